@@ -1,0 +1,1 @@
+"""Tacit: train one model across agents that never show each other their data."""

@@ -1,0 +1,46 @@
+"""Errors for the person who sees them: what was wrong, the value, what would be right.
+
+Everything that Tacit raises on purpose is a `TacitError`, so that a caller can tell a mistake in the input
+from a defect in the program.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TacitError(Exception):
+    """Whatever Tacit raises on purpose."""
+
+
+class InvalidInput(TacitError, ValueError):
+    """A setting, file or value that cannot be used as it is."""
+
+
+class GraphError(InvalidInput):
+    """A communication graph that cannot be built or used."""
+
+
+class DataError(InvalidInput):
+    """Records that are missing, broken or cannot be divided as asked."""
+
+
+class ModelError(InvalidInput):
+    """A module for which per-sample gradients do not exist."""
+
+
+class PrivacyError(InvalidInput):
+    """A privacy specification that cannot be met or accounted."""
+
+
+class BudgetExceeded(PrivacyError):
+    """A query that would spend more privacy than is allowed. Nothing was spent."""
+
+
+def choose(kind: str, name: str, options: Iterable[str]) -> str:
+    """Return `name` if it is one of `options`; otherwise raise an error that names the nearest one."""
+    known = sorted(options)
+    if name in known:
+        return name
+    near = get_close_matches(str(name), known, n=1, cutoff=0.4)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InvalidInput(f"unknown {kind} {name!r}{hint} (known: {', '.join(known)})")
