@@ -1,1 +1,47 @@
-"""Tacit: train one model across agents that never show each other their data."""
+"""Tacit: train one model across agents that never show each other their data.
+
+Each agent talks only to its neighbours on a graph, and everything it says is (ε, δ)-differentially private by
+construction. Start with `tacit.train`.
+"""
+
+from tacit import algorithms, data, graphs, models, networks, privacy
+from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+from tacit.errors import TacitError
+from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
+from tacit.results import Result, Snapshot
+from tacit.schedules import Constant, LogSpaced
+from tacit.training import Training, train, train_trials
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DSGD",
+    "DSGT",
+    "SGD",
+    "Adam",
+    "Budget",
+    "Constant",
+    "DiNNO",
+    "Fast",
+    "Ledger",
+    "Local",
+    "LogSpaced",
+    "Momentum",
+    "NoPrivacy",
+    "Plain",
+    "Privacy",
+    "Result",
+    "Secret",
+    "Seeded",
+    "Snapshot",
+    "TacitError",
+    "Training",
+    "algorithms",
+    "data",
+    "graphs",
+    "models",
+    "networks",
+    "privacy",
+    "train",
+    "train_trials",
+]

@@ -1,0 +1,24 @@
+"""Update rules, one file each. Nothing here knows of privacy or data."""
+
+from tacit.algorithms.dinno import DiNNO
+from tacit.algorithms.dsgd import DSGD
+from tacit.algorithms.dsgt import DSGT
+from tacit.algorithms.interface import Algorithm, At, Inbox
+from tacit.algorithms.local import Local
+from tacit.algorithms.sgd import SGD
+from tacit.algorithms.steps import Adam, Momentum, Plain, Step
+
+__all__ = [
+    "DSGD",
+    "DSGT",
+    "SGD",
+    "Adam",
+    "Algorithm",
+    "At",
+    "DiNNO",
+    "Inbox",
+    "Local",
+    "Momentum",
+    "Plain",
+    "Step",
+]

@@ -1,0 +1,28 @@
+"""Records, who holds which of them, and where they come from.
+
+Nothing here knows about privacy or training: the oracle is what reads `AgentData`, and nothing else should.
+"""
+
+from tacit.data.catalog import load, synthetic
+from tacit.data.datasets import AgentData, DataSet
+from tacit.data.download import data_folder
+from tacit.data.partition import IID, ByClass, Dirichlet, Partition, class_fractions
+from tacit.data.prepare import Normalise, bytes_to_unit
+from tacit.data.records import Records, Source
+
+__all__ = [
+    "IID",
+    "AgentData",
+    "ByClass",
+    "DataSet",
+    "Dirichlet",
+    "Normalise",
+    "Partition",
+    "Records",
+    "Source",
+    "bytes_to_unit",
+    "class_fractions",
+    "data_folder",
+    "load",
+    "synthetic",
+]

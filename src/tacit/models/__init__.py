@@ -1,0 +1,18 @@
+"""Models, and what turns any `nn.Module` into a function of one flat parameter vector."""
+
+from tacit.models.checks import check_module
+from tacit.models.functional import FlatModel, Loss, cross_entropy
+from tacit.models.zoo import MODELS, build, convnet, logistic, mlp, resnet9
+
+__all__ = [
+    "MODELS",
+    "FlatModel",
+    "Loss",
+    "build",
+    "check_module",
+    "convnet",
+    "cross_entropy",
+    "logistic",
+    "mlp",
+    "resnet9",
+]

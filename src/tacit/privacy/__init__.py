@@ -1,0 +1,37 @@
+"""The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
+
+from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
+from tacit.privacy.clipping import Engine, Lot, PerSample, Record, VmapEngine
+from tacit.privacy.ledger import Account, Budget, Entry, Guarantee, Ledger
+from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
+from tacit.privacy.sources import Fast, Secret, Seeded, Sources
+from tacit.privacy.specification import NoPrivacy, Plan, Privacy
+
+__all__ = [
+    "Account",
+    "Accountant",
+    "Adjacency",
+    "Budget",
+    "Diagnostics",
+    "Engine",
+    "Entry",
+    "Event",
+    "Fast",
+    "Guarantee",
+    "Ledger",
+    "Lot",
+    "NoPrivacy",
+    "Oracle",
+    "PerSample",
+    "PlainOracle",
+    "Plan",
+    "Privacy",
+    "PrivateOracle",
+    "Record",
+    "Secret",
+    "Seeded",
+    "Sources",
+    "VmapEngine",
+    "epsilon",
+    "noise_multiplier",
+]

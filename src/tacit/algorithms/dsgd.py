@@ -1,0 +1,37 @@
+"""DSGD: average with the neighbours, then descend along one's own gradient. With a private oracle, DP-DSGD.
+
+    θ⁺ = Wθ − η·step(g̃(θ))
+
+Lian et al., *Can Decentralized Algorithms Outperform Centralized Algorithms?*, NeurIPS 2017. Everyone mixes last
+round's values; momentum, where asked for, is carried from round to round.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tacit.algorithms.interface import At, Stacked
+from tacit.algorithms.steps import Plain, Step
+
+
+class DSGDState(NamedTuple):
+    """The models and what the step carries."""
+
+    theta: Stacked
+    step: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class DSGD:
+    """Decentralized stochastic gradient descent."""
+
+    step: Step = Plain()
+
+    def init(self, theta: Stacked) -> DSGDState:
+        """Start at θ."""
+        return DSGDState(theta, self.step.init(theta))
+
+    def round(self, state: DSGDState, at: At) -> DSGDState:
+        """Mix and descend."""
+        direction, step = self.step.step(state.step, at.gradient(state.theta))
+        mixed = at.exchange(state.theta).mix()
+        return DSGDState(mixed - at.lr * direction, step)

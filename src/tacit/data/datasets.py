@@ -1,0 +1,234 @@
+"""A data set, and who holds which of its records.
+
+`DataSet` is what an experiment names; `AgentData` is what the oracle reads. Training records are private to
+the agent that holds them; validation and test records are public and belong to nobody.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tacit.data.partition import Partition
+from tacit.data.prepare import Prepare, bytes_to_unit
+from tacit.data.records import Records, Source, concatenate
+from tacit.errors import DataError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataSet:
+    """Records to learn from, to tune on and to report on."""
+
+    name: str
+    train: Records
+    validation: Records | None
+    test: Records | None
+    classes: int | None
+    """How many classes the int64 targets name, or None where the task is no classification."""
+    prepare: Prepare = bytes_to_unit
+    """Public, batched, treats each record alone; applied after gathering."""
+
+    def __post_init__(self) -> None:
+        shape = self.train.inputs.shape[1:]
+        for part, records in self._parts():
+            if len(records) == 0:
+                raise DataError(
+                    f"the {part} set of {self.name} has no records; leave out what there is none of"
+                )
+            if records.inputs.shape[1:] != shape:
+                raise DataError(
+                    f"{part} inputs of {self.name} have shape {tuple(records.inputs.shape[1:])} "
+                    f"but training inputs have {tuple(shape)}"
+                )
+            if self.classes is not None:
+                _check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
+
+    @staticmethod
+    def from_records(
+        *,
+        name: str,
+        train: Source,
+        validation: Source | None = None,
+        test: Source | None = None,
+        classes: int | None = None,
+        prepare: Prepare = bytes_to_unit,
+    ) -> "DataSet":
+        """Make a data set of one's own records: anything `Records.of` takes.
+
+        One integer per record is taken for a class, and unless `classes` is given, their number is read off
+        the targets. Give it for a release: the largest label is a fact about private data. Numbers to be
+        predicted as numbers are given as floats.
+        """
+        held_out = [None if source is None else _read(source) for source in (validation, test)]
+        records = _read(train)
+        if classes is None:
+            classes = _count_classes([records, *(table for table in held_out if table is not None)])
+        return DataSet(
+            name=name,
+            train=records,
+            validation=held_out[0],
+            test=held_out[1],
+            classes=classes,
+            prepare=prepare,
+        )
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one prepared record, as a model meets it."""
+        prepared = self.prepare(self.train.inputs[:1])
+        if len(prepared) != 1:
+            raise DataError(
+                f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis"
+            )
+        return tuple(prepared.shape[1:])
+
+    def split(self, agents: int, how: Partition, seed: int = 0) -> "AgentData":
+        """Deal the training records to `agents` agents; the same seed deals them the same way."""
+        if not 1 <= agents <= len(self.train):
+            raise DataError(
+                f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
+                f"between 1 and {len(self.train)} agents can each hold one"
+            )
+        parts = how(self.train.targets, self.classes, agents, np.random.default_rng(seed))
+        # A label must say which records these are without telling anything about them: public facts only.
+        owner = f"{self.name}/{how}/seed {seed}/{agents} agents/agent"
+        return AgentData(
+            data=self,
+            indices=tuple(torch.from_numpy(part) for part in parts),
+            owners=tuple(f"{owner} {i}" for i in range(agents)),
+        )
+
+    def _parts(self) -> list[tuple[str, Records]]:
+        parts = (("training", self.train), ("validation", self.validation), ("test", self.test))
+        return [(part, records) for part, records in parts if records is not None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AgentData:
+    """Who holds which training record. No record has two holders, and no agent is without."""
+
+    data: DataSet
+    indices: tuple[Int64[Tensor, "held"], ...]
+    """For each agent, the rows of `data.train` that it holds."""
+    owners: tuple[str, ...]
+    """For each agent, the label under which the ledger counts what was asked of its records."""
+
+    def __post_init__(self) -> None:
+        if len(self.owners) != len(self.indices):
+            raise DataError(f"{len(self.owners)} owners for {len(self.indices)} agents; name one for each")
+        if len(set(self.owners)) != len(self.owners):
+            twice = next(owner for owner in self.owners if self.owners.count(owner) > 1)
+            raise DataError(f"two agents are called {twice!r}; the ledger needs a name for each")
+        if wrong := [i for i, held in enumerate(self.indices) if held.dtype != torch.int64 or held.ndim != 1]:
+            held = self.indices[wrong[0]]
+            raise DataError(
+                f"indices of agent {wrong[0]} are {held.dtype} of shape {tuple(held.shape)}; "
+                "they must be int64 on one axis"
+            )
+        if empty := [i for i, size in enumerate(self.sizes) if size == 0]:
+            shown = ", ".join(map(str, empty[:10])) + (", …" if len(empty) > 10 else "")
+            raise DataError(
+                f"{len(empty)} of {self.agents} agents hold no records (agents {shown}); "
+                "use fewer agents or a more even partition"
+            )
+        self._check_indices()
+
+    @staticmethod
+    def from_parts(
+        parts: Sequence[Source],
+        *,
+        name: str,
+        validation: Source | None = None,
+        test: Source | None = None,
+        classes: int | None = None,
+        prepare: Prepare = bytes_to_unit,
+        owners: Sequence[str] | None = None,
+    ) -> "AgentData":
+        """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
+
+        Parties with data of their own should name it in `owners` and keep the name from run to run: the
+        ledger adds up what was asked under one name.
+        """
+        if not parts:
+            raise DataError(f"{name} has no parts; give the records of at least one agent")
+        tables = [Records.of(part) for part in parts]
+        data = DataSet.from_records(
+            name=name,
+            train=concatenate(tables),
+            validation=validation,
+            test=test,
+            classes=classes,
+            prepare=prepare,
+        )
+        rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
+        if owners is None:
+            owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
+        return AgentData(data=data, indices=rows, owners=tuple(owners))
+
+    def pooled(self) -> "AgentData":
+        """Give all of it to one agent, as a baseline trained in one place has it."""
+        # All pools of one data set share a name, so that the ledger may add too much but never too little.
+        rows = torch.cat(self.indices).sort().values
+        return AgentData(data=self.data, indices=(rows,), owners=(f"{self.data.name}/pooled",))
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return len(self.indices)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many records each agent holds."""
+        return tuple(len(held) for held in self.indices)
+
+    @property
+    def counts(self) -> Int64[np.ndarray, "agents classes"]:
+        """How many records of each class each agent holds."""
+        classes = self.data.classes
+        if classes is None:
+            raise DataError(f"{self.data.name} has no classes to count")
+        counts = [torch.bincount(self.data.train.targets[held], minlength=classes) for held in self.indices]
+        return torch.stack(counts).numpy()
+
+    def _check_indices(self) -> None:
+        rows, records = torch.cat(self.indices), len(self.data.train)
+        outside = rows[(rows < 0) | (rows >= records)]
+        if len(outside):
+            raise DataError(f"index {int(outside[0])} points at no record: {self.data.name} has {records}")
+        holders = torch.bincount(rows, minlength=records)
+        if int(holders.max()) > 1:
+            row = int(holders.argmax())
+            who = [i for i, held in enumerate(self.indices) for _ in range(int((held == row).sum()))]
+            raise DataError(
+                f"record {row} is held {len(who)} times (by agents {who}); it can be held once only"
+            )
+
+
+def _is_labels(targets: Tensor) -> bool:
+    return targets.ndim == 1 and not targets.is_floating_point() and not targets.is_complex()
+
+
+def _read(source: Source) -> Records:
+    """Widen integer targets to the int64 that cross entropy reads; inputs stay as they are."""
+    records = Records.of(source)
+    return replace(records, targets=records.targets.long()) if _is_labels(records.targets) else records
+
+
+def _count_classes(tables: list[Records]) -> int | None:
+    if not all(_is_labels(table.targets) and len(table) for table in tables):
+        return None
+    return 1 + max(int(table.targets.max()) for table in tables)
+
+
+def _check_labels(name: str, targets: Tensor, classes: int) -> None:
+    if targets.dtype != torch.int64 or targets.ndim != 1:
+        raise DataError(
+            f"{name} are {targets.dtype} of shape {tuple(targets.shape)}; "
+            "a classification has one int64 class for each record"
+        )
+    low, high = int(targets.min()), int(targets.max())
+    if low < 0 or high >= classes:
+        raise DataError(f"{name} run from {low} to {high}; {classes} classes are numbered 0 to {classes - 1}")

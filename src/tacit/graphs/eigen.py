@@ -1,0 +1,85 @@
+"""The two eigenproblems behind the measures, for symmetric matrices of a handful of agents or many thousands.
+
+Small matrices are solved densely. Large ones first by Lanczos, which is quick on well-connected graphs;
+rings, paths and grids crowd their eigenvalues too closely for it, but have cheap factorisations, so they are
+solved by inverse iteration. Start vectors are fixed, so that the same graph always measures the same.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg, sparse
+from scipy.sparse import linalg as sparse_linalg
+
+Vector = NDArray[np.float64]
+
+DENSE_LIMIT = 1500
+PATIENCE = 40  # Lanczos restarts before a matrix counts as crowded
+
+
+def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vector]:
+    """Return the smallest eigenvalue of a positive semidefinite matrix, and its unit vector.
+
+    With `beside_ones` the all-ones vector is known to be an eigenvector, and only those orthogonal to it
+    count.
+    """
+    size = matrix.shape[0]
+    bound = float(abs(matrix).sum(axis=1).max())  # no eigenvalue is larger
+    lift = bound / size if beside_ones else 0.0  # moves the all-ones vector out of the way
+    if size <= DENSE_LIMIT:
+        values, vectors = linalg.eigh(matrix.toarray() + lift, subset_by_index=[0, 0])
+        return float(values[0]), vectors[:, 0]
+    try:
+        vector = _extreme(size, lambda x: matrix @ x + lift * x.sum(), "SA", PATIENCE)
+    except sparse_linalg.ArpackNoConvergence:
+        vector = _by_inverse(matrix, bound, beside_ones)
+    vector = _centred(vector, beside_ones)
+    vector = vector / np.linalg.norm(vector)
+    return float(vector @ (matrix @ vector)), vector
+
+
+def perron(matrix: NDArray[np.float64]) -> Vector:
+    """Return the positive unit eigenvector of a connected graph's dense adjacency matrix."""
+    values, vectors = np.linalg.eigh(matrix)
+    # Two hubs far apart tie to machine precision, and any mixture of theirs may come out. What the all-ones
+    # vector shows of a tie is positive.
+    tied = vectors[:, values >= values[-1] * (1 - 1e-13)]
+    return positive_unit(tied @ tied.sum(axis=0))
+
+
+def positive_unit(vector: Vector) -> Vector:
+    """Return a Perron vector, its sign and length set; entries lost to rounding become the least float."""
+    vector = np.maximum(abs(vector), np.finfo(np.float64).tiny)
+    return vector / float(np.linalg.norm(vector))
+
+
+def _by_inverse(matrix: sparse.csr_array, bound: float, beside_ones: bool) -> Vector:
+    size = matrix.shape[0]
+    shift = 1e-10 * bound  # keeps a singular matrix factorisable, far below the eigenvalues that matter
+    factor = sparse_linalg.splu(
+        sparse.csc_array(matrix + shift * sparse.eye_array(size)),
+        permc_spec="MMD_AT_PLUS_A",
+        options={"SymmetricMode": True},
+    )
+    return _extreme(size, lambda x: _centred(factor.solve(_centred(x, beside_ones)), beside_ones), "LA", None)
+
+
+def _extreme(size: int, matvec: Callable[[Vector], Vector], which: Literal["SA", "LA"], patience: int | None) -> Vector:
+    """Return the eigenvector at the lower or upper end of a symmetric operator's spectrum."""
+    _, vectors = sparse_linalg.eigsh(
+        sparse_linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64),
+        k=1,
+        which=which,
+        v0=np.random.default_rng(0).uniform(0.5, 1.5, size),
+        rng=np.random.default_rng(0),
+        ncv=64,
+        maxiter=patience,
+        tol=1e-10,
+    )
+    return np.asarray(vectors[:, 0], dtype=np.float64)
+
+
+def _centred(vector: Vector, beside_ones: bool) -> Vector:
+    return vector - vector.mean() if beside_ones else vector

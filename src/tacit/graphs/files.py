@@ -1,0 +1,150 @@
+"""Communication graphs in files: edge lists and adjacency matrices, told apart by what is in them.
+
+A file that starts as numpy arrays do is an adjacency matrix in .npy form. Any other is text, with `#`
+comments, blank lines, and numbers separated by spaces or commas. It is an edge list if it says `# agents N`
+or if its first line of numbers holds two; otherwise it is an adjacency matrix of zeros and ones. (Two lines
+`0 1` and `1 0` are the same graph either way.) Agents are numbered from 0 with none left out; self-loops and
+repeated edges count for nothing, as in `as_graph`.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import GraphError
+from tacit.graphs.adjacency import as_graph, from_pairs
+
+NPY_MAGIC = b"\x93NUMPY"
+HEADER = re.compile(r"#\s*agents\s+(\S+)\s*")
+
+Line = tuple[int, list[str]]  # its number, from 1, and its fields
+
+
+def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
+    """Return the connected graph in the file, agents 0..N-1."""
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise GraphError(f"{path}: cannot be read: {error.strerror}") from error
+    if content.startswith(NPY_MAGIC):
+        graph = _from_matrix(path, _load(path), "row {}")
+    else:
+        graph = _from_text(path, content)
+    try:
+        return as_graph(graph)
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from error
+
+
+def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
+    """Write `as_graph(graph)` as an edge list with its `# agents N`, all of it or nothing."""
+    path = Path(path)
+    graph = as_graph(graph)
+    lines = [f"# agents {len(graph)}", *(f"{i} {j}" for i, j in graph.edges())]
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise GraphError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _from_text(path: Path, content: bytes) -> nx.Graph:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise GraphError(f"{path}, line {line}: not text; a graph is an edge list or an adjacency matrix") from error
+    lines: list[Line] = []
+    agents: int | None = None
+    for number, row in enumerate(text.splitlines(), start=1):
+        if header := HEADER.fullmatch(row.strip()):
+            count = _whole(path, number, header[1])
+            if count < 1 or agents not in (None, count):
+                raise GraphError(f"{path}, line {number}: a graph has one number of agents above 0, got {count}")
+            agents = count
+        elif fields := row.partition("#")[0].replace(",", " ").split():
+            lines.append((number, fields))
+    if agents is not None or (lines and len(lines[0][1]) == 2):
+        return _from_edges(path, lines, agents)
+    if not lines:
+        raise GraphError(f"{path}: no graph in it; a single agent is written as '# agents 1'")
+    return _from_rows(path, lines)
+
+
+def _from_edges(path: Path, lines: list[Line], agents: int | None) -> nx.Graph:
+    pairs = np.empty((len(lines), 2), dtype=np.int64)
+    for row, (number, fields) in enumerate(lines):
+        if len(fields) != 2:
+            raise GraphError(f"{path}, line {number}: an edge is two agents, got {len(fields)} values")
+        for side, field in enumerate(fields):
+            agent = _whole(path, number, field)
+            if agents is not None and agent >= agents:
+                raise GraphError(f"{path}, line {number}: agent {agent} is not one of 0 to {agents - 1}")
+            pairs[row, side] = agent
+    named = np.unique(pairs)
+    agents = agents or int(named[-1]) + 1
+    if agents > 1 and len(named) < agents:
+        missing = int(np.argmax(np.append(named, -1) != np.arange(len(named) + 1)))
+        raise GraphError(
+            f"{path}: agent {missing} is in no edge; the {agents} agents are numbered 0 to {agents - 1}, "
+            "and each needs a neighbour"
+        )
+    return from_pairs(agents, pairs)
+
+
+def _whole(path: Path, number: int, field: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,15}", field):
+        raise GraphError(f"{path}, line {number}: {field!r} is not a whole number from 0")
+    return int(field)
+
+
+def _from_rows(path: Path, lines: list[Line]) -> nx.Graph:
+    size = len(lines)
+    matrix = np.empty((size, size))
+    for row, (number, fields) in enumerate(lines):
+        if len(fields) != size:
+            raise GraphError(
+                f"{path}, line {number}: {len(fields)} values in a matrix of {size} rows; "
+                "an adjacency matrix has as many columns as rows, an edge list two agents a line"
+            )
+        try:
+            matrix[row] = [float(field) for field in fields]
+        except ValueError as error:
+            raise GraphError(f"{path}, line {number}: {str(error).split(': ')[-1]} is not a number") from error
+    return _from_matrix(path, matrix, "line {}", [number for number, _ in lines])
+
+
+def _load(path: Path) -> NDArray[np.float64]:
+    try:
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise GraphError(f"{path}: not a readable numpy array: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":
+        raise GraphError(
+            f"{path}: an adjacency matrix is square and of numbers, got shape {matrix.shape} of {matrix.dtype}"
+        )
+    return np.asarray(matrix, dtype=np.float64)
+
+
+def _from_matrix(path: Path, matrix: NDArray[np.float64], place: str, numbers: list[int] | None = None) -> nx.Graph:
+    """Return the graph of a square matrix; `place` and `numbers` say how to name a row in an error."""
+    names = numbers or range(len(matrix))
+    for wrong, reason in (
+        ((matrix != 0) & (matrix != 1), "is neither 0 nor 1"),
+        (matrix != matrix.T, "differs from its mirror image; an undirected graph has a symmetric matrix"),
+    ):
+        if wrong.any():
+            row, column = (int(index) for index in np.argwhere(wrong)[0])
+            where = place.format(names[row])
+            raise GraphError(f"{path}, {where}: the value {matrix[row, column]:g} in column {column} {reason}")
+    return from_pairs(len(matrix), np.argwhere(matrix))

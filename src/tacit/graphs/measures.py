@@ -1,0 +1,117 @@
+"""How well a graph connects its agents: algebraic connectivity, density, spectral gap, centrality, diameter.
+
+Two numbers go by the name of Fiedler value. Here `fiedler` and `algebraic_connectivity` are the second
+smallest eigenvalue of the Laplacian, and the normalised ones divide it by N, so that a complete graph is 1 (a
+ring of ten: 0.382 and 0.0382). A single agent counts as a complete graph.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from tacit.graphs.adjacency import adjacency
+from tacit.graphs.eigen import DENSE_LIMIT, Vector, perron, positive_unit, smallest
+from tacit.graphs.mixing import check_mixing_matrix, mixing_matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """Everything measured of one graph; the spectral gap is that of the mixing rule asked for."""
+
+    agents: int
+    edges: int
+    fiedler: float
+    normalized_fiedler: float
+    density: float
+    spectral_gap: float
+    centrality: tuple[float, ...]
+    diameter: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measures as plain numbers and a list, ready for JSON."""
+        return {**asdict(self), "centrality": list(self.centrality)}
+
+
+def measure(graph: nx.Graph, rule: str = "metropolis") -> Measures:
+    """Return all measures of a graph, with the spectral gap of its mixing matrix under `rule`."""
+    weights = mixing_matrix(graph, rule)
+    fiedler = algebraic_connectivity(graph)
+    return Measures(
+        agents=weights.shape[0],
+        edges=(weights.nnz - weights.shape[0]) // 2,
+        fiedler=fiedler,
+        normalized_fiedler=fiedler / weights.shape[0],
+        density=density(graph),
+        spectral_gap=spectral_gap(weights),
+        centrality=tuple(eigenvector_centrality(graph).tolist()),
+        diameter=diameter(graph),
+    )
+
+
+def algebraic_connectivity(graph: nx.Graph) -> float:
+    """Return the second smallest eigenvalue of the graph's Laplacian."""
+    links = adjacency(graph)
+    if links.shape[0] == 1:
+        return 1.0
+    laplacian = sparse.diags_array(np.diff(links.indptr).astype(np.float64)) - links
+    return smallest(sparse.csr_array(laplacian), beside_ones=True)[0]
+
+
+def normalized_algebraic_connectivity(graph: nx.Graph) -> float:
+    """Return the algebraic connectivity divided by the number of agents: 1 for a complete graph."""
+    return algebraic_connectivity(graph) / len(graph)
+
+
+def density(graph: nx.Graph) -> float:
+    """Return the share of all pairs of agents that are linked."""
+    links = adjacency(graph)
+    agents = links.shape[0]
+    return 1.0 if agents == 1 else links.nnz / (agents * (agents - 1))
+
+
+def spectral_gap(matrix: Any) -> float:
+    """Return one minus the second largest absolute eigenvalue of a mixing matrix: the rate of consensus."""
+    weights = check_mixing_matrix(matrix)
+    if weights.shape[0] == 1:
+        return 1.0
+    one = sparse.eye_array(weights.shape[0])
+    gap = smallest(sparse.csr_array(one - weights), beside_ones=True)[0]
+    # By Gershgorin no eigenvalue is below -1 + 2 min w_ii, so a negative one matters only if this can be.
+    if 2 * weights.diagonal().min() < gap:
+        gap = min(gap, smallest(sparse.csr_array(one + weights), beside_ones=True)[0])
+    return max(0.0, gap)
+
+
+def eigenvector_centrality(graph: nx.Graph) -> Vector:
+    """Return the dominant eigenvector of the adjacency matrix: positive, with Euclidean norm one."""
+    links = adjacency(graph)
+    degree = np.diff(links.indptr)
+    if degree.min() == degree.max():
+        return np.full(len(degree), len(degree) ** -0.5)
+    if len(degree) <= DENSE_LIMIT:
+        return perron(links.toarray())
+    turned = sparse.csr_array(degree.max() * sparse.eye_array(len(degree)) - links)
+    return positive_unit(smallest(turned, beside_ones=False)[1])
+
+
+def diameter(graph: nx.Graph) -> int:
+    """Return the largest number of links between two agents.
+
+    Distances are taken from the agents farthest from a busy one inwards, until what is left, all within r of
+    it and so within 2r of each other, cannot hold a longer one (the iFUB method of Crescenzi et al., 2013).
+    """
+    links = adjacency(graph)
+    centre = int(np.diff(links.indptr).argmax())
+    level = csgraph.dijkstra(links, indices=[centre], unweighted=True)[0]
+    longest = level.max()
+    outside_in = np.argsort(-level, kind="stable")
+    for start in range(0, len(outside_in), 64):
+        batch = outside_in[start : start + 64]
+        if longest >= 2 * level[batch[0]]:
+            break
+        longest = max(longest, csgraph.dijkstra(links, indices=batch, unweighted=True).max())
+    return int(longest)

@@ -1,0 +1,94 @@
+"""Refuses a module for which a per-sample gradient does not exist, by the name of the layer at fault.
+
+A layer that mixes samples (batch norm) lets one record change the gradients of others, so clipping would bound
+nothing. A layer that changes itself during a forward pass keeps a trace of private records. Known layers are told
+by type; any other is probed on a copy, with made-up inputs: the same record must give the same output whatever
+stands beside it in the batch, and twice in a row.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tacit.errors import ModelError
+
+
+def check_module(module: nn.Module, example: Tensor) -> None:
+    """Raise a `ModelError` that names the layer which mixes samples or changes itself.
+
+    `example` holds at least three prepared inputs which are not private.
+    """
+    for name, layer in module.named_modules():
+        label = f"{type(layer).__name__} {name!r}"
+        if isinstance(layer, _BatchNorm):
+            raise ModelError(f"{label} mixes samples, so a per-sample gradient does not exist; use GroupNorm")
+        if isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params():  # type: ignore[misc]
+            raise ModelError(f"{label} has no parameters yet; run the model once on an example before training")
+    probe = copy.deepcopy(module).train()
+    before = {name: buffer.clone() for name, buffer in probe.named_buffers()}
+    first = _watch(probe, example[[0, 1]])
+    for name, buffer in probe.named_buffers():
+        if not torch.equal(buffer, before[name]):
+            owner = name.rpartition(".")[0]
+            label = f"{type(probe.get_submodule(owner)).__name__} {owner!r}"
+            raise ModelError(f"{label} changes its buffer {name!r} in a forward pass, which would keep a trace of data")
+    again = _watch(probe, example[[0, 1]])
+    _compare(module, first, again, "gives another output when it sees the same batch again: it holds state")
+    beside = _watch(probe, example[[0, 2]])
+    _compare(module, again, beside, "mixes samples: a record's output changes with the others in its batch")
+
+
+Seen = dict[str, tuple[Tensor, Tensor]]
+
+
+def _watch(module: nn.Module, batch: Tensor) -> Seen:
+    """Run a batch and return what went into and came out of every layer for the batch's first record."""
+    seen: Seen = {}
+
+    def watcher(name: str) -> Callable[..., None]:
+        def watch(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            given = inputs[0] if inputs else None
+            if given is not None and _is_batch(given, len(batch)) and _is_batch(output, len(batch)):
+                seen[name] = (given[0].detach().clone(), output[0].detach().clone())
+
+        return watch
+
+    # The hooks are on the caller's probe, a copy, and are removed again all the same.
+    handles = [layer.register_forward_hook(watcher(name)) for name, layer in module.named_modules()]
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            torch.manual_seed(0)  # dropout draws the same mask each time
+            module(batch)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _compare(module: nn.Module, one: Seen, other: Seen, complaint: str) -> None:
+    # Innermost layers finish first, so the first difference under equal inputs is the culprit.
+    layers = dict(module.named_modules())
+    for name, (given, output) in one.items():
+        if name not in other:
+            continue
+        given_too, output_too = other[name]
+        same_input = given.shape == given_too.shape and torch.equal(given, given_too)
+        if same_input and not _close(output, output_too):
+            label = f"{type(layers[name]).__name__} {name!r}" if name else type(module).__name__
+            raise ModelError(f"{label} {complaint}; use a layer that treats every sample on its own, such as GroupNorm")
+
+
+def _is_batch(value: Any, length: int) -> bool:
+    return isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == length
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)

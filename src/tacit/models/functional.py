@@ -1,0 +1,91 @@
+"""A module as a pure function of one flat parameter vector, so that agents can be stacked as rows.
+
+The user's module is copied, never touched: no hooks, no wrappers. Only parameters that require a gradient are
+in the vector; frozen ones stay constants of the copy, shared by all agents.
+"""
+
+import copy
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tacit.errors import ModelError
+
+# Maps a batch of outputs and targets to one loss per record.
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropy of every record."""
+    return nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+class FlatModel:
+    """`forward` and `loss` of a module at a parameter vector θ of `size` numbers."""
+
+    def __init__(self, module: nn.Module, loss: Loss = cross_entropy) -> None:
+        parameters = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        if not parameters:
+            raise ModelError("the model has no parameter that requires a gradient; there is nothing to train")
+        kinds = {p.dtype for p in parameters.values()}
+        if len(kinds) > 1 or not next(iter(kinds)).is_floating_point:
+            raise ModelError(f"the model's parameters have types {sorted(map(str, kinds))}; use one real type")
+        self.dtype = next(iter(kinds))
+        self._names = list(parameters)
+        self._shapes = [p.shape for p in parameters.values()]
+        self._counts = [p.numel() for p in parameters.values()]
+        self.size = sum(self._counts)
+        self._training = copy.deepcopy(module).train()
+        self._evaluation = copy.deepcopy(module).eval()
+        self._loss = loss
+
+    def to(self, device: torch.device) -> "FlatModel":
+        """Move the copies to a device."""
+        self._training.to(device)
+        self._evaluation.to(device)
+        return self
+
+    def flatten(self, module: nn.Module) -> Float[Tensor, " params"]:
+        """Return the trainable parameters of a module of the same make as one vector."""
+        parameters = dict(module.named_parameters())
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+
+    def module(self, theta: Float[Tensor, " params"]) -> nn.Module:
+        """Return an ordinary module with these parameters, ready for use."""
+        module = copy.deepcopy(self._evaluation)
+        parameters = dict(module.named_parameters())
+        with torch.no_grad():
+            for name, value in self._unflatten(theta).items():
+                parameters[name].copy_(value)
+        return module
+
+    def outputs(self, theta: Float[Tensor, " params"], inputs: Tensor, *, training: bool = False) -> Tensor:
+        """Return the outputs for a batch."""
+        module = self._training if training else self._evaluation
+        return functional_call(module, self._unflatten(theta), (self._cast(inputs),))
+
+    def losses(
+        self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
+    ) -> Float[Tensor, " records"]:
+        """Return one loss per record of a batch."""
+        return self.losses_of(self.outputs(theta, inputs, training=training), targets)
+
+    def losses_of(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, " records"]:
+        """Return one loss per record of a batch of outputs."""
+        losses = self._loss(outputs, targets)
+        if losses.shape != targets.shape[:1]:
+            raise ModelError(
+                f"the loss returned shape {tuple(losses.shape)} for {len(targets)} records; it must return one value "
+                "per record, for example with reduction='none'"
+            )
+        return losses
+
+    def _cast(self, inputs: Tensor) -> Tensor:
+        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+
+    def _unflatten(self, theta: Float[Tensor, " params"]) -> dict[str, Tensor]:
+        pieces = theta.split(self._counts)
+        return {n: p.view(s) for n, p, s in zip(self._names, pieces, self._shapes, strict=True)}

@@ -1,0 +1,271 @@
+"""From events to ε, and from a wanted ε to σ. Nothing here holds data or changes anything.
+
+An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
+Gaussian noise of σ times the clipping norm. Everything is an upper bound computed by `dp-accounting`:
+privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
+cannot handle is an error, never a guess.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, get_args
+
+import dp_accounting
+from absl import logging as absl_logging
+from dp_accounting import pld, rdp
+
+from tacit.errors import PrivacyError, choose
+
+Accountant = Literal["pld", "rdp"]
+Adjacency = Literal["add_remove", "replace_one"]
+
+_RELATIONS = {
+    "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
+}
+# PLD works on a grid of privacy losses; about 1e4 cells to the final ε cost it some hundredths of a percent.
+_CELL = 1e-4
+_LARGEST_CELL = 2.0**-7
+# Where very many distinct rates are asked for at once: coarser cells and rates rounded up to a geometric
+# grid. Both err on the safe side, by up to about two percent of σ.
+_COARSE_CELL = 1e-3
+_RATE_GRID = 1.02
+_MANY = 12
+_SIGMA_RANGE = (0.05, 1e6)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """`count` queries of Poisson lots at `sample_rate` with noise σ = `noise_multiplier`."""
+
+    sample_rate: float
+    noise_multiplier: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sample_rate <= 1:
+            raise PrivacyError(f"sample_rate is {self.sample_rate}; it must lie in (0, 1]")
+        if not 0 < self.noise_multiplier < math.inf:
+            raise PrivacyError(f"noise_multiplier is {self.noise_multiplier}; it must be positive and finite")
+        if self.count < 0:
+            raise PrivacyError(f"count is {self.count}; it cannot be negative")
+
+
+def check(accountant: str, adjacency: str, delta: float) -> None:
+    """Refuse what no accountant here can answer."""
+    choose("accountant", accountant, get_args(Accountant))
+    choose("adjacency", adjacency, get_args(Adjacency))
+    if accountant == "rdp" and adjacency == "replace_one":
+        raise PrivacyError(
+            "the rdp accountant has no bound for Poisson lots under replace-one adjacency; use accountant='pld'"
+        )
+    if not 0 < delta < 1:
+        raise PrivacyError(f"delta is {delta}; it must lie strictly between 0 and 1")
+
+
+def epsilon(
+    events: Sequence[Event],
+    *,
+    delta: float,
+    accountant: Accountant = "pld",
+    adjacency: Adjacency = "add_remove",
+) -> float:
+    """Return ε of all `events` together on one data set."""
+    check(accountant, adjacency, delta)
+    return _epsilon(_merge(events), delta, accountant, adjacency, _CELL)
+
+
+def epsilons(
+    histories: Sequence[Sequence[Event]],
+    *,
+    delta: float,
+    accountant: Accountant = "pld",
+    adjacency: Adjacency = "add_remove",
+) -> list[float]:
+    """Return ε of each history. With very many distinct ones, rates are rounded up: slower to err, never low."""
+    check(accountant, adjacency, delta)
+    merged = [_merge(events) for events in histories]
+    if len(set(merged)) <= _MANY:
+        return [_epsilon(events, delta, accountant, adjacency, _CELL) for events in merged]
+    rounded = [_merge([replace(e, sample_rate=_round_rate_up(e.sample_rate)) for e in events]) for events in merged]
+    return [_epsilon(events, delta, accountant, adjacency, _COARSE_CELL) for events in rounded]
+
+
+def noise_multiplier(
+    *,
+    epsilon: float,
+    delta: float,
+    sample_rate: float,
+    queries: int,
+    accountant: Accountant = "pld",
+    adjacency: Adjacency = "add_remove",
+) -> float:
+    """Return the smallest σ (to five digits, rounded up) whose `queries` queries stay within (ε, δ)."""
+    check(accountant, adjacency, delta)
+    _check_target(epsilon, sample_rate, queries)
+    return _calibrate(epsilon, delta, sample_rate, queries, accountant, adjacency, _CELL)
+
+
+def noise_multipliers(
+    *,
+    epsilons: Sequence[float],
+    delta: float,
+    sample_rates: Sequence[float],
+    queries: int,
+    accountant: Accountant = "pld",
+    adjacency: Adjacency = "add_remove",
+) -> list[float]:
+    """Calibrate many agents at once; equal ones share the work, very many distinct rates are rounded up."""
+    check(accountant, adjacency, delta)
+    targets = list(zip(epsilons, sample_rates, strict=True))
+    for target, rate in targets:
+        _check_target(target, rate, queries)
+    many = len(set(targets)) > _MANY
+    if many:
+        targets = [(target, _round_rate_up(rate)) for target, rate in targets]
+    cell = _COARSE_CELL if many else _CELL
+    sigma: dict[tuple[float, float], float] = {}
+    guess, before = None, 1.0
+    for target, rate in sorted(set(targets)):
+        if guess is not None:  # σ is close to proportional to the rate
+            guess *= rate / before
+        guess = _calibrate(target, delta, rate, queries, accountant, adjacency, cell, guess)
+        sigma[target, rate], before = guess, rate
+    return [sigma[target] for target in targets]
+
+
+def _check_target(target: float, rate: float, queries: int) -> None:
+    if not 0 < target < math.inf:
+        raise PrivacyError(f"epsilon is {target}; it must be positive and finite")
+    if queries < 1:
+        raise PrivacyError(f"queries is {queries}; at least one is needed to calibrate noise")
+    Event(sample_rate=rate, noise_multiplier=1.0)
+
+
+def _merge(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Add up the counts of equal mechanisms, in a canonical order: composition does not care for order."""
+    counts: dict[tuple[float, float], int] = {}
+    for event in events:
+        key = (event.sample_rate, event.noise_multiplier)
+        counts[key] = counts.get(key, 0) + event.count
+    return tuple(
+        Event(sample_rate=rate, noise_multiplier=sigma, count=count)
+        for (rate, sigma), count in sorted(counts.items())
+        if count
+    )
+
+
+@lru_cache(maxsize=65536)
+def _epsilon(
+    events: tuple[Event, ...], delta: float, accountant: Accountant, adjacency: Adjacency, cell: float
+) -> float:
+    if not events:
+        return 0.0
+    with _quiet():
+        if accountant == "rdp":
+            ledger = rdp.RdpAccountant(neighboring_relation=_RELATIONS[adjacency])
+        else:
+            # A power of two that only grows with the events, so that ε never shrinks as events are added.
+            interval = 2.0 ** math.ceil(math.log2(max(_rough(events, delta), 1e-3) * cell))
+            interval = min(interval, _LARGEST_CELL)
+            ledger = pld.PLDAccountant(_RELATIONS[adjacency], value_discretization_interval=interval)
+        for event in events:
+            ledger.compose(_dp_event(event), event.count)
+        return float(ledger.get_epsilon(delta))
+
+
+def _rough(events: Sequence[Event], delta: float) -> float:
+    """About ε, by the central limit theorem of Gaussian DP. Good for choosing a grid or a first guess only."""
+    mu_squared = sum(e.count * e.sample_rate**2 * math.expm1(min(e.noise_multiplier**-2, 50.0)) for e in events)
+    return mu_squared / 2 + math.sqrt(2 * mu_squared * math.log(1 / delta))
+
+
+def _dp_event(event: Event) -> dp_accounting.DpEvent:
+    gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+    return dp_accounting.PoissonSampledDpEvent(event.sample_rate, gaussian)
+
+
+def _calibrate(
+    target: float,
+    delta: float,
+    rate: float,
+    queries: int,
+    accountant: Accountant,
+    adjacency: Adjacency,
+    cell: float,
+    guess: float | None = None,
+) -> float:
+    def events(sigma: float) -> tuple[Event, ...]:
+        return (Event(sample_rate=rate, noise_multiplier=sigma, count=queries),)
+
+    def spent(sigma: float) -> float:
+        return _epsilon(events(sigma), delta, accountant, adjacency, cell)
+
+    if guess is None:
+        guess = _solve(lambda sigma: _rough(events(sigma), delta), target, 1.0, slack=1e-2)
+        guess *= 2 if adjacency == "replace_one" else 1
+    return _solve(spent, target, guess, slack=2e-5 if cell == _CELL else 2e-3)
+
+
+def _solve(spent: Callable[[float], float], target: float, guess: float, slack: float) -> float:
+    """Return a σ of five digits with target·(1 - slack) ≤ spent(σ) ≤ target, or the next one above it.
+
+    log ε is nearly linear in log σ, with a slope near -1, so secant steps from a fair guess need few
+    evaluations; they are kept inside the bracket of what is known to be too little and enough.
+    """
+    low, high = _SIGMA_RANGE
+    too_little, enough = low / 10, high * 10
+    sigma = _round_up(min(max(guess, low), high))
+    before: tuple[float, float] | None = None
+    slope = -1.0
+    while True:
+        now = spent(sigma)
+        if now <= target:
+            enough = sigma
+            if now >= target * (1 - slack) or sigma <= low:
+                return sigma
+        else:
+            too_little = sigma
+            if sigma >= high:
+                raise PrivacyError(
+                    f"no noise multiplier up to {high:g} reaches epsilon={target:g}; "
+                    "allow a larger epsilon or delta, smaller lots or fewer queries"
+                )
+        if enough <= _round_up(too_little * (1 + 1e-5)):
+            return enough
+        point = (math.log(sigma), math.log(min(max(now, 1e-12), 1e12)))
+        if before is not None and point[0] != before[0]:
+            slope = min(max((point[1] - before[1]) / (point[0] - before[0]), -10.0), -0.3)
+        before = point
+        # Aim a little inside the wanted range, from either side.
+        aim = math.log(target * (1 - slack / 2))
+        step = min(max((aim - point[1]) / slope, -1.0), 1.0)
+        sigma = min(max(_round_up(sigma * math.exp(step)), low), high)
+        if not too_little < sigma < enough:
+            sigma = _round_up(math.sqrt(too_little * enough))
+            if not too_little < sigma < enough:
+                return enough
+
+
+def _round_up(value: float) -> float:
+    """Round up to five significant digits: readable, and the same on every machine."""
+    scale = 10.0 ** (4 - math.floor(math.log10(value)))
+    return math.ceil(value * scale - 1e-9) / scale
+
+
+def _round_rate_up(rate: float) -> float:
+    return min(1.0, _RATE_GRID ** math.ceil(math.log(rate, _RATE_GRID) - 1e-9))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the accountants' notes on their own search, and nothing else."""
+    before = absl_logging.get_verbosity()
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    try:
+        yield
+    finally:
+        absl_logging.set_verbosity(before)

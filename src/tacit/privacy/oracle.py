@@ -1,0 +1,292 @@
+"""The only door to the data.
+
+`PrivateOracle.gradient(theta)` writes one event per agent to the ledger, draws a Poisson lot, clips per sample,
+sums, adds Gaussian noise, divides by the *expected* lot size and returns the result. Nothing else that depends
+on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
+`PlainOracle` has the same face without clipping, noise and ledger: the non-private baseline.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.data import AgentData
+from tacit.errors import PrivacyError
+from tacit.models.functional import FlatModel
+from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums
+from tacit.privacy.ledger import Account
+from tacit.privacy.sampling import draw_lot
+from tacit.privacy.sources import Source, Stream
+from tacit.privacy.specification import Plan
+
+# How much memory the per-sample values of one piece of a lot may take.
+_PIECE_BYTES = 256 * 2**20
+_PLAIN_PIECE_RECORDS = 4096
+
+
+class Oracle(Protocol):
+    """All that an algorithm can learn of the data. `queries` counts what was asked of each agent."""
+
+    queries: int
+
+    def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
+        """Return every agent's noisy gradient at its θ: one query each."""
+
+    def query(
+        self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
+    ) -> Float[Tensor, "agents width"]:
+        """Return every agent's noisy mean of any per-sample vector: one query each."""
+
+
+class Diagnostics(NamedTuple):
+    """What one query saw of the private data. Showing it means that the run is not a release."""
+
+    lot_sizes: tuple[int, ...]
+    clipped_share: tuple[float, ...]
+    loss: tuple[float, ...]
+
+    def of_trial(self, trial: int, trials: int) -> "Diagnostics":
+        """Return the part of one trial out of several that lie side by side."""
+        agents = len(self.lot_sizes) // trials
+        part = slice(trial * agents, (trial + 1) * agents)
+        return Diagnostics(self.lot_sizes[part], self.clipped_share[part], self.loss[part])
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Part of one drawn lot: the agents first to last (exclusive), and their records in it."""
+
+    first: int
+    last: int
+    lot: Lot
+
+
+class LotDrawer:
+    """Draws the lots of stacked agents and hands them out in pieces that fit in memory.
+
+    With several trials side by side, every trial's agents hold the same records.
+    """
+
+    def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
+        if plan.agents % data.agents or len(sources) != plan.agents:
+            raise PrivacyError(
+                f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
+            )
+        self._inputs = data.data.train.inputs.to(device)
+        self._targets = data.data.train.targets.to(device)
+        self._prepare = data.data.prepare
+        self._indices = [part.to(device) for part in data.indices]
+        self._rates, self._sources, self._device = plan.sample_rates, sources, device
+
+    def draw(self) -> tuple[list[Stream], list[Tensor]]:
+        """Return every agent's stream for this query and the records in its lot."""
+        streams = [source.next() for source in self._sources]
+        lots = []
+        for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
+            held = self._indices[agent % len(self._indices)]
+            lots.append(held[torch.from_numpy(draw_lot(stream, len(held), rate)).to(self._device)])
+        return streams, lots
+
+    def pieces(self, lots: list[Tensor], most: int) -> Iterator[_Piece]:
+        """Yield all records of the lots in pieces of at most `most`, cut between agents where possible."""
+        first = 0
+        while first < len(lots):
+            if len(lots[first]) > most:
+                for part in lots[first].split(most):
+                    yield self._piece(first, [part])
+                first += 1
+                continue
+            last, total = first, 0
+            while last < len(lots) and total + len(lots[last]) <= most:
+                total += len(lots[last])
+                last += 1
+            if total:
+                yield self._piece(first, lots[first:last])
+            first = last
+
+    def _piece(self, first: int, parts: list[Tensor]) -> _Piece:
+        rows = torch.cat(parts)
+        offsets = np.cumsum([0, *map(len, parts)])
+        inputs = self._prepare(self._inputs[rows])
+        lot = Lot(inputs, self._targets[rows], torch.from_numpy(offsets).to(self._device))
+        return _Piece(first, first + len(parts), lot)
+
+
+class PrivateOracle:
+    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first."""
+
+    def __init__(
+        self,
+        *,
+        model: FlatModel,
+        engine: Engine,
+        data: AgentData,
+        plan: Plan,
+        sources: Sequence[Source],
+        accounts: Sequence[Account],
+        device: torch.device | None = None,
+        diagnostics: list[Diagnostics] | None = None,
+        dropout_seed: int = 0,
+    ) -> None:
+        if plan.privacy is None:
+            raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
+        self._model, self._engine, self._plan = model, engine, plan
+        self._accounts, self._diagnostics = accounts, diagnostics
+        self._device = device or torch.device("cpu")
+        self._drawer = LotDrawer(data, plan, sources, self._device)
+        self._dropout_seed = dropout_seed
+        self.queries = 0
+
+    def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
+        """Return (Σ clip_C(∇ℓ(θ)) + σC ξ)/L for every agent."""
+
+        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+            return self._engine.clipped_sums(theta[piece.first : piece.last], piece.lot, clip)
+
+        return self._release(compute, theta, theta.shape[1])
+
+    def query(
+        self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
+    ) -> Float[Tensor, "agents width"]:
+        """Return (Σ clip_C(v) + σC ξ)/L for v = per_sample(record, *public), a vector of `width` numbers.
+
+        `public` holds stacked tensors, of which `per_sample` sees its own agent's rows; `width` is that of the
+        first of them unless given.
+        """
+        width = public[0].shape[1] if width is None else width
+
+        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+            rows = tuple(tensor[piece.first : piece.last] for tensor in public)
+            result = clipped_sums(self._model, per_sample, rows, piece.lot, clip)
+            if result.sums.shape[1] != width:
+                raise PrivacyError(
+                    f"the per-sample function returns {result.sums.shape[1]} numbers where {width} were announced; "
+                    "pass width="
+                )
+            return result
+
+        return self._release(compute, public[0], width)
+
+    def _release(
+        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int
+    ) -> Float[Tensor, "agents width"]:
+        plan = self._plan
+        if theta.shape[0] != plan.agents:
+            raise PrivacyError(f"{theta.shape[0]} rows were given for {plan.agents} agents")
+        self._spend()
+        self.queries += 1
+        streams, lots = self._drawer.draw()
+        clips = torch.tensor(plan.clips, dtype=theta.dtype, device=self._device)
+        most = max(1, _PIECE_BYTES // (2 * width * theta.element_size()))
+        # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
+        released = torch.zeros(plan.agents, width, dtype=torch.float64, device=self._device)
+        norms: list[Tensor] = []
+        with _computing(self._dropout_seed, self.queries):
+            for piece in self._drawer.pieces(lots, most):
+                part = compute(piece, clips[piece.first : piece.last])
+                released[piece.first : piece.last] += part.sums
+                if self._diagnostics is not None:
+                    norms.append(part.norms)
+            if self._diagnostics is not None:
+                self._diagnostics.append(self._diagnose(theta, lots, norms))
+        for agent, stream in enumerate(streams):
+            scale = plan.noise_multipliers[agent] * plan.clips[agent]
+            released[agent] += scale * torch.from_numpy(stream.normals(width)).to(self._device)
+            released[agent] /= plan.lot_sizes[agent]
+        return released.to(theta.dtype)
+
+    def _spend(self) -> None:
+        for account in self._accounts:
+            if account.remaining < 1:
+                account.spend()  # raises, before any other account is charged
+        for account in self._accounts:
+            account.spend()
+
+    def _diagnose(self, theta: Tensor, lots: list[Tensor], norms: list[Tensor]) -> Diagnostics:
+        sizes = [len(lot) for lot in lots]
+        each = torch.cat(norms).split(sizes) if norms else [torch.zeros(0)] * len(lots)
+        shares = [
+            float((values > clip).double().mean()) if len(values) else float("nan")
+            for values, clip in zip(each, self._plan.clips, strict=True)
+        ]
+        totals = np.zeros(len(lots))
+        if theta.ndim == 2 and theta.shape[1] == self._model.size:
+            for piece in self._drawer.pieces(lots, _PLAIN_PIECE_RECORDS):
+                bounds = piece.lot.offsets.tolist()
+                for row, agent in enumerate(range(piece.first, piece.last)):
+                    part = slice(bounds[row], bounds[row + 1])
+                    losses = self._model.losses(theta[agent], piece.lot.inputs[part], piece.lot.targets[part])
+                    totals[agent] += float(losses.sum())
+        else:
+            totals[:] = np.nan
+        means = [total / size if size else float("nan") for total, size in zip(totals, sizes, strict=True)]
+        return Diagnostics(tuple(sizes), tuple(shares), tuple(means))
+
+
+class PlainOracle:
+    """The same lots and divisor without clipping, noise and ledger. It keeps no promise."""
+
+    def __init__(
+        self,
+        *,
+        model: FlatModel,
+        engine: Engine,
+        data: AgentData,
+        plan: Plan,
+        sources: Sequence[Source],
+        device: torch.device | None = None,
+        dropout_seed: int = 0,
+    ) -> None:
+        self._model, self._engine = model, engine
+        self._device = device or torch.device("cpu")
+        self._drawer = LotDrawer(data, plan, sources, self._device)
+        self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)
+        self._dropout_seed = dropout_seed
+        self.queries = 0
+
+    def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
+        """Return Σ ∇ℓ(θ)/L over every agent's lot."""
+        return self._mean(
+            lambda piece: self._engine.plain_sums(theta[piece.first : piece.last], piece.lot),
+            theta,
+            theta.shape[1],
+            _PLAIN_PIECE_RECORDS,
+        )
+
+    def query(
+        self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
+    ) -> Float[Tensor, "agents width"]:
+        """Return Σ v/L for v = per_sample(record, *public)."""
+        width = public[0].shape[1] if width is None else width
+        unbounded = torch.full((public[0].shape[0],), torch.inf, dtype=public[0].dtype, device=self._device)
+
+        def compute(piece: _Piece) -> Tensor:
+            rows = tuple(tensor[piece.first : piece.last] for tensor in public)
+            clip = unbounded[piece.first : piece.last]
+            return clipped_sums(self._model, per_sample, rows, piece.lot, clip).sums
+
+        most = max(1, _PIECE_BYTES // (2 * width * public[0].element_size()))
+        return self._mean(compute, public[0], width, most)
+
+    def _mean(self, compute: Callable[[_Piece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
+        self.queries += 1
+        _, lots = self._drawer.draw()
+        sums = torch.zeros(theta.shape[0], width, dtype=torch.float64, device=self._device)
+        with _computing(self._dropout_seed, self.queries):
+            for piece in self._drawer.pieces(lots, most):
+                sums[piece.first : piece.last] += compute(piece)
+        return (sums / self._lot_sizes[:, None]).to(theta.dtype)
+
+
+@contextmanager
+def _computing(seed: int, query: int) -> Iterator[None]:
+    """Give random layers (dropout) a public stream of their own for each query; leave torch's global one as it was."""
+    with torch.no_grad(), torch.random.fork_rng():
+        torch.manual_seed((seed * 2**32 + query) % 2**63)
+        yield

@@ -1,0 +1,183 @@
+"""Where lots and noise come from: one source of randomness per agent, apart from every other seed.
+
+Known noise can be subtracted and known lots undo the amplification by sampling, so a release draws both
+from a ChaCha20 keystream under a fresh 256-bit key of the operating system that never leaves the object.
+`Seeded` (the same keystream under a known key) and `Fast` (numpy's Philox) are for tests and research;
+whatever used them is not a release. Each query of an agent reads a stream of its own.
+"""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from tacit.errors import InvalidInput, PrivacyError
+
+Words = npt.NDArray[np.uint64]
+Reals = npt.NDArray[np.float64]
+
+
+class Stream(Protocol):
+    """The randomness of one query of one agent, read front to back."""
+
+    def words(self, count: int) -> Words:
+        """Return uniform 64-bit words."""
+
+    def normals(self, count: int) -> Reals:
+        """Return independent standard normals."""
+
+
+class Source(Protocol):
+    """One agent's randomness. `position` counts the streams that were taken."""
+
+    position: int
+
+    def next(self) -> Stream:
+        """Return the stream of the next query."""
+
+
+class Sources(Protocol):
+    """Makes one source per agent. `secret` says whether nobody can know what they will draw."""
+
+    @property
+    def secret(self) -> bool:
+        """Whether what used these sources can be a release."""
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        """Return a source for each of so many agents of one trial."""
+
+
+@dataclass(frozen=True)
+class Secret:
+    """ChaCha20 under a fresh key for every agent: the only kind that makes a release."""
+
+    secret = True
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        """Return sources under new keys from the operating system."""
+        return [_ChaChaSource(secrets.token_bytes(32), secret=True) for _ in range(agents)]
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """ChaCha20 under a key made from a seed: repeatable, and not a release."""
+
+    seed: int
+    secret = False
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        """Return sources whose keys follow from the seed, the trial and the agent."""
+        return [_ChaChaSource(_key(self.seed, trial, agent), secret=False) for agent in range(agents)]
+
+
+@dataclass(frozen=True)
+class Fast:
+    """numpy's Philox from a seed: the quickest, repeatable, and not a release."""
+
+    seed: int
+    secret = False
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        """Return sources that follow from the seed, the trial and the agent."""
+        return [_PhiloxSource(_key(self.seed, trial, agent)) for agent in range(agents)]
+
+
+def _key(seed: int, trial: int, agent: int) -> bytes:
+    if seed < 0:
+        raise InvalidInput(f"a seed cannot be negative, got {seed}")
+    return hashlib.blake2b(f"tacit source {seed} {trial} {agent}".encode(), digest_size=32).digest()
+
+
+class _ChaChaSource:
+    """A keystream per query: the query's number is the nonce, so no keystream is ever read twice."""
+
+    def __init__(self, key: bytes, *, secret: bool) -> None:
+        self.__key = key
+        self._secret = secret
+        self._process = os.getpid()
+        self.position = 0
+
+    def next(self) -> "ChaChaStream":
+        # A forked child would draw the very noise that its parent draws.
+        if self._secret and os.getpid() != self._process:
+            raise PrivacyError("this secret source belongs to another process; make a new one after a fork")
+        stream = ChaChaStream(self.__key, nonce=self.position.to_bytes(12, "little"))
+        self.position += 1
+        return stream
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError("a secret source cannot be copied or stored: its noise would be drawn twice")
+
+
+class ChaChaStream:
+    """ChaCha20 (RFC 8439) from block 0, read as little-endian 64-bit words."""
+
+    _LIMIT = 2**32 * 64  # bytes until the block counter would wrap around
+
+    def __init__(self, key: bytes, *, nonce: bytes, block: int = 0) -> None:
+        counter = block.to_bytes(4, "little")
+        self._cipher = Cipher(algorithms.ChaCha20(key, counter + nonce), mode=None).encryptor()
+        self._left = self._LIMIT - block * 64
+
+    def read(self, count: int) -> bytearray:
+        """Return the next `count` bytes of the keystream."""
+        if count > self._left:
+            raise PrivacyError(f"one query asked for {count} random bytes, past the {self._left} of its stream")
+        self._left -= count
+        # update_into wants room for one more block than it fills
+        out = bytearray(count + 63)
+        self._cipher.update_into(bytes(count), out)
+        del out[count:]
+        return out
+
+    def words(self, count: int) -> Words:
+        """Return the keystream as words."""
+        return np.frombuffer(self.read(8 * count), dtype="<u8")
+
+    def normals(self, count: int) -> Reals:
+        """Return normals by Box and Muller's transform, in float64 from 53-bit uniforms.
+
+        Their tail ends at 8.57, which a standard normal passes with a probability of 1e-17.
+        """
+        half = (count + 1) // 2
+        uniform = (self.words(2 * half) >> np.uint64(11)).astype(np.float64)
+        radius, angle = uniform[:half], uniform[half:]
+        radius += 1.0  # in (0, 1], so that the logarithm is finite
+        radius *= 2.0**-53
+        np.log(radius, out=radius)
+        radius *= -2.0
+        np.sqrt(radius, out=radius)
+        angle *= 2.0**-53 * 2.0 * np.pi
+        out = np.empty(2 * half)
+        np.multiply(radius, np.cos(angle), out=out[:half])
+        np.multiply(radius, np.sin(angle), out=out[half:])
+        return out[:count]
+
+
+class _PhiloxSource:
+    def __init__(self, key: bytes) -> None:
+        self._words = np.frombuffer(key[:16], dtype="<u8")
+        self.position = 0
+
+    def next(self) -> "_PhiloxStream":
+        stream = _PhiloxStream(self._words, self.position)
+        self.position += 1
+        return stream
+
+
+class _PhiloxStream:
+    def __init__(self, key: Words, position: int) -> None:
+        counter = np.array([0, 0, 0, position], dtype=np.uint64)
+        self._generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
+
+    def words(self, count: int) -> Words:
+        return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+    def normals(self, count: int) -> Reals:
+        return self._generator.standard_normal(count)

@@ -1,0 +1,157 @@
+"""What a run promises (`Privacy`) and what follows from it for every agent (`Plan`). All of it is public.
+
+q = L/n for a declared n, L, C and σ are fixed before the first query and never recomputed from the data, so
+that neighbouring data sets meet the same mechanism.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tacit.errors import PrivacyError
+from tacit.privacy import accounting
+from tacit.privacy.accounting import Accountant, Adjacency, Event
+
+PerAgent = float | Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """The promise: (ε, δ) for every record of every agent, by noisy sums of clipped per-sample vectors.
+
+    Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
+    ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
+    """
+
+    delta: float
+    clip: PerAgent
+    lot_size: PerAgent
+    epsilon: PerAgent | None = None
+    noise_multiplier: PerAgent | None = None
+    adjacency: Adjacency = "add_remove"
+    accountant: Accountant = "pld"
+
+    def __post_init__(self) -> None:
+        accounting.check(self.accountant, self.adjacency, self.delta)
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            raise PrivacyError("give either epsilon or noise_multiplier, not both and not neither")
+        for name in ("clip", "lot_size", "epsilon", "noise_multiplier"):
+            if (value := getattr(self, name)) is not None:
+                _check_positive(name, value)
+
+    def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
+        """Settle every agent's mechanism for its declared number of records and this many queries."""
+        agents = len(sizes)
+        lots = _spread("lot_size", self.lot_size, agents)
+        rates = _sample_rates(lots, sizes)
+        if self.noise_multiplier is not None:
+            sigmas = _spread("noise_multiplier", self.noise_multiplier, agents)
+        elif queries == 0:
+            raise PrivacyError("the run makes no query, so there is no noise to calibrate to epsilon")
+        else:
+            assert self.epsilon is not None
+            sigmas = tuple(
+                accounting.noise_multipliers(
+                    epsilons=_spread("epsilon", self.epsilon, agents),
+                    delta=self.delta,
+                    sample_rates=rates,
+                    queries=queries,
+                    accountant=self.accountant,
+                    adjacency=self.adjacency,
+                )
+            )
+        return Plan(
+            sample_rates=rates,
+            lot_sizes=lots,
+            clips=_spread("clip", self.clip, agents),
+            noise_multipliers=sigmas,
+            queries=queries,
+            privacy=self,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPrivacy:
+    """No promise: the same Poisson lots and divisor, without clipping and noise."""
+
+    lot_size: PerAgent
+
+    def __post_init__(self) -> None:
+        _check_positive("lot_size", self.lot_size)
+
+    def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
+        """Settle every agent's lots."""
+        lots = _spread("lot_size", self.lot_size, len(sizes))
+        return Plan(
+            sample_rates=_sample_rates(lots, sizes),
+            lot_sizes=lots,
+            clips=(math.inf,) * len(sizes),
+            noise_multipliers=(0.0,) * len(sizes),
+            queries=queries,
+            privacy=None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Every agent's mechanism, one value per agent, and the number of queries that it was settled for."""
+
+    sample_rates: tuple[float, ...]
+    lot_sizes: tuple[float, ...]
+    clips: tuple[float, ...]
+    noise_multipliers: tuple[float, ...]
+    queries: int
+    privacy: Privacy | None
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return len(self.sample_rates)
+
+    def repeated(self, trials: int) -> "Plan":
+        """Return the plan of several independent trials side by side."""
+        return replace(
+            self,
+            sample_rates=self.sample_rates * trials,
+            lot_sizes=self.lot_sizes * trials,
+            clips=self.clips * trials,
+            noise_multipliers=self.noise_multipliers * trials,
+        )
+
+    def epsilons(self, queries: int) -> list[float]:
+        """Return every agent's ε after so many queries of this plan alone."""
+        if self.privacy is None:
+            return [math.inf] * self.agents
+        histories = [
+            [Event(sample_rate=rate, noise_multiplier=sigma, count=queries)]
+            for rate, sigma in zip(self.sample_rates, self.noise_multipliers, strict=True)
+        ]
+        return accounting.epsilons(
+            histories,
+            delta=self.privacy.delta,
+            accountant=self.privacy.accountant,
+            adjacency=self.privacy.adjacency,
+        )
+
+
+def _check_positive(name: str, value: PerAgent) -> None:
+    for number in [value] if isinstance(value, int | float) else value:
+        if not 0 < number < math.inf:
+            raise PrivacyError(f"{name} is {number}; it must be positive and finite")
+
+
+def _spread(name: str, value: PerAgent, agents: int) -> tuple[float, ...]:
+    if isinstance(value, int | float):
+        return (float(value),) * agents
+    if len(value) != agents:
+        raise PrivacyError(f"{name} has {len(value)} values for {agents} agents; give one for each, or one for all")
+    return tuple(float(number) for number in value)
+
+
+def _sample_rates(lots: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:
+    for agent, (lot, size) in enumerate(zip(lots, sizes, strict=True)):
+        if lot > size:
+            raise PrivacyError(
+                f"lot_size {lot:g} is larger than agent {agent}'s {size} records; lower it, or give lot_size per agent"
+            )
+    return tuple(lot / size for lot, size in zip(lots, sizes, strict=True))

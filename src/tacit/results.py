@@ -1,0 +1,101 @@
+"""What came of a run, as data: models, their measures over the rounds, and the ledger to derive ε from."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from tacit.data import AgentData, Records
+from tacit.errors import DataError
+from tacit.evaluation import Score, evaluate
+from tacit.models import FlatModel
+from tacit.privacy import Diagnostics, Guarantee, Ledger, Plan
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The system after `round` rounds. All of it is public; arrays hold one value for each agent."""
+
+    round: int
+    queries: int
+    loss: Values | None
+    accuracy: Values | None
+    consensus_distance: float
+    bytes_sent: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One finished run. `theta` holds the agents' models as rows."""
+
+    algorithm: Any
+    run: str
+    theta: Float[Tensor, "agents params"]
+    model: FlatModel
+    data: AgentData
+    plan: Plan
+    ledger: Ledger
+    history: list[Snapshot]
+    release: bool
+    seconds: float
+    private_diagnostics: list[Diagnostics] | None
+
+    def module(self, agent: int) -> nn.Module:
+        """Return one agent's model as an ordinary module."""
+        return self.model.module(self.theta[agent])
+
+    @property
+    def accuracy(self) -> Values:
+        """Every agent's accuracy on the validation records after the last round."""
+        accuracy = self.history[-1].accuracy
+        if accuracy is None:
+            raise DataError(f"{self.data.data.name} has no validation records with classes to be right about")
+        return accuracy
+
+    @property
+    def consensus_distance(self) -> float:
+        """Root mean square distance of the agents' models from their average, after the last round."""
+        return self.history[-1].consensus_distance
+
+    @property
+    def bytes_sent(self) -> int:
+        """What all agents sent together."""
+        return int(self.history[-1].bytes_sent.sum())
+
+    @property
+    def samples_per_second(self) -> float:
+        """Throughput in *expected* samples; the true number is private."""
+        return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
+
+    def evaluate(self, records: Records | None = None) -> Score:
+        """Score every agent's model on other public records, the test records unless given."""
+        records = self.data.data.test if records is None else records
+        if records is None:
+            raise DataError(f"{self.data.data.name} has no test records")
+        classification = self.data.data.classes is not None
+        return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
+
+    def guarantees(self) -> list[Guarantee]:
+        """Derive every agent's ε from the ledger's record of this run; ∞ for a run without privacy."""
+        privacy = self.plan.privacy
+        if privacy is None:
+            return []
+        return self.ledger.guarantees(
+            self.data.owners,
+            delta=privacy.delta,
+            run=self.run,
+            adjacency=privacy.adjacency,
+            accountant=privacy.accountant,
+        )
+
+    def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
+        """Derive every agent's ε of this run at each snapshot, in the plan's δ, adjacency and accountant."""
+        if self.plan.privacy is None:
+            return np.full((len(self.history), self.data.agents), math.inf)
+        return np.array([self.plan.epsilons(snapshot.queries) for snapshot in self.history])

@@ -1,0 +1,45 @@
+"""Looks at the agents' models while they are trained, at public records only, and keeps what it saw."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.data import AgentData
+from tacit.evaluation import consensus_distance, evaluate
+from tacit.models import FlatModel
+from tacit.networks import SimulatedNetwork
+from tacit.results import Snapshot
+
+
+class Watch:
+    """Takes a snapshot of every trial at each look; `histories` holds them, trial by trial."""
+
+    def __init__(self, model: FlatModel, data: AgentData, network: SimulatedNetwork) -> None:
+        self._model, self._data, self._network = model, data.data, network
+        self.histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
+
+    def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int) -> None:
+        """Score all models on the validation records and measure how far they are apart."""
+        trials = len(self.histories)
+        loss = accuracy = None
+        if self._data.validation is not None:
+            classification = self._data.classes is not None
+            score = evaluate(
+                self._model, theta, self._data.validation, self._data.prepare, classification=classification
+            )
+            loss = score.loss.reshape(trials, -1)
+            accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
+        with torch.no_grad():
+            apart = consensus_distance(theta.unflatten(0, (trials, -1)))
+        sent = self._network.bytes_sent.reshape(trials, -1).copy()
+        for trial, history in enumerate(self.histories):
+            history.append(
+                Snapshot(
+                    round=round,
+                    queries=queries,
+                    loss=None if loss is None else loss[trial],
+                    accuracy=None if accuracy is None else accuracy[trial],
+                    consensus_distance=float(apart[trial]),
+                    bytes_sent=sent[trial],
+                )
+            )
