@@ -9,7 +9,9 @@ repeated edges count for nothing, as in `as_graph`.
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -31,10 +33,7 @@ def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
         content = path.read_bytes()
     except OSError as error:
         raise GraphError(f"{path}: cannot be read: {error.strerror}") from error
-    if content.startswith(NPY_MAGIC):
-        graph = _from_matrix(path, _load(path), "row {}")
-    else:
-        graph = _from_text(path, content)
+    graph = _from_npy(path) if content.startswith(NPY_MAGIC) else _from_text(path, content)
     try:
         return as_graph(graph)
     except GraphError as error:
@@ -46,7 +45,7 @@ def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
     path = Path(path)
     graph = as_graph(graph)
     lines = [f"# agents {len(graph)}", *(f"{i} {j}" for i, j in graph.edges())]
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
@@ -54,8 +53,10 @@ def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise GraphError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
 
 
 def _from_text(path: Path, content: bytes) -> nx.Graph:
@@ -110,41 +111,40 @@ def _whole(path: Path, number: int, field: str) -> int:
 
 def _from_rows(path: Path, lines: list[Line]) -> nx.Graph:
     size = len(lines)
-    matrix = np.empty((size, size))
-    for row, (number, fields) in enumerate(lines):
+    for number, fields in lines:
         if len(fields) != size:
             raise GraphError(
                 f"{path}, line {number}: {len(fields)} values in a matrix of {size} rows; "
                 "an adjacency matrix has as many columns as rows, an edge list two agents a line"
             )
+    matrix = np.empty((size, size))
+    for row, (number, fields) in enumerate(lines):
         try:
             matrix[row] = [float(field) for field in fields]
         except ValueError as error:
             raise GraphError(f"{path}, line {number}: {str(error).split(': ')[-1]} is not a number") from error
-    return _from_matrix(path, matrix, "line {}", [number for number, _ in lines])
+    return _from_matrix(path, matrix, [f"line {number}" for number, _ in lines])
 
 
-def _load(path: Path) -> NDArray[np.float64]:
+def _from_npy(path: Path) -> nx.Graph:
     try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)  # a map, so that a short file is an error
     except (ValueError, OSError, EOFError) as error:
         raise GraphError(f"{path}: not a readable numpy array: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":
         raise GraphError(
             f"{path}: an adjacency matrix is square and of numbers, got shape {matrix.shape} of {matrix.dtype}"
         )
-    return np.asarray(matrix, dtype=np.float64)
+    return _from_matrix(path, np.asarray(matrix), [f"row {row}" for row in range(len(matrix))])
 
 
-def _from_matrix(path: Path, matrix: NDArray[np.float64], place: str, numbers: list[int] | None = None) -> nx.Graph:
-    """Return the graph of a square matrix; `place` and `numbers` say how to name a row in an error."""
-    names = numbers or range(len(matrix))
+def _from_matrix(path: Path, matrix: NDArray[Any], places: list[str]) -> nx.Graph:
+    """Return the graph of a square matrix; `places` are the names of its rows in the file."""
     for wrong, reason in (
         ((matrix != 0) & (matrix != 1), "is neither 0 nor 1"),
         (matrix != matrix.T, "differs from its mirror image; an undirected graph has a symmetric matrix"),
     ):
         if wrong.any():
             row, column = (int(index) for index in np.argwhere(wrong)[0])
-            where = place.format(names[row])
-            raise GraphError(f"{path}, {where}: the value {matrix[row, column]:g} in column {column} {reason}")
+            raise GraphError(f"{path}, {places[row]}: the value {matrix[row, column]} in column {column} {reason}")
     return from_pairs(len(matrix), np.argwhere(matrix))

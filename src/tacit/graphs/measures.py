@@ -58,7 +58,8 @@ def algebraic_connectivity(graph: nx.Graph) -> float:
     if links.shape[0] == 1:
         return 1.0
     laplacian = sparse.diags_array(np.diff(links.indptr).astype(np.float64)) - links
-    return smallest(sparse.csr_array(laplacian), beside_ones=True)[0]
+    value, _ = smallest(sparse.csr_array(laplacian), beside_ones=True)
+    return min(value, float(links.shape[0]))  # the complete graph's, which rounding may exceed
 
 
 def normalized_algebraic_connectivity(graph: nx.Graph) -> float:
@@ -83,7 +84,7 @@ def spectral_gap(matrix: Any) -> float:
     # By Gershgorin no eigenvalue is below -1 + 2 min w_ii, so a negative one matters only if this can be.
     if 2 * weights.diagonal().min() < gap:
         gap = min(gap, smallest(sparse.csr_array(one + weights), beside_ones=True)[0])
-    return max(0.0, gap)
+    return min(max(gap, 0.0), 1.0)  # which rounding may exceed
 
 
 def eigenvector_centrality(graph: nx.Graph) -> Vector:
@@ -107,11 +108,19 @@ def diameter(graph: nx.Graph) -> int:
     links = adjacency(graph)
     centre = int(np.diff(links.indptr).argmax())
     level = csgraph.dijkstra(links, indices=[centre], unweighted=True)[0]
-    longest = level.max()
-    outside_in = np.argsort(-level, kind="stable")
-    for start in range(0, len(outside_in), 64):
-        batch = outside_in[start : start + 64]
-        if longest >= 2 * level[batch[0]]:
+    longest = int(level.max())
+    for agent in np.argsort(-level, kind="stable"):
+        if longest >= 2 * level[agent]:
             break
-        longest = max(longest, csgraph.dijkstra(links, indices=batch, unweighted=True).max())
-    return int(longest)
+        longest = max(longest, _farthest(links, int(agent)))
+    return longest
+
+
+def _farthest(links: sparse.csr_array, agent: int) -> int:
+    """Return the number of links to the agent farthest from this one."""
+    order, before = csgraph.breadth_first_order(links, agent)
+    steps, at = 0, order[-1]
+    while at != agent:
+        at = before[at]
+        steps += 1
+    return steps

@@ -67,7 +67,7 @@ def _from_density(target: Target) -> tuple[int, int]:
     reach = target.tolerance + SLACK
     low = max(tree, math.ceil((target.density - reach) * pairs))
     high = min(pairs, math.floor((target.density + reach) * pairs))
-    if high < tree and target.density < tree / pairs:
+    if high < tree:
         raise GraphError(
             f"density {target.density:g} is out of reach: a connected graph of {target.agents} agents has at "
             f"least {tree} edges, density {tree / pairs:.4g}"

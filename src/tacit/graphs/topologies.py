@@ -106,15 +106,12 @@ KINDS: dict[str, Callable[..., nx.Graph]] = {
 def build(kind: str, agents: int, seed: Seed = 0, **options: Any) -> nx.Graph:
     """Return the graph of this kind, as its own function would; fixed kinds do not use the seed."""
     builder = KINDS[choose("graph kind", kind, KINDS)]
-    known = set(inspect.signature(builder).parameters) - {"agents"}
-    if "seed" in known:
-        known.remove("seed")
-        options = {**options, "seed": seed}
-    for name in options.keys() - {"seed"}:
-        if not known:
-            raise GraphError(f"a {kind} graph takes no options, got {name!r}")
-        choose(f"option of a {kind} graph", name, known)
-    return builder(agents, **options)
+    parameters = set(inspect.signature(builder).parameters)
+    for name in options:
+        if parameters <= {"agents", "seed"}:
+            raise GraphError(f"graph kind {kind!r} takes no options, got {name!r}")
+        choose(f"option of graph kind {kind!r}", name, parameters - {"agents", "seed"})
+    return builder(agents, **options, **({"seed": seed} if "seed" in parameters else {}))
 
 
 def _cycle(first: int, end: int) -> Pairs:

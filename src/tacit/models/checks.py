@@ -29,6 +29,9 @@ def check_module(module: nn.Module, example: Tensor) -> None:
         if isinstance(layer, nn.modules.lazy.LazyModuleMixin) and layer.has_uninitialized_params():  # type: ignore[misc]
             raise ModelError(f"{label} has no parameters yet; run the model once on an example before training")
     probe = copy.deepcopy(module).train()
+    kind = next((p.dtype for p in module.parameters()), None)
+    if example.is_floating_point() and kind is not None:
+        example = example.to(kind)
     before = {name: buffer.clone() for name, buffer in probe.named_buffers()}
     first = _watch(probe, example[[0, 1]])
     for name, buffer in probe.named_buffers():
@@ -63,6 +66,9 @@ def _watch(module: nn.Module, batch: Tensor) -> Seen:
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(0)  # dropout draws the same mask each time
             module(batch)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        kind = f"{batch.dtype} of shape {tuple(batch.shape)}"
+        raise ModelError(f"the model fails on a batch of {kind}: {type(error).__name__}: {error}") from error
     finally:
         for handle in handles:
             handle.remove()

@@ -18,6 +18,7 @@ from tacit.models.functional import FlatModel
 # Rounding may push a clipped vector's norm past C by some units in the last place; this much room is left below.
 _HAIR = 1e-5
 _BLOCK = 256
+_ROWS = 16
 
 
 class Lot(NamedTuple):
@@ -34,7 +35,7 @@ class Lot(NamedTuple):
 
 
 class Clipped(NamedTuple):
-    """What came of a lot: a sum per agent. The norms stay inside the oracle."""
+    """What came of a lot: a sum per agent, in float64. The norms stay inside the oracle."""
 
     sums: Float[Tensor, "agents width"]
     norms: Float[Tensor, " records"]
@@ -101,18 +102,31 @@ def clipped_sums(
     A vector that is not finite counts as zero, silently: an error would tell of the record that caused it.
     """
 
-    def agent(clip: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor, *public: Tensor) -> Clipped:
+    def agent(inputs: Tensor, targets: Tensor, *public: Tensor) -> Tensor:
         def one(input: Tensor, target: Tensor) -> Tensor:
             return per_sample(Record(model, input, target), *public)
 
-        values = vmap(one, randomness="different")(inputs, targets)
-        values = torch.where(values.isfinite().all(dim=1, keepdim=True), values, 0)
-        norms = row_norms(values)
-        return Clipped((clip_factors(norms, clip) * keep) @ values, norms)
+        return vmap(one, randomness="different")(inputs, targets)
 
     inputs, targets, keep = _pad(lot)
-    sums, norms = vmap(agent, randomness="different")(clip, inputs, targets, keep, *public)
-    return Clipped(sums, norms[keep])
+    values = vmap(agent, randomness="different")(inputs, targets, *public)
+    values = torch.where(values.isfinite().all(dim=2, keepdim=True), values, 0)
+    norms = row_norms(values.flatten(0, 1)).reshape(keep.shape)
+    return Clipped(weighted_sums(clip_factors(norms, clip[:, None]) * keep, values), norms[keep])
+
+
+def weighted_sums(
+    factors: Float[Tensor, "agents records"], values: Float[Tensor, "agents records width"]
+) -> Float[Tensor, "agents width"]:
+    """Return Σ factor · value per agent, added up in float64.
+
+    The bound of one record's influence holds for the sum as it is computed: in float32, rounding moves the sum of 5,000
+    equal vectors by 5 % of C, and by another amount with one record less. Small blocks keep the copies in cache.
+    """
+    sums = torch.zeros(values.shape[0], 1, values.shape[2], dtype=torch.float64, device=values.device)
+    for weights, block in zip(factors.split(_ROWS, dim=1), values.split(_ROWS, dim=1), strict=True):
+        sums += torch.bmm(weights[:, None].double(), block.double())
+    return sums[:, 0]
 
 
 def row_norms(values: Float[Tensor, "records width"]) -> Float[Tensor, " records"]:

@@ -137,6 +137,8 @@ class Ledger:
             _Key(owner, run, float(rate), float(sigma), release)
             for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
         )
+        for key in keys:
+            key.event(queries)  # refuses what is no mechanism
         account = Account(self, keys, queries)
         self._check_budgets(account)
         self._accounts.add(account)

@@ -1,0 +1,149 @@
+"""Every algorithm, private and not, on three kinds of graph, against a slow loop from the equations."""
+
+import networkx as nx
+import pytest
+import reference
+import torch
+from torch import nn
+
+import tacit
+from tacit.models import FlatModel
+from tacit.preparation import starts
+
+AGENTS, ROUNDS = 5, 4
+
+GRAPHS = {
+    "ring": nx.cycle_graph(AGENTS),
+    "star": nx.star_graph(AGENTS - 1),
+    "irregular": nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)]),
+}
+LR = tacit.LogSpaced(0.3, 0.05)
+LRS = [0.3 * (0.05 / 0.3) ** (k / (ROUNDS - 1)) for k in range(ROUNDS)]
+
+
+def run_dinno(**settings):
+    return lambda *args: reference.run_dinno(*args, rho=0.2, growth=1.1, **settings)
+
+
+PAIRS = {
+    "local": (tacit.Local(), reference.run_local),
+    "dsgd": (tacit.DSGD(), reference.run_dsgd),
+    "dsgd with momentum": (
+        tacit.DSGD(step=tacit.Momentum(0.9)),
+        lambda *args: reference.run_dsgd(*args, beta=0.9),
+    ),
+    "dsgt": (tacit.DSGT(), reference.run_dsgt),
+    "dinno": (
+        tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=2),
+        run_dinno(inner=2, adam=True, carry=False),
+    ),
+    "dinno carried": (
+        tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=1, carry=True),
+        run_dinno(inner=1, adam=True, carry=True),
+    ),
+    "dinno plain": (
+        tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=3, step=tacit.Plain()),
+        run_dinno(inner=3, adam=False, carry=False),
+    ),
+}
+
+
+def make_model():
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 3)).double()
+
+
+@pytest.fixture(scope="module")
+def data():
+    records = tacit.data.synthetic(records=60, features=4, classes=3, held_out=12, seed=3)
+    return records.split(AGENTS, tacit.data.Dirichlet(alpha=1.0, min_size=6), seed=1)
+
+
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_agrees_with_the_equations(name, graph, private, data):
+    algorithm, run = PAIRS[name]
+    lots = [3.0, 4.0, 2.0, 5.0, 3.0]
+    clips = [0.4, 0.5, 0.3, 2.0, 0.6]
+    sigmas = [0.7, 0.8, 1.1, 0.9, 1.0]
+    privacy = (
+        tacit.Privacy(noise_multiplier=sigmas, delta=1e-3, clip=clips, lot_size=lots)
+        if private
+        else tacit.NoPrivacy(lot_size=lots)
+    )
+    result = tacit.train(
+        algorithm,
+        model=make_model,
+        data=data,
+        graph=GRAPHS[graph],
+        privacy=privacy,
+        rounds=ROUNDS,
+        lr=LR,
+        sources=tacit.Seeded(11),
+        same_start=False,
+        seed=5,
+    )
+
+    oracle = reference.ReferenceOracle(
+        make_model(),
+        data,
+        tacit.Seeded(11).make(AGENTS),
+        rates=[lot / size for lot, size in zip(lots, data.sizes, strict=True)],
+        lots=lots,
+        clips=clips if private else None,
+        sigmas=sigmas if private else None,
+    )
+    first = starts(FlatModel(make_model()), make_model, seed=5, trials=1, agents=AGENTS, same_start=False)
+    assert not torch.equal(first[0], first[1])
+    expected = torch.stack(run(oracle, GRAPHS[graph], list(first), LRS))
+    assert result.theta.dtype == torch.float64
+    torch.testing.assert_close(result.theta, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
+def test_central_sgd_with_momentum_agrees_with_the_equations(private, data):
+    pooled = data.pooled()
+    privacy = (
+        tacit.Privacy(noise_multiplier=0.8, delta=1e-3, clip=0.5, lot_size=9)
+        if private
+        else tacit.NoPrivacy(lot_size=9)
+    )
+    result = tacit.train(
+        tacit.SGD(step=tacit.Momentum(0.9)),
+        model=make_model,
+        data=pooled,
+        privacy=privacy,
+        rounds=ROUNDS,
+        lr=LR,
+        sources=tacit.Seeded(2),
+    )
+    oracle = reference.ReferenceOracle(
+        make_model(),
+        pooled,
+        tacit.Seeded(2).make(1),
+        rates=[9 / 60],
+        lots=[9.0],
+        clips=[0.5] if private else None,
+        sigmas=[0.8] if private else None,
+    )
+    first = starts(FlatModel(make_model()), make_model, seed=0, trials=1, agents=1, same_start=True)
+    alone = nx.empty_graph(1)
+    expected = reference.run_dsgd(oracle, alone, list(first), LRS, beta=0.9)
+    torch.testing.assert_close(result.theta, torch.stack(expected), rtol=0, atol=1e-9)
+
+
+def test_clipping_is_active_in_these_tests(data):
+    """Otherwise the comparison would say nothing about it."""
+    diagnostics = tacit.train(
+        tacit.DSGD(),
+        model=make_model,
+        data=data,
+        graph=GRAPHS["ring"],
+        privacy=tacit.Privacy(noise_multiplier=1.0, delta=1e-3, clip=0.4, lot_size=5),
+        rounds=ROUNDS,
+        lr=LR,
+        sources=tacit.Seeded(11),
+        private_diagnostics=True,
+    ).private_diagnostics
+    shares = torch.tensor([d.clipped_share for d in diagnostics]).nanmean()
+    assert 0.3 < shares <= 1

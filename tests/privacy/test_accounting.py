@@ -1,0 +1,133 @@
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from tacit.errors import PrivacyError
+from tacit.privacy import accounting
+from tacit.privacy.accounting import Event, epsilon, epsilons, noise_multiplier, noise_multipliers
+
+MNIST = {"delta": 1e-5, "sample_rate": 256 / 6000, "queries": 2000}
+
+
+@pytest.mark.parametrize(
+    ("target", "accountant", "adjacency", "sigma"),
+    [
+        (1, "pld", "add_remove", 7.189),
+        (10, "pld", "add_remove", 1.182),
+        (1, "rdp", "add_remove", 7.794),
+        (10, "rdp", "add_remove", 1.239),
+        (1, "pld", "replace_one", 14.24),
+    ],
+)
+def test_calibrates_to_the_known_values(target, accountant, adjacency, sigma):
+    found = noise_multiplier(epsilon=target, accountant=accountant, adjacency=adjacency, **MNIST)
+    assert found == pytest.approx(sigma, rel=2e-3)
+
+
+@pytest.mark.parametrize("target", [0.01, 0.5, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_calibrated_noise_spends_all_but_a_little_and_never_more(target, adjacency):
+    sigma = noise_multiplier(epsilon=target, adjacency=adjacency, **MNIST)
+    spent = epsilon(
+        [Event(sample_rate=MNIST["sample_rate"], noise_multiplier=sigma, count=2000)], delta=1e-5, adjacency=adjacency
+    )
+    assert 0.998 * target <= spent <= target
+
+
+def test_the_two_adjacencies_of_the_paper_differ_twofold():
+    """The published σ for nominal ε=1 on MNIST, under the adjacency it accounts and the one it defines."""
+    events = [Event(sample_rate=1 / 24, noise_multiplier=7.656, count=2000)]
+    assert epsilon(events, delta=1e-5) == pytest.approx(0.908, abs=2e-3)
+    assert epsilon(events, delta=1e-5, adjacency="replace_one") == pytest.approx(1.934, abs=4e-3)
+
+
+@pytest.mark.parametrize(("sigma", "count"), [(2.0, 1), (20.0, 100), (5.0, 3)])
+def test_full_lots_are_the_gaussian_mechanism(sigma, count):
+    """Balle & Wang's closed form: δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), with μ = √count/σ."""
+    events = [Event(sample_rate=1.0, noise_multiplier=sigma, count=count)]
+    found = epsilon(events, delta=1e-5)
+    mu = math.sqrt(count) / sigma
+    delta = norm.cdf(mu / 2 - found / mu) - math.exp(found) * norm.cdf(-mu / 2 - found / mu)
+    assert delta == pytest.approx(1e-5, rel=5e-3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    events=st.lists(
+        st.builds(
+            Event,
+            sample_rate=st.floats(0.001, 1.0),
+            noise_multiplier=st.floats(0.6, 30.0),
+            count=st.integers(1, 300),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    more=st.integers(1, 200),
+    accountant=st.sampled_from(["pld", "rdp"]),
+)
+def test_epsilon_never_shrinks_as_events_are_added(events, more, accountant):
+    longer = [*events, Event(sample_rate=0.05, noise_multiplier=2.0, count=more)]
+    before = epsilon(events, delta=1e-5, accountant=accountant)
+    assert epsilon(longer, delta=1e-5, accountant=accountant) >= before * (1 - 1e-9)
+
+
+def test_order_and_grouping_of_events_do_not_matter():
+    one, other = Event(sample_rate=0.1, noise_multiplier=2.0), Event(sample_rate=0.02, noise_multiplier=1.0, count=7)
+    assert epsilon([one, other, one], delta=1e-5) == epsilon(
+        [other, Event(sample_rate=0.1, noise_multiplier=2.0, count=2)], delta=1e-5
+    )
+    assert epsilon([], delta=1e-5) == 0
+
+
+def test_pld_is_never_above_rdp():
+    events = [Event(sample_rate=0.04, noise_multiplier=1.5, count=500)]
+    assert epsilon(events, delta=1e-5) < epsilon(events, delta=1e-5, accountant="rdp")
+
+
+def test_a_thousand_sizes_are_calibrated_on_the_safe_side():
+    sizes = range(100, 1100)
+    rates = [16 / size for size in sizes]
+    sigmas = noise_multipliers(epsilons=[1.0] * 1000, delta=1e-5, sample_rates=rates, queries=100)
+    for index in (0, 357, 999):
+        events = [Event(sample_rate=rates[index], noise_multiplier=sigmas[index], count=100)]
+        assert 0.95 < epsilon(events, delta=1e-5) <= 1
+    histories = [
+        [Event(sample_rate=rate, noise_multiplier=sigma, count=100)] for rate, sigma in zip(rates, sigmas, strict=True)
+    ]
+    together = epsilons(histories, delta=1e-5)
+    assert max(together) <= 1
+    assert together[357] >= epsilon(histories[357], delta=1e-5)
+    distinct = accounting._epsilon.cache_info().currsize
+    assert distinct < 5000  # shared work, not a thousand calibrations
+
+
+def test_reading_prints_nothing_and_is_repeatable(capfd):
+    events = [Event(sample_rate=0.5, noise_multiplier=0.3, count=3)]
+    first = [epsilon(events, delta=1e-12, accountant=accountant) for accountant in ("pld", "rdp")]
+    assert first == [epsilon(events, delta=1e-12, accountant=accountant) for accountant in ("pld", "rdp")]
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: epsilon([], delta=1e-5, accountant="rdp", adjacency="replace_one"), "use accountant='pld'"),
+        (lambda: epsilon([], delta=0.0), "delta is 0.0"),
+        (lambda: epsilon([], delta=1e-5, accountant="pdl"), "did you mean 'pld'"),
+        (lambda: epsilon([], delta=1e-5, adjacency="add-remove"), "did you mean 'add_remove'"),
+        (lambda: noise_multiplier(epsilon=0, **MNIST), "epsilon is 0"),
+        (lambda: noise_multiplier(epsilon=1, delta=1e-5, sample_rate=1.5, queries=3), "sample_rate is 1.5"),
+        (lambda: noise_multiplier(epsilon=1, delta=1e-5, sample_rate=0.5, queries=0), "queries is 0"),
+        (lambda: noise_multiplier(epsilon=1e-9, delta=1e-15, sample_rate=1.0, queries=10**6), "no noise multiplier"),
+        (lambda: Event(sample_rate=0.1, noise_multiplier=0.0), "noise_multiplier is 0.0"),
+        (lambda: Event(sample_rate=0.1, noise_multiplier=math.nan), "noise_multiplier is nan"),
+    ],
+)
+def test_refuses_what_it_cannot_account(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call()
+    assert isinstance(caught.value, PrivacyError) or "unknown" in str(caught.value)

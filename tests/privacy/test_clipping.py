@@ -1,0 +1,185 @@
+import pytest
+import torch
+from torch import nn
+
+from tacit.models import FlatModel, convnet, mlp, resnet9
+from tacit.privacy.clipping import Lot, VmapEngine, clip_factors, clipped_sums, row_norms
+
+
+class Tied(nn.Module):
+    """One weight used twice, and a frozen layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(5, 5)
+        self.frozen = nn.Linear(5, 5).requires_grad_(False)
+        self.out = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.inner(self.frozen(torch.tanh(self.inner(x))))))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.norm, self.out = nn.Embedding(7, 6), nn.LayerNorm(6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        return self.out(self.norm(self.embed(x)).mean(dim=1))
+
+
+MODELS = {
+    "mlp": (lambda: mlp((5,), 3, hidden=(4,)), (5,)),
+    "tied and frozen": (Tied, (5,)),
+    "convnet": (lambda: convnet((1, 8, 8), 3), (1, 8, 8)),
+    "conv1d and group norm": (
+        lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)),
+        (2, 6),
+    ),
+    "embedding and layer norm": (Words, None),
+}
+
+
+def make_lot(shape, counts, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    total = sum(counts)
+    if shape is None:
+        inputs = torch.randint(0, 7, (total, 4), generator=generator)
+    else:
+        inputs = torch.randn(total, *shape, generator=generator, dtype=torch.float64)
+    targets = torch.randint(0, 3, (total,), generator=generator)
+    return Lot(inputs, targets, torch.tensor([0, *counts]).cumsum(0))
+
+
+def thetas(model, agents):
+    generator = torch.Generator().manual_seed(1)
+    return 0.5 * torch.randn(agents, model.size, generator=generator, dtype=torch.float64)
+
+
+def slow_sums(module, model, theta, lot, clip=None):
+    """Per record and agent: an ordinary backward pass of an ordinary module."""
+    sums = torch.zeros_like(theta)
+    for agent in range(len(theta)):
+        copy = model.module(theta[agent])
+        trained = [p for p in copy.parameters() if p.requires_grad]
+        for row in range(int(lot.offsets[agent]), int(lot.offsets[agent + 1])):
+            loss = nn.functional.cross_entropy(copy(lot.inputs[row : row + 1]), lot.targets[row : row + 1])
+            g = torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, trained)])
+            if clip is not None:
+                g = g * min(1.0, float(clip[agent]) * (1 - 1e-5) / float(g.norm()))
+            sums[agent] += g
+    return sums
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clipped_and_plain_sums_agree_with_a_slow_loop(name):
+    make, shape = MODELS[name]
+    module = make().double()
+    model = FlatModel(module)
+    lot = make_lot(shape, [3, 0, 5, 1])
+    theta = thetas(model, 4)
+    clip = torch.tensor([0.3, 1.0, 0.8, 1e6], dtype=torch.float64)
+    engine = VmapEngine(model)
+    with torch.no_grad():
+        clipped, norms = engine.clipped_sums(theta, lot, clip)
+        plain = engine.plain_sums(theta, lot)
+    torch.testing.assert_close(clipped, slow_sums(module, model, theta, lot, clip), rtol=0, atol=1e-11)
+    torch.testing.assert_close(plain, slow_sums(module, model, theta, lot), rtol=0, atol=1e-11)
+    assert norms.shape == (9,)
+    assert not clipped[1].any()
+
+
+def test_no_clipped_record_passes_the_bound_in_float32():
+    """Even where every entry is equal, the case in which a float32 sum of squares falls short the most."""
+    for width in (1, 255, 256, 38_424, 2_000_000):
+        for values in (torch.full((2, width), 0.1), torch.randn(2, width) * 7):
+            norms = row_norms(values)
+            exact = values.double().norm(dim=1)
+            assert ((norms.double() - exact).abs() / exact).max() < 2e-6
+            clipped = clip_factors(norms, torch.tensor(0.3))[:, None] * values
+            assert clipped.double().norm(dim=1).max() <= 0.3
+
+
+def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
+    """Rounding must not let a record more change the sum by more than C; float32 sums would, by percents."""
+    model = FlatModel(mlp((5,), 3))
+    sums = []
+    for count in (4000, 4001):
+        lot = Lot(torch.ones(count, 5), torch.zeros(count, dtype=torch.long), torch.tensor([0, count]))
+        vector = lambda record, theta: torch.full((3,), 0.7) + 0 * record.input.sum()  # noqa: E731
+        sums.append(clipped_sums(model, vector, (torch.zeros(1, 3),), lot, torch.tensor([0.9])).sums[0])
+    assert 0.9 * (1 - 2e-5) < float((sums[1] - sums[0]).norm()) <= 0.9
+
+
+def test_torchs_own_norm_would_not_do():
+    """The reason for `row_norms`; if this fails one day, it is no longer needed."""
+    values = torch.full((1, 2_000_000), 0.1)
+    exact = values.double().norm()
+    assert abs(torch.linalg.vector_norm(values) - exact) / exact > 1e-4
+
+
+def test_short_vectors_are_left_as_they_are():
+    factors = clip_factors(torch.tensor([0.0, 1e-30, 0.5, 2.0]), torch.tensor(1.0))
+    torch.testing.assert_close(factors, torch.tensor([1.0, 1.0, 1.0, 0.5]), rtol=2e-5, atol=0)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e38])
+def test_a_gradient_that_is_not_finite_counts_as_zero(poison):
+    module = mlp((5,), 3)
+    model = FlatModel(module)
+    lot = make_lot((5,), [4])
+    lot = lot._replace(inputs=lot.inputs.float())
+    theta = thetas(model, 1).float()
+    engine, clip = VmapEngine(model), torch.tensor([0.5])
+    without = Lot(lot.inputs[1:], lot.targets[1:], torch.tensor([0, 3]))
+    expected = engine.clipped_sums(theta, without, clip).sums
+    lot.inputs[0] = poison
+    found = engine.clipped_sums(theta, lot, clip).sums
+    assert found.isfinite().all()
+    # 1e38 is finite: it may count, but for no more than C.
+    assert (found - expected).norm() <= (0.5 if poison == 1e38 else 1e-6)
+
+
+def test_any_per_sample_vector_is_clipped_and_summed():
+    model = FlatModel(mlp((5,), 3).double())
+    lot = make_lot((5,), [3, 4])
+    public = torch.randn(2, 2, dtype=torch.float64)
+
+    def per_sample(record, scale):
+        return torch.stack([record.input.sum() * scale[0], scale[1] + record.target])
+
+    clip = torch.tensor([0.5, 100.0], dtype=torch.float64)
+    found = clipped_sums(model, per_sample, (public,), lot, clip).sums
+    for agent, (first, last) in enumerate(((0, 3), (3, 7))):
+        total = torch.zeros(2, dtype=torch.float64)
+        for row in range(first, last):
+            vector = torch.stack([lot.inputs[row].sum() * public[agent, 0], public[agent, 1] + lot.targets[row]])
+            total += vector * min(1.0, float(clip[agent]) * (1 - 1e-5) / float(vector.norm()))
+        torch.testing.assert_close(found[agent], total, rtol=0, atol=1e-12)
+
+
+def test_dropout_draws_a_mask_for_every_record():
+    model = FlatModel(nn.Sequential(nn.Dropout(0.5), nn.Linear(40, 3)).double())
+    one = torch.ones(1, 40, dtype=torch.float64)
+    lot = Lot(one.repeat(2, 1), torch.zeros(2, dtype=torch.long), torch.tensor([0, 2]))
+
+    def per_sample(record, theta):
+        return record.gradient(theta)
+
+    rows = []
+    for row in range(2):  # a query of both, seen one at a time by clipping the other away
+        keep = Lot(lot.inputs, lot.targets, lot.offsets)
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            rows.append(clipped_sums(model, per_sample, (thetas(model, 1),), keep, torch.tensor([1e9])).norms[row])
+    assert rows[0] != rows[1]
+
+
+def test_resnet9_has_per_sample_gradients():
+    model = FlatModel(resnet9((3, 8, 8), 10))
+    assert model.size > 6_000_000
+    lot = Lot(torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), torch.tensor([0, 2]))
+    theta = model.flatten(resnet9((3, 8, 8), 10))[None]
+    sums, norms = VmapEngine(model).clipped_sums(theta, lot, torch.tensor([0.1]))
+    assert (norms > 0.1).all()
+    assert 0 < sums.double().norm() <= 0.2

@@ -1,0 +1,239 @@
+"""The oracle's promise: what is charged, what is drawn, what is returned."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+import tacit
+from tacit.data import AgentData
+from tacit.errors import BudgetExceeded, PrivacyError
+from tacit.models import FlatModel
+from tacit.privacy import Fast, Ledger, Privacy, PrivateOracle, Secret, Seeded, VmapEngine
+from tacit.privacy import oracle as oracle_module
+
+
+def make_data(sizes=(20, 30), features=4):
+    generator = torch.Generator().manual_seed(0)
+    parts = [
+        (torch.randn(size, features, generator=generator), torch.randint(0, 3, (size,), generator=generator))
+        for size in sizes
+    ]
+    return AgentData.from_parts(parts, name="made", classes=3)
+
+
+def make_oracle(
+    data, *, queries=1000, sources=None, ledger=None, sizes=None, diagnostics=None, engine=None, **settings
+):
+    promise = {"noise_multiplier": 1.0, "delta": 1e-5, "clip": 1.0, "lot_size": 5} | settings
+    plan = Privacy(**promise).plan(sizes or data.sizes, queries)
+    ledger = ledger if ledger is not None else Ledger()
+    account = ledger.open(
+        run="run",
+        owners=data.owners,
+        sample_rates=plan.sample_rates,
+        noise_multipliers=plan.noise_multipliers,
+        queries=queries,
+        release=False,
+    )
+    torch.manual_seed(0)
+    model = FlatModel(nn.Linear(data.data.train.inputs.shape[1], 3))
+    chosen = sources or Seeded(1)
+    return PrivateOracle(
+        model=model,
+        engine=engine or VmapEngine(model),
+        data=data,
+        plan=plan,
+        sources=chosen.make(data.agents),
+        accounts=[account],
+        diagnostics=diagnostics,
+    ), torch.randn(data.agents, model.size)
+
+
+def test_an_event_is_written_before_the_answer_exists():
+    ledger, data = Ledger(), make_data()
+
+    class Broken:
+        def clipped_sums(self, theta, lot, clip):
+            raise RuntimeError("power cut")
+
+    oracle, theta = make_oracle(data, ledger=ledger, engine=Broken(), lot_size=20)
+    with pytest.raises(RuntimeError, match="power cut"):
+        oracle.gradient(theta)
+    assert [entry.event.count for entry in ledger.entries()] == [1, 1]
+
+
+def test_a_query_past_the_budget_raises_and_spends_nothing():
+    ledger, data = Ledger(), make_data()
+    sources = Seeded(1)
+    oracle, theta = make_oracle(data, ledger=ledger, queries=2, sources=sources)
+    oracle.gradient(theta)
+    oracle.query(lambda record, theta: record.gradient(theta), theta)
+    for ask in (oracle.gradient, lambda t: oracle.query(lambda record, theta: theta, t)):
+        with pytest.raises(BudgetExceeded, match="all 2 queries"):
+            ask(theta)
+    assert oracle.queries == 2
+    assert {entry.event.count for entry in ledger.entries()} == {2}
+
+
+def test_of_several_accounts_none_is_charged_when_one_is_empty():
+    ledger, data = Ledger(), make_data((20,))
+    oracle, theta = make_oracle(data, ledger=ledger, queries=1)
+    other = ledger.open(
+        run="other", owners=data.owners, sample_rates=[0.25], noise_multipliers=[1.0], queries=5, release=False
+    )
+    oracle._accounts.insert(0, other)
+    oracle.gradient(theta)
+    with pytest.raises(BudgetExceeded):
+        oracle.gradient(theta)
+    assert other.spent == 1
+
+
+@pytest.mark.parametrize("kind", [Secret(), Seeded(2), Fast(2)], ids=["secret", "seeded", "fast"])
+def test_an_empty_lot_is_pure_noise(kind):
+    """With lots of 1e-9 expected records the answer is σC ξ/L; KS and variance, false alarms below 2e-6."""
+    data = make_data((40,), features=3000)
+    oracle, theta = make_oracle(data, sources=kind, lot_size=1e-9, noise_multiplier=3.0, clip=0.5)
+    noise = oracle.gradient(theta).double().flatten() * 1e-9 / 1.5
+    assert stats.kstest(noise.numpy(), "norm").pvalue > 1e-6
+    assert abs(float(noise.var()) - 1) * np.sqrt(len(noise) / 2) < stats.norm.isf(5e-7)
+
+
+def test_noise_has_every_agents_own_scale_and_is_independent():
+    """Six scales to within a χ² test, and 15 correlations of rows; false alarms below 6e-6 and 15e-7."""
+    data = make_data((40, 40, 40), features=2000)
+    oracle, theta = make_oracle(
+        data, lot_size=[1e-9, 2e-9, 4e-9], noise_multiplier=[1.0, 2.0, 3.0], clip=[1.0, 0.1, 10.0], sources=Secret()
+    )
+    rows = torch.cat([oracle.gradient(theta).double() for _ in range(2)])
+    expected = torch.tensor([1.0 / 1e-9, 0.2 / 2e-9, 30.0 / 4e-9] * 2, dtype=torch.float64)
+    width = rows.shape[1]
+    for row, scale in zip(rows, expected, strict=True):
+        statistic = float((row / scale).square().sum())
+        assert 5e-7 < stats.chi2.cdf(statistic, width) < 1 - 5e-7
+    correlation = np.corrcoef(rows.numpy())[np.triu_indices(6, 1)]
+    assert np.abs(correlation).max() * np.sqrt(width) < stats.norm.isf(5e-8)
+
+
+def test_divides_by_the_expected_lot_size_and_not_by_the_drawn_one():
+    data = make_data((50,))
+    seen = []
+    oracle, theta = make_oracle(data, lot_size=10, noise_multiplier=1e-9, diagnostics=seen, clip=100.0)
+    ratios = []
+    for _ in range(20):
+        answer = oracle.gradient(theta)[0]
+        ratios.append((answer, seen[-1].lot_sizes[0]))
+    sizes = {size for _, size in ratios}
+    assert len(sizes) > 3
+    # The sum over an all-alike data set is the lot's size times one gradient.
+    data.data.train.inputs[:] = data.data.train.inputs[0]
+    data.data.train.targets[:] = 1
+    norms = []
+    for _ in range(20):
+        answer = oracle.gradient(theta)[0]
+        if seen[-1].lot_sizes[0]:
+            norms.append(float(answer.norm()) * 10 / seen[-1].lot_sizes[0])
+    assert np.ptp(norms) < 1e-4 * norms[0]
+
+
+def test_the_mechanism_does_not_change_with_the_data():
+    """One record more, the same declared size: q, L and σ are the same."""
+    data, more = make_data((20,)), make_data((21,))
+    plans = [make_oracle(each, sizes=(20,))[0]._plan for each in (data, more)]
+    assert plans[0] == plans[1]
+    assert plans[0].sample_rates == (0.25,)
+
+
+@pytest.mark.parametrize("piece_records", [1, 3, 7, 1000])
+def test_a_lot_in_pieces_is_the_same_lot(monkeypatch, piece_records):
+    data = make_data((60, 5, 33))
+    theta = None
+    answers = []
+    for most in (10**9, piece_records):
+        oracle, theta = make_oracle(data, lot_size=[50, 1, 20], sources=Seeded(4))
+        width = theta.shape[1]
+        monkeypatch.setattr(oracle_module, "_PIECE_BYTES", most * 2 * width * 4)
+        answers.append(oracle.gradient(theta))
+    torch.testing.assert_close(answers[0], answers[1], rtol=0, atol=1e-6)
+
+
+def test_nothing_of_a_lot_is_left_out():
+    """A full lot of huge size: every record is counted once, whatever the pieces."""
+    data = make_data((5000,))
+    oracle, theta = make_oracle(data, lot_size=5000, noise_multiplier=1e-9)
+
+    def one(record, theta):
+        return torch.ones(1)
+
+    assert oracle.query(one, theta, width=1).item() == pytest.approx(1 - 1e-5, abs=1e-6)
+
+
+def test_any_vector_can_be_asked_for_and_its_width_is_checked():
+    data = make_data((30, 30))
+    oracle, theta = make_oracle(data, lot_size=30, noise_multiplier=1e-9, clip=100.0)
+
+    def class_counts(record, theta):
+        return nn.functional.one_hot(record.target, 3).to(theta.dtype)
+
+    shares = oracle.query(class_counts, theta, width=3) * 30
+    expected = torch.tensor(data.counts, dtype=torch.float32)
+    torch.testing.assert_close(shares, expected, rtol=0, atol=1e-3)
+    with pytest.raises(PrivacyError, match=r"returns 3 numbers where 15 were announced; pass width="):
+        oracle.query(class_counts, theta)
+
+
+def test_rows_must_match_the_agents():
+    ledger, data = Ledger(), make_data()
+    oracle, theta = make_oracle(data, ledger=ledger)
+    with pytest.raises(PrivacyError, match="5 rows were given for 2 agents"):
+        oracle.gradient(theta[:1].repeat(5, 1))
+    assert ledger.entries() == []
+
+
+def test_the_same_seeded_source_gives_the_same_answers():
+    answers = []
+    for _ in range(2):
+        oracle, theta = make_oracle(make_data(), sources=Seeded(9))
+        torch.rand(3)  # torch's global generator must not matter
+        answers.append(torch.stack([oracle.gradient(theta * 0 + 1) for _ in range(3)]))
+    assert torch.equal(*answers)
+    assert not torch.equal(answers[0][0], answers[0][1])
+
+
+def test_torchs_global_generator_is_left_alone():
+    oracle, theta = make_oracle(make_data())
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    oracle.gradient(theta)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_diagnostics_tell_lots_clipping_and_loss_only_when_asked():
+    data = make_data()
+    seen = []
+    oracle, theta = make_oracle(data, lot_size=20, clip=0.1, diagnostics=seen)
+    oracle.gradient(theta)
+    (diagnostics,) = seen
+    assert diagnostics.lot_sizes[0] == 20
+    assert all(share > 0.5 for share in diagnostics.clipped_share)
+    model = oracle._model
+    losses = model.losses(theta[0], data.data.train.inputs[:20], data.data.train.targets[:20])
+    assert diagnostics.loss[0] == pytest.approx(float(losses.mean()), rel=1e-5)
+    quiet, theta = make_oracle(data)
+    assert quiet._diagnostics is None
+
+
+def test_a_plain_oracle_needs_no_ledger_and_has_no_noise():
+    data = make_data()
+    result = tacit.train(
+        tacit.Local(),
+        model=lambda: nn.Linear(4, 3),
+        data=data,
+        privacy=tacit.NoPrivacy(lot_size=20),
+        rounds=2,
+        lr=0.1,
+    )
+    assert result.ledger.entries() == []
+    assert result.guarantees() == []
+    assert not result.release
