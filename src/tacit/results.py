@@ -18,7 +18,7 @@ from tacit.privacy import Diagnostics, Guarantee, Ledger, Plan
 Values = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Snapshot:
     """The system after `round` rounds. All of it is public; arrays hold one value for each agent."""
 
@@ -30,7 +30,7 @@ class Snapshot:
     bytes_sent: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
     """One finished run. `theta` holds the agents' models as rows."""
 

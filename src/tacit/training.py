@@ -51,7 +51,7 @@ from tacit.schedules import Schedule, as_schedule
 from tacit.watching import Watch
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Training:
     """All settings of a run. `Training(...).run()` is what `tacit.train(...)` does."""
 

@@ -36,9 +36,7 @@ def test_digits_need_no_file(tmp_path):
 
 def test_a_fifth_of_each_digit_is_held_out_in_equal_halves():
     data = load("digits")
-    train, validation, test = (
-        torch.bincount(part.targets) for part in (data.train, data.validation, data.test)
-    )
+    train, validation, test = (torch.bincount(part.targets) for part in (data.train, data.validation, data.test))
     held_out = validation + test
     assert (held_out == (train + held_out + 4) // 5).all()
     assert (validation - test).abs().max() <= 1

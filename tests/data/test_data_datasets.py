@@ -41,16 +41,12 @@ def test_labels_are_widened_and_inputs_are_not():
 
 
 def test_a_torch_data_set_can_be_brought():
-    data = DataSet.from_records(
-        name="x", train=TensorDataset(torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 2]))
-    )
+    data = DataSet.from_records(name="x", train=TensorDataset(torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 2])))
     assert (len(data.train), data.classes, data.input_shape) == (5, 3, (3,))
 
 
 def test_bytes_are_prepared_to_the_unit_interval_and_floats_are_left_alone():
-    data = DataSet.from_records(
-        name="x", train=(torch.tensor([[0], [255]], dtype=torch.uint8), torch.arange(2))
-    )
+    data = DataSet.from_records(name="x", train=(torch.tensor([[0], [255]], dtype=torch.uint8), torch.arange(2)))
     assert data.prepare(data.train.inputs).tolist() == [[0.0], [1.0]]
     floats = torch.tensor([[300.0]])
     assert data.prepare(floats) is floats

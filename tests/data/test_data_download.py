@@ -146,9 +146,7 @@ def test_without_a_network_the_error_says_which_files_to_put_where(mirror, folde
     with pytest.raises(DataError) as caught:
         fetch(files, folder)
     message = str(caught.value)
-    assert message.startswith(
-        f"x/images.gz is not in {folder} and could not be downloaded:\n  {NOWHERE}images.gz: "
-    )
+    assert message.startswith(f"x/images.gz is not in {folder} and could not be downloaded:\n  {NOWHERE}images.gz: ")
     asked = message[message.index("Put these") :].splitlines()
     assert asked == [
         "Put these files there:",
@@ -169,9 +167,7 @@ def test_a_mirror_that_is_no_url_is_reported(mirror, folder, monkeypatch):
 
 
 def test_only_the_wanted_members_of_an_archive_are_unpacked(mirror, folder):
-    content = archive_of(
-        {"y/train": b"train", "y/test": b"test", "y/readme.html": b"<script>", "../evil": b"evil"}
-    )
+    content = archive_of({"y/train": b"train", "y/test": b"test", "y/readme.html": b"<script>", "../evil": b"evil"})
     checksum = mirror.put("y.tar.gz", content)
     members = ("y/train", "y/test")
     file = RemoteFile(path="y.tar.gz", checksum=checksum, mirrors=(mirror.url,), members=members)

@@ -22,9 +22,7 @@ def targets_of(per_class: list[int], seed: int) -> torch.Tensor:
 
 
 @settings(deadline=None)
-@given(
-    rules, st.integers(1, 40), st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(0, 2**32)
-)
+@given(rules, st.integers(1, 40), st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(0, 2**32))
 def test_every_record_goes_to_exactly_one_agent(rule, agents, per_class, seed):
     targets = targets_of(per_class, seed)
     parts = rule(targets, len(per_class), agents, np.random.default_rng(seed))
@@ -129,9 +127,7 @@ def test_dirichlet_draws_again_until_all_have_enough():
 
 def test_dirichlet_gives_up_with_advice():
     rule = Dirichlet(alpha=0.01, min_size=10)
-    with pytest.raises(
-        DataError, match=r"smallest of 20 agents at most \d of 200 records.*use a larger alpha"
-    ):
+    with pytest.raises(DataError, match=r"smallest of 20 agents at most \d of 200 records.*use a larger alpha"):
         rule(torch.arange(200) % 2, 2, 20, np.random.default_rng(0))
 
 
@@ -158,9 +154,7 @@ def test_settings_out_of_range_are_refused(make, message):
 
 
 def test_rules_describe_themselves():
-    described = [
-        str(rule) for rule in (ByClass(t=1), Dirichlet(alpha=0.1), Dirichlet(alpha=2, min_size=8), IID())
-    ]
+    described = [str(rule) for rule in (ByClass(t=1), Dirichlet(alpha=0.1), Dirichlet(alpha=2, min_size=8), IID())]
     assert described == ["A(t=1)", "Dirichlet(alpha=0.1)", "Dirichlet(alpha=2, min_size=8)", "IID"]
 
 

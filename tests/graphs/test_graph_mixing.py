@@ -153,6 +153,16 @@ def test_weights_that_cannot_mix_say_why(own, message):
         graphs.check_mixing_matrix(own)
 
 
+def test_a_column_that_drifts_within_the_tolerance_of_symmetry_is_found():
+    own = np.full((50, 50), 0.02)
+    own[:, 0] += 9e-10
+    own[:, 1] -= 9e-10
+    own[0, 0], own[1, 1] = 0.02, 0.02
+    own[0, 1], own[1, 0] = 0.02, 0.02
+    with pytest.raises(GraphError, match=r"column [01] of W sums to"):
+        graphs.check_mixing_matrix(own)
+
+
 def test_weights_off_the_graph_name_the_pair():
     with pytest.raises(GraphError, match=r"W\[0, 3\] = 0.333333, but agents 0 and 3 are not neighbours"):
         graphs.check_mixing_matrix(RING, graphs.path(4))

@@ -158,6 +158,15 @@ def test_any_per_sample_vector_is_clipped_and_summed():
         torch.testing.assert_close(found[agent], total, rtol=0, atol=1e-12)
 
 
+def test_a_vector_that_is_not_finite_is_left_as_it_was():
+    """A per-sample function may return a public tensor itself; nothing may be written into that."""
+    model = FlatModel(mlp((5,), 3))
+    public = torch.tensor([[1.0, torch.nan]])
+    lot = make_lot((5,), [3])
+    assert not clipped_sums(model, lambda record, vector: vector, (public,), lot, torch.ones(1)).sums.any()
+    assert public.isnan().tolist() == [[False, True]]
+
+
 def test_dropout_draws_a_mask_for_every_record():
     model = FlatModel(nn.Sequential(nn.Dropout(0.5), nn.Linear(40, 3)).double())
     one = torch.ones(1, 40, dtype=torch.float64)

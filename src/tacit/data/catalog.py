@@ -75,9 +75,7 @@ def _digits(folder: Path) -> DataSet:
     from sklearn.datasets import load_digits  # slow to import, and nothing else here needs it
 
     digits = load_digits()
-    records = Records(
-        torch.from_numpy(digits.images.astype(np.uint8))[:, None], torch.from_numpy(digits.target)
-    )
+    records = Records(torch.from_numpy(digits.images.astype(np.uint8))[:, None], torch.from_numpy(digits.target))
     # There is no official test set: every fifth record of each class is held out. Of each class, because the
     # labels recur with a period: of every fifth record of all, one half would have 37 nines and 7 fours. For
     # the same reason what is held out is put in the order of classes before it is halved.
@@ -155,9 +153,7 @@ def _earlier_of_same_class(targets: Int64[Tensor, "records"]) -> Int64[Tensor, "
 
 def _enlarge(images: UInt8[Tensor, "records 1 28 28"]) -> UInt8[Tensor, "records 1 32 32"]:
     """Resize to the paper's 32 × 32 once, in chunks, so that floats never fill the memory."""
-    return torch.cat(
-        [_resize(chunk.float()).round().to(torch.uint8) for chunk in torch.split(images, 10_000)]
-    )
+    return torch.cat([_resize(chunk.float()).round().to(torch.uint8) for chunk in torch.split(images, 10_000)])
 
 
 def _resize(images: Float[Tensor, "records 1 28 28"]) -> Float[Tensor, "records 1 32 32"]:

@@ -35,9 +35,7 @@ class DataSet:
         shape = self.train.inputs.shape[1:]
         for part, records in self._parts():
             if len(records) == 0:
-                raise DataError(
-                    f"the {part} set of {self.name} has no records; leave out what there is none of"
-                )
+                raise DataError(f"the {part} set of {self.name} has no records; leave out what there is none of")
             if records.inputs.shape[1:] != shape:
                 raise DataError(
                     f"{part} inputs of {self.name} have shape {tuple(records.inputs.shape[1:])} "
@@ -80,9 +78,7 @@ class DataSet:
         """Shape of one prepared record, as a model meets it."""
         prepared = self.prepare(self.train.inputs[:1])
         if len(prepared) != 1:
-            raise DataError(
-                f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis"
-            )
+            raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
 
     def split(self, agents: int, how: Partition, seed: int = 0) -> "AgentData":
@@ -202,9 +198,7 @@ class AgentData:
         if int(holders.max()) > 1:
             row = int(holders.argmax())
             who = [i for i, held in enumerate(self.indices) for _ in range(int((held == row).sum()))]
-            raise DataError(
-                f"record {row} is held {len(who)} times (by agents {who}); it can be held once only"
-            )
+            raise DataError(f"record {row} is held {len(who)} times (by agents {who}); it can be held once only")
 
 
 def _is_labels(targets: Tensor) -> bool:

@@ -89,9 +89,7 @@ def _download(url: str, file: RemoteFile, local: Path, failures: list[str]) -> b
         progressbar=sys.stderr.isatty(), chunk_size=_CHUNK_BYTES, timeout=_TIMEOUT_SECONDS
     )
     try:
-        pooch.retrieve(
-            url, known_hash=file.checksum, fname=local.name, path=local.parent, downloader=downloader
-        )
+        pooch.retrieve(url, known_hash=file.checksum, fname=local.name, path=local.parent, downloader=downloader)
     except (OSError, ValueError) as error:
         # What requests raises is an OSError; pooch answers a wrong checksum with a ValueError.
         failures.append(f"{url}: {error}")
@@ -106,9 +104,7 @@ def _unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
             for member in members:
                 info = tar.getmember(member)
                 if not info.isfile():
-                    raise DataError(
-                        f"{member} in {archive} is not a plain file; this is not the official archive"
-                    )
+                    raise DataError(f"{member} in {archive} is not a plain file; this is not the official archive")
                 tar.extract(info, staging, filter="data")
             for member in members:
                 (folder / member).parent.mkdir(parents=True, exist_ok=True)
@@ -116,9 +112,7 @@ def _unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
     except KeyError as error:
         raise DataError(f"{archive} is not the official archive: {error.args[0]}") from None
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"cannot unpack {archive}: {error}; delete it, and it will be downloaded again"
-        ) from None
+        raise DataError(f"cannot unpack {archive}: {error}; delete it, and it will be downloaded again") from None
 
 
 def _how_to_help(file: RemoteFile, files: Sequence[RemoteFile], folder: Path, failures: list[str]) -> str:

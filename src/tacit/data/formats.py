@@ -47,22 +47,14 @@ def read_cifar(path: Path, labels: str) -> tuple[UInt8[Tensor, "records 3 32 32"
     batch = _unpickle(path)
     entries = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in batch.items()}
     if missing := {"data", labels} - set(entries):
-        raise DataError(
-            f"{path} has no {' and no '.join(sorted(missing))}; it holds {sorted(map(str, entries))}"
-        )
+        raise DataError(f"{path} has no {' and no '.join(sorted(missing))}; it holds {sorted(map(str, entries))}")
     data, classes = entries["data"], entries[labels]
     images = data.value if isinstance(data, _Array) else None
     if images is None or images.ndim != 2 or images.shape[1] != 3 * 32 * 32:
         found = "no array" if images is None else f"an array of shape {images.shape}"
         raise DataError(f"data in {path} is {found}; CIFAR has one row of 3072 bytes for each image")
-    if (
-        not isinstance(classes, list)
-        or not all(type(c) is int for c in classes)
-        or len(classes) != len(images)
-    ):
-        raise DataError(
-            f"{labels} in {path} is not a list of {len(images)} whole numbers, one for each image"
-        )
+    if not isinstance(classes, list) or not all(type(c) is int for c in classes) or len(classes) != len(images):
+        raise DataError(f"{labels} in {path} is not a list of {len(images)} whole numbers, one for each image")
     return torch.from_numpy(images.reshape(-1, 3, 32, 32)), torch.tensor(classes, dtype=torch.int64)
 
 
@@ -82,9 +74,7 @@ def _unpickle(path: Path) -> dict[Any, Any]:
     except DataError as error:
         raise DataError(f"refused to read {path}: {error}") from None
     except Exception as error:  # a broken pickle can raise anything at all
-        raise DataError(
-            f"cannot read {path} as a pickle: {error or type(error).__name__}; download it again"
-        ) from None
+        raise DataError(f"cannot read {path} as a pickle: {error or type(error).__name__}; download it again") from None
     if not isinstance(batch, dict):
         raise DataError(f"{path} holds an object of type {type(batch).__name__}, not CIFAR's dict")
     return batch
@@ -108,9 +98,7 @@ class _Unpickler(pickle.Unpickler):
             case "_codecs", "encode":  # how Python 3 writes bytes for Python 2
                 return lambda text, encoding: text.encode(_only_latin1(encoding))
             case _:
-                raise DataError(
-                    f"it asks for {module}.{name}, and a CIFAR file needs nothing but numpy arrays"
-                )
+                raise DataError(f"it asks for {module}.{name}, and a CIFAR file needs nothing but numpy arrays")
 
 
 class _Array:

@@ -65,9 +65,7 @@ class Dirichlet:
         if not 0 < self.alpha <= 1e6:
             raise InvalidInput(f"alpha={self.alpha} is outside (0, 1e6]; 0.1 is very uneven, 100 nearly even")
         if self.min_size < 0:
-            raise InvalidInput(
-                f"min_size={self.min_size} is negative; 1 is the least that an agent can work with"
-            )
+            raise InvalidInput(f"min_size={self.min_size} is negative; 1 is the least that an agent can work with")
 
     def __str__(self) -> str:
         least = f", min_size={self.min_size}" if self.min_size != 1 else ""
@@ -113,9 +111,7 @@ def class_fractions(t: float, agents: int, classes: int) -> Float64[np.ndarray, 
     in equal shares to those with i mod J = j, which the paper leaves open.
     """
     if agents < 1 or classes < 1:
-        raise InvalidInput(
-            f"A(t) of {agents} agents and {classes} classes does not exist; there must be one of each"
-        )
+        raise InvalidInput(f"A(t) of {agents} agents and {classes} classes does not exist; there must be one of each")
     groups = min(agents, classes)
     own = np.equal.outer(np.arange(agents) % groups, np.arange(classes) % groups).astype(np.float64)
     fractions: Float64[np.ndarray, "agents classes"] = (1 - t) / agents + t * own / own.sum(axis=0)

@@ -31,12 +31,14 @@ class Records:
             if not isinstance(tensor, Tensor) or tensor.ndim == 0:
                 raise DataError(f"{name} must be a tensor with one row per record, not {_describe(tensor)}")
         if len(self.inputs) != len(self.targets):
-            raise DataError(
-                f"{len(self.inputs)} inputs but {len(self.targets)} targets; each record has one of both"
-            )
+            raise DataError(f"{len(self.inputs)} inputs but {len(self.targets)} targets; each record has one of both")
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def __repr__(self) -> str:
+        # Records are private: no log or error text that shows this object may show what they hold.
+        return f"Records({len(self)} of {self.inputs.dtype} and shape {tuple(self.inputs.shape[1:])})"
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
@@ -50,11 +52,7 @@ class Records:
         """
         if isinstance(source, Records):
             return source
-        if (
-            isinstance(source, tuple | list)
-            and len(source) == 2
-            and all(isinstance(x, Array) for x in source)
-        ):
+        if isinstance(source, tuple | list) and len(source) == 2 and all(isinstance(x, Array) for x in source):
             return Records(_tensor(source[0], "inputs"), _tensor(source[1], "targets"))
         if isinstance(source, Array) or not (hasattr(source, "__getitem__") and hasattr(source, "__len__")):
             raise DataError(

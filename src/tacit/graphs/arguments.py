@@ -20,7 +20,7 @@ def whole(name: str, value: object, *, least: int) -> int:
 
 def fraction(name: str, value: object) -> float:
     """Return `value` as a float if it lies between 0 and 1."""
-    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value <= 1:
         raise GraphError(f"{name} must be a number between 0 and 1, got {value!r}")
     return float(value)
 

@@ -1,22 +1,23 @@
 """The two eigenproblems behind the measures, for symmetric matrices of a handful of agents or many thousands.
 
-Small matrices are solved densely. Large ones first by Lanczos, which is quick on well-connected graphs;
-rings, paths and grids crowd their eigenvalues too closely for it, but have cheap factorisations, so they are
-solved by inverse iteration. Start vectors are fixed, so that the same graph always measures the same.
+Small matrices are solved densely. Large ones are solved by Lanczos, which is quick on well-connected graphs.
+Rings, paths and grids crowd their eigenvalues too closely for it, but are cheap to factorise, so they are
+solved by Lanczos on the inverse. Start vectors are fixed, so that the same graph always measures the same.
 """
 
 from collections.abc import Callable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, sparse
+from scipy.sparse import csgraph
 from scipy.sparse import linalg as sparse_linalg
 
 Vector = NDArray[np.float64]
 
 DENSE_LIMIT = 1500
-PATIENCE = 40  # Lanczos restarts before a matrix counts as crowded
+NARROW = 1e9  # operations to factorise a banded matrix that are sooner done than tried without
+PATIENCE = 40  # restarts of Lanczos before its matrix counts as crowded
 
 
 def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vector]:
@@ -31,10 +32,13 @@ def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vec
     if size <= DENSE_LIMIT:
         values, vectors = linalg.eigh(matrix.toarray() + lift, subset_by_index=[0, 0])
         return float(values[0]), vectors[:, 0]
-    try:
-        vector = _extreme(size, lambda x: matrix @ x + lift * x.sum(), "SA", PATIENCE)
-    except sparse_linalg.ArpackNoConvergence:
+    if size * _bandwidth(matrix) ** 2 < NARROW:
         vector = _by_inverse(matrix, bound, beside_ones)
+    else:
+        try:  # from above, since ARPACK can skip an eigenvalue at zero
+            vector = _largest(size, lambda x: bound * x - matrix @ x - lift * x.sum(), PATIENCE)
+        except sparse_linalg.ArpackNoConvergence:
+            vector = _by_inverse(matrix, bound, beside_ones)
     vector = _centred(vector, beside_ones)
     vector = vector / np.linalg.norm(vector)
     return float(vector @ (matrix @ vector)), vector
@@ -55,6 +59,13 @@ def positive_unit(vector: Vector) -> Vector:
     return vector / float(np.linalg.norm(vector))
 
 
+def _bandwidth(matrix: sparse.csr_array) -> int:
+    """Return how far from the diagonal the matrix reaches once its rows are in a good order."""
+    place = np.argsort(csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True))
+    entries = matrix.tocoo()
+    return int(abs(place[entries.row] - place[entries.col]).max())
+
+
 def _by_inverse(matrix: sparse.csr_array, bound: float, beside_ones: bool) -> Vector:
     size = matrix.shape[0]
     shift = 1e-10 * bound  # keeps a singular matrix factorisable, far below the eigenvalues that matter
@@ -63,20 +74,20 @@ def _by_inverse(matrix: sparse.csr_array, bound: float, beside_ones: bool) -> Ve
         permc_spec="MMD_AT_PLUS_A",
         options={"SymmetricMode": True},
     )
-    return _extreme(size, lambda x: _centred(factor.solve(_centred(x, beside_ones)), beside_ones), "LA", None)
+    return _largest(size, lambda x: _centred(factor.solve(_centred(x, beside_ones)), beside_ones), None)
 
 
-def _extreme(size: int, matvec: Callable[[Vector], Vector], which: Literal["SA", "LA"], patience: int | None) -> Vector:
-    """Return the eigenvector at the lower or upper end of a symmetric operator's spectrum."""
+def _largest(size: int, matvec: Callable[[Vector], Vector], patience: int | None) -> Vector:
+    """Return the eigenvector of a symmetric operator's largest eigenvalue."""
     _, vectors = sparse_linalg.eigsh(
         sparse_linalg.LinearOperator((size, size), matvec=matvec, dtype=np.float64),
         k=1,
-        which=which,
+        which="LA",
         v0=np.random.default_rng(0).uniform(0.5, 1.5, size),
         rng=np.random.default_rng(0),
         ncv=64,
         maxiter=patience,
-        tol=1e-10,
+        tol=1e-12,
     )
     return np.asarray(vectors[:, 0], dtype=np.float64)
 

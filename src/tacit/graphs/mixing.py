@@ -71,10 +71,11 @@ def check_mixing_matrix(matrix: Any, graph: nx.Graph | None = None) -> sparse.cs
             f"W is not symmetric: W[{i}, {j}] = {weights[i, j]:g}, but W[{j}, {i}] = {weights[j, i]:g}; "
             "neighbours must weigh each other alike"
         )
-    sums = np.asarray(weights.sum(axis=1))  # the columns', too, since W is symmetric
-    if abs(sums - 1).max() > TOLERANCE:
+    for line, axis in (("row", 1), ("column", 0)):
+        sums = np.asarray(weights.sum(axis=axis))
         worst = int(abs(sums - 1).argmax())
-        raise GraphError(f"row {worst} of W sums to {sums[worst]:.12g}; every row and column must sum to one")
+        if abs(sums[worst] - 1) > TOLERANCE:
+            raise GraphError(f"{line} {worst} of W sums to {sums[worst]:.12g}; every row and column must sum to one")
     if graph is not None:
         _check_support(weights, adjacency(graph))
     weights.data = np.maximum(weights.data, 0)

@@ -10,11 +10,14 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import GraphError, choose
 from tacit.graphs.adjacency import Pairs, from_pairs
 from tacit.graphs.arguments import Seed, whole
 from tacit.graphs.random_graphs import erdos_renyi, random_regular, small_world
+
+Numbers = NDArray[np.int64]
 
 
 def complete(agents: int) -> nx.Graph:
@@ -124,14 +127,14 @@ def _spokes(agents: int) -> Pairs:
     return np.stack([np.zeros_like(rim), rim], axis=1)
 
 
-def _hops(agents: int, target: Callable[[Pairs, int], Pairs]) -> Pairs:
+def _hops(agents: int, target: Callable[[Numbers, int], Numbers]) -> Pairs:
     numbers = np.arange(agents)
     hops = [1 << k for k in range((agents - 1).bit_length())]
     pairs = [np.stack([numbers, target(numbers, hop)], axis=1) for hop in hops]
     return np.concatenate([np.empty((0, 2), dtype=np.int64), *pairs])
 
 
-def _rectangle(agents: int, rows: int | None) -> Pairs:
+def _rectangle(agents: int, rows: int | None) -> Numbers:
     """Return 0..N-1 laid out in rows."""
     agents = whole("agents", agents, least=1)
     divisors = [number for number in range(1, agents + 1) if agents % number == 0]

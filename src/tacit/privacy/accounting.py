@@ -213,7 +213,7 @@ def _calibrate(
     if guess is None:
         guess = _solve(lambda sigma: _rough(events(sigma), delta), target, 1.0, slack=1e-2)
         guess *= 2 if adjacency == "replace_one" else 1
-    return _solve(spent, target, guess, slack=2e-5 if cell == _CELL else 2e-3)
+    return _solve(spent, target, guess, slack=1e-4 if cell == _CELL else 2e-3)
 
 
 def _solve(spent: Callable[[float], float], target: float, guess: float, slack: float) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.func import grad, vmap
 
@@ -17,8 +17,8 @@ from tacit.models.functional import FlatModel
 
 # Rounding may push a clipped vector's norm past C by some units in the last place; this much room is left below.
 _HAIR = 1e-5
-_BLOCK = 256
-_ROWS = 16
+_NORM_BLOCK = 256
+_BLOCK_NUMBERS = 2**18
 
 
 class Lot(NamedTuple):
@@ -99,7 +99,7 @@ def clipped_sums(
 ) -> Clipped:
     """Sum clip_C(per_sample(record, *public)) over each agent's records.
 
-    A vector that is not finite counts as zero, silently: an error would tell of the record that caused it.
+    A vector whose norm is not finite counts as zero, silently: an error would tell of the record that caused it.
     """
 
     def agent(inputs: Tensor, targets: Tensor, *public: Tensor) -> Tensor:
@@ -110,22 +110,31 @@ def clipped_sums(
 
     inputs, targets, keep = _pad(lot)
     values = vmap(agent, randomness="different")(inputs, targets, *public)
-    values = torch.where(values.isfinite().all(dim=2, keepdim=True), values, 0)
     norms = row_norms(values.flatten(0, 1)).reshape(keep.shape)
-    return Clipped(weighted_sums(clip_factors(norms, clip[:, None]) * keep, values), norms[keep])
+    counted = keep & norms.isfinite()
+    factors = torch.where(counted, clip_factors(norms, clip[:, None]), 0)
+    return Clipped(weighted_sums(factors, values, counted), norms[keep])
 
 
 def weighted_sums(
-    factors: Float[Tensor, "agents records"], values: Float[Tensor, "agents records width"]
+    factors: Float[Tensor, "agents records"],
+    values: Float[Tensor, "agents records width"],
+    counted: Bool[Tensor, "agents records"],
 ) -> Float[Tensor, "agents width"]:
-    """Return Σ factor · value per agent, added up in float64.
+    """Return Σ factor · value per agent over the counted records, added up in float64.
 
     The bound of one record's influence holds for the sum as it is computed: in float32, rounding moves the sum of 5,000
     equal vectors by 5 % of C, and by another amount with one record less. Small blocks keep the copies in cache.
     """
-    sums = torch.zeros(values.shape[0], 1, values.shape[2], dtype=torch.float64, device=values.device)
-    for weights, block in zip(factors.split(_ROWS, dim=1), values.split(_ROWS, dim=1), strict=True):
-        sums += torch.bmm(weights[:, None].double(), block.double())
+    agents, records, width = values.shape
+    rows = max(1, min(records, _BLOCK_NUMBERS // width))
+    group = max(1, _BLOCK_NUMBERS // (rows * width))
+    sums = torch.zeros(agents, 1, width, dtype=torch.float64, device=values.device)
+    for some in (slice(first, first + group) for first in range(0, agents, group)):
+        for part in (slice(first, first + rows) for first in range(0, records, rows)):
+            block = values[some, part].to(torch.float64, copy=True)
+            block.masked_fill_(~counted[some, part, None], 0)  # what is not finite stays so when weighed with zero
+            sums[some] += torch.bmm(factors[some, None, part].double(), block)
     return sums[:, 0]
 
 
@@ -135,8 +144,8 @@ def row_norms(values: Float[Tensor, "records width"]) -> Float[Tensor, " records
     torch adds float32 squares up in float32: a row of 6.5 million equal numbers comes out 0.6 % short, and would
     be clipped to 0.6 % more than C. Blocks of 256 are exact enough; their sum is taken in float64.
     """
-    whole = values.shape[1] // _BLOCK * _BLOCK
-    blocks = values[:, :whole].unflatten(1, (-1, _BLOCK)) if whole else values[:, :0, None]
+    whole = values.shape[1] // _NORM_BLOCK * _NORM_BLOCK
+    blocks = values[:, :whole].unflatten(1, (-1, _NORM_BLOCK)) if whole else values[:, :0, None]
     squares = torch.linalg.vector_norm(blocks, dim=2).double().square().sum(dim=1)
     squares = squares + torch.linalg.vector_norm(values[:, whole:], dim=1).double().square()
     return squares.sqrt().to(values.dtype)

@@ -1,0 +1,329 @@
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tacit
+from tacit.errors import BudgetExceeded, GraphError, InvalidInput, ModelError, PrivacyError
+
+AGENTS = 5
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tacit.data.load("digits").split(AGENTS, tacit.data.ByClass(t=0.5), seed=0)
+
+
+def make_model():
+    return tacit.models.logistic((1, 8, 8), 10)
+
+
+def settings(data, **changes):
+    return {
+        "model": make_model,
+        "data": data,
+        "graph": tacit.graphs.ring(data.agents),
+        "privacy": tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=32),
+        "rounds": 4,
+        "lr": 0.5,
+        "sources": tacit.Seeded(0),
+    } | changes
+
+
+@pytest.mark.parametrize("algorithm", [tacit.DSGD(), tacit.DSGT(), tacit.DiNNO(), tacit.Local()], ids=repr)
+def test_the_same_seeds_give_the_same_run(algorithm, data):
+    one, other = (tacit.train(algorithm, **settings(data)) for _ in range(2))
+    assert torch.equal(one.theta, other.theta)
+    assert one.ledger.to_json() == other.ledger.to_json()
+    assert not torch.equal(one.theta, tacit.train(algorithm, **settings(data, sources=tacit.Seeded(1))).theta)
+    assert not torch.equal(one.theta, tacit.train(algorithm, **settings(data, seed=1)).theta)
+
+
+def test_secret_runs_differ_and_are_releases(data):
+    one, other = (tacit.train(tacit.DSGT(), **settings(data, sources=None)) for _ in range(2))
+    assert not torch.equal(one.theta, other.theta)
+    assert one.release
+    assert all(guarantee.release for guarantee in one.guarantees())
+
+
+def test_seeded_and_fast_sources_and_diagnostics_are_not_releases(data):
+    for changes in ({"sources": tacit.Seeded(1)}, {"sources": tacit.Fast(1)}, {"private_diagnostics": True}):
+        result = tacit.train(tacit.DSGD(), **settings(data, **({"sources": None} | changes)))
+        assert not result.release
+        assert "not a release" in str(result.guarantees()[0])
+    assert result.private_diagnostics is not None
+    assert len(result.private_diagnostics) == 4
+    assert tacit.train(tacit.DSGD(), **settings(data)).private_diagnostics is None
+
+
+def test_dinno_is_charged_for_every_inner_step(data):
+    result = tacit.train(tacit.DiNNO(inner_steps=3), **settings(data))
+    assert {entry.event.count for entry in result.ledger.entries()} == {12}
+    assert result.plan.queries == 12
+    assert result.history[-1].queries == 12
+
+
+def test_epsilon_comes_from_the_ledger_and_is_spent_as_promised(data):
+    privacy = tacit.Privacy(epsilon=[1.0, 2.0, 3.0, 4.0, 5.0], delta=1e-4, clip=1.0, lot_size=30)
+    result = tacit.train(tacit.DSGD(), **settings(data, privacy=privacy, rounds=6, evaluate_every=2))
+    for guarantee, wanted in zip(result.guarantees(), [1.0, 2.0, 3.0, 4.0, 5.0], strict=True):
+        assert 0.998 * wanted < guarantee.epsilon <= wanted
+        assert (guarantee.delta, guarantee.adjacency) == (1e-4, "add_remove")
+    over_time = result.epsilons_over_time()
+    assert over_time.shape == (4, AGENTS)
+    assert (np.diff(over_time, axis=0) > 0).all()
+    assert over_time[0].tolist() == [0] * AGENTS
+    np.testing.assert_allclose(over_time[-1], [g.epsilon for g in result.guarantees()])
+
+
+def test_history_tells_what_happened(data):
+    result = tacit.train(tacit.DSGT(), **settings(data, rounds=10, evaluate_every=4))
+    assert [snapshot.round for snapshot in result.history] == [0, 4, 8, 10]
+    assert result.history[0].consensus_distance < 1e-6
+    assert result.accuracy.shape == (AGENTS,)
+    message = 2 * 650 * 4  # θ and tracker in float32, to two neighbours each
+    assert result.history[-1].bytes_sent.tolist() == [10 * 2 * message] * AGENTS
+    assert result.bytes_sent == 10 * 2 * message * AGENTS
+    assert result.samples_per_second > 0
+
+
+def test_learns_privately_what_agents_alone_do_not():
+    """Digits, every agent two classes: alone an agent cannot pass 20 %, together they go far beyond."""
+    agents = tacit.data.load("digits").split(5, tacit.data.ByClass(t=1.0))
+    privacy = tacit.Privacy(epsilon=4.0, delta=1e-4, clip=1.0, lot_size=64)
+    run = settings(agents, privacy=privacy, rounds=120, lr=0.5)
+    together = tacit.train(tacit.DSGT(), **run)
+    alone = tacit.train(tacit.Local(), **run)
+    assert together.accuracy.min() > 0.7
+    assert alone.accuracy.max() < 0.25
+
+
+def test_scores_are_means_over_records(data):
+    result = tacit.train(tacit.Local(), **settings(data))
+    held_out = data.data.validation
+    for agent in (0, 4):
+        outputs = result.module(agent)(data.data.prepare(held_out.inputs)).detach()
+        loss = nn.functional.cross_entropy(outputs, held_out.targets)
+        right = (outputs.argmax(dim=1) == held_out.targets).double().mean()
+        assert result.history[-1].loss[agent] == pytest.approx(float(loss), rel=1e-5)
+        assert result.accuracy[agent] == pytest.approx(float(right))
+    score = result.evaluate()
+    assert score.accuracy.shape == (AGENTS,)
+
+
+def test_trials_are_independent_runs_in_the_ledger(data):
+    first, second = tacit.train_trials(2, tacit.DSGT(), **settings(data, name="sweep"))
+    assert (first.run, second.run) == ("sweep/0", "sweep/1")
+    assert not torch.equal(first.theta, second.theta)
+    owner = data.owners[0]
+    assert first.ledger is second.ledger
+    assert len(first.ledger.entries(owner)) == 2
+    together = first.ledger.guarantee(owner, delta=1e-5).epsilon
+    assert together > 1.2 * first.guarantees()[0].epsilon
+
+
+def test_the_first_of_several_trials_is_the_single_run(data):
+    for algorithm in (tacit.DSGT(), tacit.DiNNO()):
+        alone = tacit.train(algorithm, **settings(data))
+        first = tacit.train_trials(3, algorithm, **settings(data))[0]
+        torch.testing.assert_close(first.theta, alone.theta, rtol=1e-4, atol=1e-5)
+
+
+def test_trials_may_have_graphs_and_step_sizes_of_their_own(data):
+    rates = [0.1] * AGENTS + [0.9] * AGENTS
+    pair = [tacit.graphs.ring(AGENTS), tacit.graphs.complete(AGENTS)]
+    first, second = tacit.train_trials(2, tacit.DSGD(), **settings(data, graph=pair, lr=rates))
+    alone = tacit.train(tacit.DSGD(), **settings(data, lr=0.1))
+    torch.testing.assert_close(first.theta, alone.theta, rtol=1e-4, atol=1e-5)
+    assert second.history[-1].bytes_sent[0] == 2 * first.history[-1].bytes_sent[0]
+
+
+def test_a_second_run_that_would_pass_the_budget_is_refused_before_it_asks(data):
+    ledger = tacit.Ledger(tacit.Budget(epsilon=1.0, delta=1e-5))
+    privacy = tacit.Privacy(epsilon=0.8, delta=1e-5, clip=1.0, lot_size=32)
+    run = settings(data, privacy=privacy, ledger=ledger)
+    tacit.train(tacit.DSGT(), **run)
+    before = ledger.to_json()
+    with pytest.raises(BudgetExceeded, match="past its budget of ε=1"):
+        tacit.train(tacit.DSGT(), **run)
+    assert ledger.to_json() == before
+
+
+def test_trials_that_do_not_fit_the_budget_together_are_refused(data):
+    ledger = tacit.Ledger(tacit.Budget(epsilon=1.0, delta=1e-5))
+    privacy = tacit.Privacy(epsilon=0.8, delta=1e-5, clip=1.0, lot_size=32)
+    with pytest.raises(BudgetExceeded):
+        tacit.train_trials(2, tacit.DSGT(), **settings(data, privacy=privacy, ledger=ledger))
+    assert ledger.entries() == []
+    tacit.train(tacit.DSGT(), **settings(data, privacy=privacy, ledger=ledger))
+
+
+class Greedy:
+    """Asks once when it is counted and twice when it is played."""
+
+    def __init__(self):
+        self.inner = tacit.DSGD()
+
+    def init(self, theta):
+        return self.inner.init(theta)
+
+    def round(self, state, at):
+        if state.theta.shape[1] > 1:
+            at.gradient(state.theta)
+        return self.inner.round(state, at)
+
+
+def test_an_algorithm_that_asks_more_than_it_was_counted_for_is_stopped(data):
+    ledger = tacit.Ledger()
+    with pytest.raises(BudgetExceeded, match="all 4 queries"):
+        tacit.train(Greedy(), **settings(data, ledger=ledger))
+    assert {entry.event.count for entry in ledger.entries()} == {4}
+
+
+class Recursive:
+    """STORM: the oracle clips the difference of two gradients of the same record, not only one gradient."""
+
+    def init(self, theta):
+        return tacit.algorithms.dsgd.DSGDState(theta, (theta, torch.zeros_like(theta)))
+
+    def round(self, state, at):
+        before, estimate = state.step
+
+        def change(record, now, then):
+            return record.gradient(now) - 0.5 * record.gradient(then)
+
+        estimate = at.query(change, state.theta, before) + 0.5 * estimate
+        mixed = at.exchange(state.theta).mix()
+        return state._replace(theta=mixed - at.lr * estimate, step=(state.theta, estimate))
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_rule_may_ask_for_other_vectors_than_gradients(private, data):
+    privacy = settings(data)["privacy"] if private else tacit.NoPrivacy(lot_size=32)
+    result = tacit.train(Recursive(), **settings(data, privacy=privacy))
+    assert result.plan.queries == 4
+    assert result.theta.isfinite().all()
+
+
+def test_declared_sizes_settle_the_rate(data):
+    declared = [size - 1 for size in data.sizes]
+    result = tacit.train(tacit.DSGD(), **settings(data, sizes=declared))
+    assert result.plan.sample_rates == tuple(32 / size for size in declared)
+
+
+def test_a_users_own_module_keeps_its_parameters_as_the_start_and_stays_untouched(data):
+    module = make_model()
+    before = [p.clone() for p in module.parameters()]
+    result = tacit.train(tacit.DSGD(), **settings(data, model=module, lr=1e-12))
+    assert all(torch.equal(p, q) for p, q in zip(module.parameters(), before, strict=True))
+    flat = torch.cat([p.reshape(-1) for p in before])
+    torch.testing.assert_close(result.theta, flat.repeat(AGENTS, 1), rtol=0, atol=1e-6)
+
+
+def test_agents_may_start_apart(data):
+    result = tacit.train(tacit.DSGD(), **settings(data, same_start=False))
+    assert result.history[0].consensus_distance > 0.1
+
+
+def test_no_text_of_a_result_shows_private_records(data):
+    result = tacit.train(tacit.DSGD(), **settings(data))
+    for thing in (data, data.data, data.data.train, result):
+        assert "tensor([[[[" not in repr(thing)
+        assert "uint8 and shape (1, 8, 8)" in repr(thing)
+
+
+def test_regression_and_records_without_validation_work():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=generator)
+    y = x @ torch.tensor([1.0, -2.0, 0.5])
+    parts = [(x[i::3], y[i::3]) for i in range(3)]
+    agents = tacit.data.AgentData.from_parts(parts, name="line")
+    result = tacit.train(
+        tacit.DSGT(),
+        model=lambda: nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)),
+        data=agents,
+        graph=tacit.graphs.path(3),
+        privacy=tacit.NoPrivacy(lot_size=10),
+        rounds=150,
+        lr=0.1,
+        loss=lambda outputs, targets: (outputs - targets).square(),
+    )
+    weights = result.theta[:, :3]
+    torch.testing.assert_close(weights, torch.tensor([1.0, -2.0, 0.5]).expand(3, 3), rtol=0, atol=0.02)
+    assert result.history[-1].accuracy is None
+    with pytest.raises(InvalidInput, match="no validation records"):
+        _ = result.accuracy
+
+
+def test_torchs_global_generator_does_not_matter_and_is_left_alone(data):
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    one = tacit.train(tacit.DSGD(), **settings(data))
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(2)
+    assert torch.equal(one.theta, tacit.train(tacit.DSGD(), **settings(data)).theta)
+
+
+def test_progress_is_shown_on_the_error_stream(data, capfd):
+    tacit.train(tacit.DSGD(), **settings(data, progress=True))
+    assert capfd.readouterr().out == ""
+
+
+class WrongShape(Greedy):
+    def round(self, state, at):
+        return state._replace(theta=state.theta[:1])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes", "error", "message"),
+    [
+        (tacit.DSGT(), {"rounds": 0}, InvalidInput, "rounds is 0"),
+        (tacit.DSGT(), {"round": 5}, InvalidInput, "did you mean 'rounds'"),
+        (tacit.DSGT(), {"evaluate_every": 0}, InvalidInput, "evaluate_every is 0"),
+        (tacit.DSGT(), {"graph": None}, GraphError, "say along which graph"),
+        (tacit.DSGT(), {"graph": nx.cycle_graph(4)}, GraphError, "4 nodes and the data 5 agents"),
+        (tacit.DSGT(), {"graph": nx.Graph([(0, 1), (2, 3), (3, 4)])}, GraphError, "connected"),
+        (tacit.DSGT(), {"graph": [nx.cycle_graph(5)] * 3}, GraphError, "3 graphs for 1 trials"),
+        (tacit.DSGT(), {"mixing": "metropolitan"}, InvalidInput, "did you mean 'metropolis'"),
+        (tacit.DSGT(), {"mixing": "uniform", "graph": nx.star_graph(4)}, GraphError, "average"),
+        (tacit.DSGT(), {"lr": -0.1}, InvalidInput, "positive"),
+        (tacit.DSGT(), {"lr": [0.1, 0.2]}, InvalidInput, "2 values for 5 agents"),
+        (tacit.DSGT(), {"sizes": [100]}, InvalidInput, "each of 5 agents"),
+        (tacit.DSGT(), {"same_start": False, "model": make_model()}, InvalidInput, "only if model is a function"),
+        (tacit.DSGT(), {"model": lambda: 3}, InvalidInput, "it made int"),
+        (tacit.DSGT(), {"model": lambda: nn.Linear(3, 10)}, ModelError, "fails on a batch"),
+        (tacit.DSGT(), {"model": lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64))}, ModelError, "BatchNorm1d"),
+        (tacit.DSGT(), {"loss": nn.functional.cross_entropy}, ModelError, "one value per record"),
+        (tacit.SGD(), {}, InvalidInput, r"pass data.pooled\(\), or use Local"),
+        (tacit.DSGT(), {"privacy": tacit.NoPrivacy(lot_size=9999)}, PrivacyError, "larger than agent 0's"),
+        (
+            tacit.DSGT(),
+            {"privacy": tacit.NoPrivacy(lot_size=9), "private_diagnostics": True},
+            InvalidInput,
+            "does not clip",
+        ),
+        (WrongShape(), {}, InvalidInput, r"theta of shape \(1, 650\)"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, error, message, data):
+    ledger = tacit.Ledger()
+    with pytest.raises(error, match=message):
+        tacit.train(algorithm, **settings(data, ledger=ledger, **changes))
+    assert ledger.entries() == []
+
+
+def test_uniform_weights_need_an_explicit_flag_on_irregular_graphs(data):
+    run = settings(data, graph=nx.star_graph(4), mixing="uniform")
+    result = tacit.train(tacit.DSGD(), **run, allow_drift=True)
+    assert result.theta.isfinite().all()
+
+
+def test_a_run_without_privacy_promises_nothing(data):
+    result = tacit.train(tacit.DSGT(), **settings(data, privacy=tacit.NoPrivacy(lot_size=32)))
+    assert not result.release
+    assert result.guarantees() == []
+    assert np.isinf(result.epsilons_over_time()).all()
+    assert math.isinf(result.plan.clips[0])
