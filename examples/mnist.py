@@ -3,7 +3,8 @@
     TACIT_DATA=/path/to/data python examples/mnist.py --rounds 200 --noise-multiplier 7.19
     python examples/mnist.py --rounds 2000 --epsilon 1 --graph ring --only dsgt
 
-`central` is DP-SGD on the pooled data, in its published setting (C=1, momentum 0.9, the same lot size).
+`central` is DP-SGD on the pooled data, in its published setting (C=1, momentum 0.9, the same lot size). `apart` is the
+consensus distance, the root mean square distance of the agents' models from their average.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def main() -> None:
 
     mnist = tacit.data.load("mnist")
     agents = mnist.split(10, tacit.data.ByClass(t=options.split), seed=options.seed)
-    table = Table("algorithm", "σ", "ε", "validation", "test", "worst agent", "consensus", "seconds")
+    table = Table("algorithm", "σ", "ε", "validation", "test", "worst agent", "apart", "seconds")
     for name in options.only:
         algorithm, clip, lr = SETTINGS[name]
         began = time.perf_counter()
@@ -62,10 +63,12 @@ def main() -> None:
         )
         test = result.evaluate().accuracy
         assert test is not None
+        worst = max(result.guarantees(), key=lambda guarantee: guarantee.epsilon)
+        table.caption = f"σ and ε are the largest of all agents', for example: {worst}"
         table.add_row(
             name,
             f"{max(result.plan.noise_multipliers):.4g}",
-            str(max(result.guarantees(), key=lambda g: g.epsilon)),
+            f"{worst.epsilon:.3f}",
             f"{result.accuracy.mean():.1%}",
             f"{test.mean():.1%}",
             f"{test.min():.1%}",

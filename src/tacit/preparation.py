@@ -82,10 +82,9 @@ def weights(
             raise GraphError(f"the graph has {len(each)} nodes and the data {agents} agents; they must be as many")
     if isinstance(mixing, str):
         return [mixing_matrix(each, mixing, allow_drift=allow_drift) for each in graphs]
-    if not allow_drift:
-        for each in graphs:
-            check_mixing_matrix(mixing, each)
-    return [sparse.csr_array(mixing)]
+    if allow_drift:
+        return [sparse.csr_array(mixing)]
+    return [check_mixing_matrix(mixing, each) for each in graphs]
 
 
 def declared_sizes(data: AgentData, sizes: Sequence[int] | None) -> tuple[int, ...]:

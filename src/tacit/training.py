@@ -94,7 +94,7 @@ class Training:
     """Functions that see every exchange's tensors, as an observer of all links would."""
     device: torch.device | str = "cpu"
     progress: bool = False
-    """Show a progress bar."""
+    """Show a progress bar, if the error stream is a terminal."""
 
     def __post_init__(self) -> None:
         if self.rounds < 1:
@@ -289,11 +289,12 @@ def _column(lr: float | Tensor, theta: Tensor) -> float | Tensor:
 
 @contextmanager
 def _progress(shown: bool, name: str, rounds: int) -> Iterator[Callable[[], None]]:
-    """Yield what to call after every round."""
-    if not shown:
+    """Yield what to call after every round. Nothing is drawn where there is no terminal to draw on."""
+    console = Console(stderr=True)
+    if not (shown and console.is_terminal):
         yield lambda: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(name, total=rounds)
         yield lambda: progress.advance(task)

@@ -60,47 +60,46 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class _Key:
+class Line:
+    """One owner's share in an account: whose data, by which mechanism, and whether it can be a release."""
+
     owner: str
-    run: str
     sample_rate: float
     noise_multiplier: float
     release: bool
 
     def event(self, count: int) -> Event:
+        """Return this many queries of the mechanism."""
         return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_multiplier, count=count)
 
 
 class Account:
-    """One run's allowance on several owners' data; each `spend` is one query on every one of them."""
+    """One run's allowance on several owners' data; each `spend` is one query of every one of them."""
 
-    def __init__(self, ledger: "Ledger", keys: tuple[_Key, ...], queries: int) -> None:
-        self._ledger, self._keys = ledger, keys
-        self.allowed, self.spent = queries, 0
-        self._open = True
+    def __init__(self, run: str, lines: tuple[Line, ...], allowed: int) -> None:
+        self.run, self.lines = run, lines
+        self.allowed, self.spent = allowed, 0
+        self.is_open = True
 
     @property
     def remaining(self) -> int:
         """How many queries may still be made."""
-        return self.allowed - self.spent if self._open else 0
+        return self.allowed - self.spent if self.is_open else 0
 
     def spend(self) -> None:
         """Write one query to the ledger, for every owner, or raise and write nothing."""
-        run = self._keys[0].run
-        if not self._open:
-            raise BudgetExceeded(f"the account of run {run!r} is closed; no query can be charged to it")
+        if not self.is_open:
+            raise BudgetExceeded(f"the account of run {self.run!r} is closed; no query can be charged to it")
         if self.spent >= self.allowed:
             raise BudgetExceeded(
-                f"run {run!r} has made all {self.allowed} queries that it was planned and calibrated for; "
+                f"run {self.run!r} has made all {self.allowed} queries that it was planned and calibrated for; "
                 "one more would pass its budget. Nothing was spent on it"
             )
-        self._ledger._write(self._keys)
         self.spent += 1
 
     def close(self) -> None:
         """Give back what was allowed but not spent."""
-        self._open = False
-        self._ledger._accounts.discard(self)
+        self.is_open = False
 
 
 class Ledger:
@@ -112,9 +111,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None) -> None:
         self.budget = budget
         self.budgets = dict(budgets or {})
-        self._counts: dict[_Key, int] = {}
-        self._by_owner: dict[str, list[_Key]] = {}
-        self._accounts: set[Account] = set()
+        self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
 
     def open(
         self,
@@ -133,29 +130,32 @@ class Ledger:
             raise PrivacyError(f"queries is {queries}; it cannot be negative")
         if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
             raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
-        keys = tuple(
-            _Key(owner, run, float(rate), float(sigma), release)
+        lines = tuple(
+            Line(owner, float(rate), float(sigma), release)
             for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
         )
-        for key in keys:
-            key.event(queries)  # refuses what is no mechanism
-        account = Account(self, keys, queries)
+        for line in lines:
+            line.event(queries)  # refuses what is no mechanism
+        account = Account(run, lines, queries)
         self._check_budgets(account)
-        self._accounts.add(account)
+        self._keep(account)
         return account
 
     @property
     def owners(self) -> tuple[str, ...]:
         """Everyone on whose data something was spent."""
-        return tuple(self._by_owner)
+        return tuple(owner for owner, held in self._by_owner.items() if any(account.spent for account, _ in held))
 
     def entries(self, owner: str | None = None, run: str | None = None) -> list[Entry]:
-        """Return what was spent, of one owner or run or of all."""
-        keys = self._counts if owner is None else self._by_owner.get(owner, [])
+        """Return what was spent, of one owner or run or of all; equal mechanisms of a run are one entry."""
+        counts: Counter[tuple[str, Line]] = Counter()
+        for held in self._by_owner.values() if owner is None else [self._by_owner.get(owner, [])]:
+            for account, line in held:
+                if account.spent and (run is None or account.run == run):
+                    counts[account.run, line] += account.spent
         return [
-            Entry(owner=key.owner, run=key.run, event=key.event(self._counts[key]), release=key.release)
-            for key in keys
-            if run is None or key.run == run
+            Entry(owner=line.owner, run=name, event=line.event(count), release=line.release)
+            for (name, line), count in counts.items()
         ]
 
     def guarantee(
@@ -180,9 +180,11 @@ class Ledger:
         accountant: Accountant = "pld",
     ) -> list[Guarantee]:
         """Derive ε for several owners; with very many distinct mechanisms, each an upper bound within some percent."""
-        if unknown := [owner for owner in owners if owner not in self._by_owner]:
-            raise PrivacyError(f"nothing was ever spent on {unknown[0]!r}; the ledger knows {len(self.owners)} owners")
         entries = [self.entries(owner, run) for owner in owners]
+        for owner, own in zip(owners, entries, strict=True):
+            if not own:
+                of_run = "" if run is None else f" by run {run!r}"
+                raise PrivacyError(f"nothing was ever spent on {owner!r}{of_run}; {len(self.owners)} owners are known")
         values = epsilons(
             [[entry.event for entry in own] for own in entries],
             delta=delta,
@@ -206,7 +208,9 @@ class Ledger:
             "format": _FORMAT,
             "budget": asdict(self.budget) if self.budget else None,
             "budgets": {owner: asdict(budget) for owner, budget in self.budgets.items()},
-            "events": [{**asdict(key), "count": count} for key, count in self._counts.items()],
+            "events": [
+                {"owner": e.owner, "run": e.run, **asdict(e.event), "release": e.release} for e in self.entries()
+            ],
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -226,36 +230,32 @@ class Ledger:
         return ledger
 
     def _read(self, row: dict[str, Any]) -> None:
-        count = row.pop("count")
-        key = _Key(**row)
-        types = (str, str, float, float, bool)
-        if not all(type(v) is t for v, t in zip(asdict(key).values(), types, strict=True)):
+        run, count = row.pop("run"), row.pop("count")
+        line = Line(**row)
+        types = (str, float, float, bool)
+        if type(run) is not str or not all(type(v) is t for v, t in zip(asdict(line).values(), types, strict=True)):
             raise TypeError(f"an event with fields of the wrong type: {row}")
-        if type(count) is not int or count < 1 or key in self._counts:
+        repeated = any(account.run == run and line == other for account, other in self._by_owner.get(line.owner, []))
+        if type(count) is not int or count < 1 or repeated:
             raise TypeError(f"an event that is repeated or has no count: {row}")
-        key.event(count)  # checks the ranges
-        self._by_owner.setdefault(key.owner, []).append(key)
-        self._counts[key] = count
+        line.event(count)  # checks the ranges
+        account = Account(run, (line,), count)
+        account.spent, account.is_open = count, False
+        self._keep(account)
 
-    def _write(self, keys: tuple[_Key, ...]) -> None:
-        for key in keys:
-            if key not in self._counts:
-                self._counts[key] = 0
-                self._by_owner.setdefault(key.owner, []).append(key)
-            self._counts[key] += 1
+    def _keep(self, account: Account) -> None:
+        for line in account.lines:
+            self._by_owner.setdefault(line.owner, []).append((account, line))
 
     def _check_budgets(self, account: Account) -> None:
+        """Refuse an account that, with all that was spent and is still allowed to others, would pass a budget."""
         wanted: dict[Budget, list[tuple[str, list[Event]]]] = {}
-        others: dict[str, list[Event]] = {}
-        for other in self._accounts:
-            for key in other._keys:
-                others.setdefault(key.owner, []).append(key.event(other.remaining))
-        for key in account._keys:
-            budget = self.budgets.get(key.owner, self.budget)
-            if budget is None:
-                continue
-            history = [entry.event for entry in self.entries(key.owner)] + others.get(key.owner, [])
-            wanted.setdefault(budget, []).append((key.owner, [*history, key.event(account.allowed)]))
+        for line in account.lines:
+            budget = self.budgets.get(line.owner, self.budget)
+            if budget is not None:
+                held = self._by_owner.get(line.owner, [])
+                history = [other.event(held_by.spent + held_by.remaining) for held_by, other in held]
+                wanted.setdefault(budget, []).append((line.owner, [*history, line.event(account.allowed)]))
         for budget, histories in wanted.items():
             totals = epsilons(
                 [events for _, events in histories],
@@ -266,7 +266,7 @@ class Ledger:
             for (owner, _), total in zip(histories, totals, strict=True):
                 if total > budget.epsilon:
                     raise BudgetExceeded(
-                        f"{account.allowed} more queries by run {account._keys[0].run!r} would bring {owner!r} to "
+                        f"{account.allowed} more queries by run {account.run!r} would bring {owner!r} to "
                         f"ε={total:.4g}, past its budget of ε={budget.epsilon:g} at δ={budget.delta:g} "
                         f"({_WORDS[budget.adjacency]}). Nothing was spent"
                     )
