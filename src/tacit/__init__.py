@@ -10,7 +10,9 @@ from tacit.errors import TacitError
 from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
 from tacit.results import Result, Snapshot
 from tacit.schedules import Constant, LogSpaced
-from tacit.training import Training, train, train_trials
+from tacit.session import Session
+from tacit.settings import Training
+from tacit.training import train, train_trials
 
 __version__ = "0.1.0"
 
@@ -33,6 +35,7 @@ __all__ = [
     "Result",
     "Secret",
     "Seeded",
+    "Session",
     "Snapshot",
     "TacitError",
     "Training",

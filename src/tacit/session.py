@@ -1,0 +1,191 @@
+"""A run in progress: count what it asks, settle the plan, open the ledger, then play it round by round.
+
+A run that does not fit its budget is refused before its first query. Whoever drives a session calls `advance` until
+`finished` and closes it; `tacit.train` does no more than that.
+"""
+
+import time
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from tacit.counting import count
+from tacit.errors import InvalidInput
+from tacit.models import FlatModel, check_module
+from tacit.networks import SimulatedInbox, SimulatedNetwork
+from tacit.preparation import declared_sizes, example, fresh_label, make_module, starts, weights
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PerSample, PlainOracle, PrivateOracle, VmapEngine
+from tacit.results import Result
+from tacit.schedules import as_schedule
+from tacit.settings import Training
+from tacit.watching import Watch
+
+
+@dataclass(frozen=True)
+class Round:
+    """What an algorithm sees of one round; see `tacit.algorithms.At`."""
+
+    round: int
+    lr: float | Tensor
+    generator: torch.Generator
+    oracle: Oracle
+    network: SimulatedNetwork
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Ask the oracle for every agent's gradient."""
+        return self.oracle.gradient(theta)
+
+    def query(self, per_sample: PerSample, *public: Tensor, width: int | None = None) -> Tensor:
+        """Ask the oracle for the mean of any per-sample vector."""
+        return self.oracle.query(per_sample, *public, width=width)
+
+    def exchange(self, *tensors: Tensor) -> SimulatedInbox:
+        """Send one message to every neighbour and return theirs."""
+        return self.network.exchange(*tensors)
+
+
+class Session:
+    """Several independent trials of one training, side by side on the agents' axis, between two rounds."""
+
+    def __init__(self, training: Training, trials: int = 1) -> None:
+        if trials < 1:
+            raise InvalidInput(f"trials is {trials}; at least one is needed")
+        data, device = training.data, torch.device(training.device)
+        self.training, self.trials = training, trials
+        self._schedule = as_schedule(training.lr)
+        cost = count(training.algorithm, training.rounds, self._schedule)
+        self.plan = training.privacy.plan(declared_sizes(data, training.sizes), cost.queries)
+
+        module = make_module(training.model, training.seed)
+        check_module(module, example(data))
+        self.model = FlatModel(module, training.loss).to(device)
+        theta = starts(
+            self.model,
+            training.model,
+            seed=training.seed,
+            trials=trials,
+            agents=data.agents,
+            same_start=training.same_start,
+        ).to(device)
+        matrices = weights(
+            training.graph,
+            training.mixing,
+            allow_drift=training.allow_drift,
+            agents=data.agents,
+            trials=trials,
+            needed=cost.messages > 0,
+        )
+        self.network = SimulatedNetwork(matrices, trials=trials, dtype=theta.dtype, device=device, taps=training.taps)
+        self.watch = Watch(self.model, data, self.network)
+        self.watch.look(theta, 0, 0)
+
+        self.ledger = Ledger() if training.ledger is None else training.ledger
+        name = training.name or fresh_label(self.ledger, type(training.algorithm).__name__)
+        self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
+        self._generator = torch.Generator(device).manual_seed(training.seed)
+        self._diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
+        self._accounts: list[Account] = []
+        self.state: Any = training.algorithm.init(theta)
+        self.round, self.seconds = 0, 0.0
+        self.oracle = self._open_oracle(device)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are played."""
+        return self.round >= self.training.rounds
+
+    def advance(self) -> None:
+        """Play one round, and look at the models if it is time."""
+        training, started = self.training, time.perf_counter()
+        shape = self.state.theta.shape
+        with torch.no_grad():
+            lr = _column(self._schedule(self.round, training.rounds), self.state.theta)
+            at = Round(self.round, lr, self._generator, self.oracle, self.network)
+            state = training.algorithm.round(self.state, at)
+        if state.theta.shape != shape:
+            raise InvalidInput(
+                f"{type(training.algorithm).__name__}.round returned theta of shape {tuple(state.theta.shape)}; "
+                f"it must stay {tuple(shape)}"
+            )
+        self.state, self.round = state, self.round + 1
+        every = training.evaluate_every or max(1, training.rounds // 20)
+        if self.round % every == 0 or self.finished:
+            self.watch.look(self.state.theta, self.round, self.oracle.queries)
+        self.seconds += time.perf_counter() - started
+
+    def results(self) -> list[Result]:
+        """Return what came of every trial so far."""
+        training, seen = self.training, self._diagnostics
+        thetas = self.state.theta.unflatten(0, (self.trials, -1))
+        return [
+            Result(
+                algorithm=training.algorithm,
+                run=run,
+                theta=thetas[trial],
+                model=self.model,
+                data=training.data,
+                plan=self.plan,
+                ledger=self.ledger,
+                history=self.watch.histories[trial],
+                release=training.is_release,
+                seconds=self.seconds / self.trials,
+                private_diagnostics=None if seen is None else [each.of_trial(trial, self.trials) for each in seen],
+            )
+            for trial, run in enumerate(self.runs)
+        ]
+
+    def close(self) -> None:
+        """Give back to the ledger what was allowed but not spent."""
+        for account in self._accounts:
+            account.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open_oracle(self, device: torch.device) -> Oracle:
+        training, plan = self.training, self.plan
+        agents, sources = training.data.agents, training.chosen_sources
+        stacked: dict[str, Any] = {
+            "model": self.model,
+            "engine": VmapEngine(self.model),
+            "data": training.data,
+            "plan": plan.repeated(self.trials),
+            "sources": [source for trial in range(self.trials) for source in sources.make(agents, trial)],
+            "device": device,
+            "dropout_seed": training.seed,
+        }
+        if plan.privacy is None:
+            return PlainOracle(**stacked)
+        try:
+            for run in self.runs:
+                self._accounts.append(
+                    self.ledger.open(
+                        run=run,
+                        owners=training.data.owners,
+                        sample_rates=plan.sample_rates,
+                        noise_multipliers=plan.noise_multipliers,
+                        queries=plan.queries,
+                        release=training.is_release,
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+        return PrivateOracle(**stacked, accounts=self._accounts, diagnostics=self._diagnostics)
+
+
+def _column(lr: float | Tensor, theta: Tensor) -> float | Tensor:
+    """Return a number as it is, and one number per agent as a column beside θ."""
+    if not isinstance(lr, Tensor) or lr.numel() == 1:
+        return float(lr)
+    if lr.numel() != len(theta):
+        raise InvalidInput(f"the step size has {lr.numel()} values for {len(theta)} agents (of all trials together)")
+    return lr.to(theta).reshape(-1, 1)
