@@ -32,6 +32,10 @@ class PrivacyError(InvalidInput):
     """A privacy specification that cannot be met or accounted."""
 
 
+class StorageError(TacitError, OSError):
+    """A file that could not be written or read; what was there before is still there."""
+
+
 class BudgetExceeded(PrivacyError):
     """A query that would spend more privacy than is allowed. Nothing was spent."""
 

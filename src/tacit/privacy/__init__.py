@@ -6,6 +6,7 @@ from tacit.privacy.ledger import Account, Budget, Entry, Guarantee, Ledger
 from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
 from tacit.privacy.sources import Fast, Secret, Seeded, Sources
 from tacit.privacy.specification import NoPrivacy, Plan, Privacy
+from tacit.privacy.store import DurableLedger
 
 __all__ = [
     "Account",
@@ -13,6 +14,7 @@ __all__ = [
     "Adjacency",
     "Budget",
     "Diagnostics",
+    "DurableLedger",
     "Engine",
     "Entry",
     "Event",

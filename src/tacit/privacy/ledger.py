@@ -88,6 +88,11 @@ class Account:
 
     def spend(self) -> None:
         """Write one query to the ledger, for every owner, or raise and write nothing."""
+        self.check()
+        self.spent += 1
+
+    def check(self) -> None:
+        """Raise if not one more query is allowed."""
         if not self.is_open:
             raise BudgetExceeded(f"the account of run {self.run!r} is closed; no query can be charged to it")
         if self.spent >= self.allowed:
@@ -95,7 +100,6 @@ class Account:
                 f"run {self.run!r} has made all {self.allowed} queries that it was planned and calibrated for; "
                 "one more would pass its budget. Nothing was spent on it"
             )
-        self.spent += 1
 
     def close(self) -> None:
         """Give back what was allowed but not spent."""
@@ -136,7 +140,7 @@ class Ledger:
         )
         for line in lines:
             line.event(queries)  # refuses what is no mechanism
-        account = Account(run, lines, queries)
+        account = self._account(run, lines, queries)
         self._check_budgets(account)
         self._keep(account)
         return account
@@ -239,9 +243,12 @@ class Ledger:
         if type(count) is not int or count < 1 or repeated:
             raise TypeError(f"an event that is repeated or has no count: {row}")
         line.event(count)  # checks the ranges
-        account = Account(run, (line,), count)
+        account = self._account(run, (line,), count)
         account.spent, account.is_open = count, False
         self._keep(account)
+
+    def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
+        return Account(run, lines, allowed)
 
     def _keep(self, account: Account) -> None:
         for line in account.lines:

@@ -203,8 +203,7 @@ class PrivateOracle:
 
     def _spend(self) -> None:
         for account in self._accounts:
-            if account.remaining < 1:
-                account.spend()  # raises, before any other account is charged
+            account.check()  # all of them, before any is charged
         for account in self._accounts:
             account.spend()
 

@@ -1,0 +1,183 @@
+"""The ledger on disk: never loses a spent query, and never lets two promise the same allowance."""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tacit.errors import BudgetExceeded, PrivacyError, StorageError
+from tacit.privacy import Budget, Ledger
+from tacit.privacy.store import DurableLedger
+
+
+def open_account(ledger, *, run="run", owners=("a", "b"), rate=0.1, sigma=2.0, queries=5, release=True):
+    return ledger.open(
+        run=run,
+        owners=owners,
+        sample_rates=[rate] * len(owners),
+        noise_multipliers=[sigma] * len(owners),
+        queries=queries,
+        release=release,
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "runs" / "ledger.sqlite"
+
+
+def test_agrees_with_the_ledger_in_memory(path):
+    durable, memory = DurableLedger(path), Ledger()
+    for ledger in (durable, memory):
+        for run, count in (("one", 3), ("two", 2)):
+            account = open_account(ledger, run=run)
+            for _ in range(count):
+                account.spend()
+            account.close()
+    assert durable.entries() == memory.entries()
+    assert durable.to_json() == memory.to_json()
+    assert durable.guarantee("a", delta=1e-5) == memory.guarantee("a", delta=1e-5)
+    assert durable.verify() == []
+
+
+def test_what_was_spent_is_there_when_the_file_is_opened_again(path):
+    account = open_account(DurableLedger(path, Budget(epsilon=50.0, delta=1e-5)), rate=0.123456789, release=False)
+    account.spend()
+    account.spend()
+    again = DurableLedger(path)
+    assert [(e.owner, e.event.count, e.event.sample_rate) for e in again.entries()] == [
+        ("a", 2, 0.123456789),
+        ("b", 2, 0.123456789),
+    ]
+    assert again.budget == Budget(epsilon=50.0, delta=1e-5)
+    assert not again.guarantee("a", delta=1e-5).release
+
+
+def test_a_run_that_stopped_can_be_reopened_and_a_finished_one_cannot(path):
+    account = open_account(DurableLedger(path), queries=3)
+    account.spend()
+    ledger = DurableLedger(path)
+    again = ledger.reopen("run")
+    assert (again.spent, again.remaining) == (1, 2)
+    again.spend()
+    again.spend()
+    with pytest.raises(BudgetExceeded, match="all 3 queries"):
+        again.spend()
+    again.close()
+    with pytest.raises(PrivacyError, match="finished"):
+        ledger.reopen("run")
+    with pytest.raises(PrivacyError, match="knows no run 'other'"):
+        ledger.reopen("other")
+
+
+def test_a_run_name_is_used_once(path):
+    open_account(DurableLedger(path))
+    with pytest.raises(PrivacyError, match="has a run 'run' already"):
+        open_account(DurableLedger(path))
+
+
+def test_processes_see_each_others_spending_and_allowances(path):
+    one, other = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5)), DurableLedger(path)
+    account = open_account(one, run="one", sigma=3.0, queries=45)
+    with pytest.raises(BudgetExceeded, match="past its budget"):
+        open_account(other, run="two", sigma=3.0, queries=45)
+    account.spend()
+    assert other.entries("a")[0].event.count == 1
+    account.close()
+    open_account(other, run="two", sigma=3.0, queries=40)
+
+
+def test_two_processes_cannot_charge_the_same_query(path):
+    one = open_account(DurableLedger(path))
+    other = DurableLedger(path).reopen("run")
+    one.spend()
+    with pytest.raises(BudgetExceeded, match="two processes must not work on one run"):
+        other.spend()
+
+
+def test_a_refused_account_leaves_no_trace(path):
+    ledger = DurableLedger(path, Budget(epsilon=0.1, delta=1e-5))
+    with pytest.raises(BudgetExceeded):
+        open_account(ledger, queries=500)
+    assert ledger.entries() == []
+    assert DurableLedger(path)._database.execute("SELECT COUNT(*) FROM accounts").fetchone() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        ("DELETE FROM queries WHERE number = 2", "some are missing"),
+        ("UPDATE accounts SET allowed = 1", "was allowed 1"),
+        ("DELETE FROM lines", "names no data owner"),
+        ("DELETE FROM accounts", "belong to no run"),
+    ],
+)
+def test_verify_finds_what_was_tampered_with(path, damage, found):
+    account = open_account(DurableLedger(path))
+    for _ in range(3):
+        account.spend()
+    with sqlite3.connect(path) as database:
+        database.execute(damage)
+    assert any(found in problem for problem in DurableLedger(path).verify())
+
+
+def test_foreign_and_broken_files_are_refused_and_left_as_they_are(tmp_path):
+    text, foreign, folder = tmp_path / "a.sqlite", tmp_path / "b.sqlite", tmp_path / "c.sqlite"
+    text.write_text("this is no database at all, just text that goes on for a while")
+    with sqlite3.connect(foreign) as database:
+        database.execute("CREATE TABLE other (x)")
+    folder.mkdir()
+    for path, error, message in (
+        (text, StorageError, "not a ledger"),
+        (foreign, PrivacyError, "not a ledger of Tacit"),
+        (folder, StorageError, "cannot be used"),
+    ):
+        before = path.read_bytes() if path.is_file() else None
+        with pytest.raises(error, match=message):
+            DurableLedger(path)
+        assert before is None or path.read_bytes() == before
+
+
+def test_a_disk_that_refuses_to_write_spends_nothing(path):
+    account = open_account(DurableLedger(path))
+    account.spend()
+    account._ledger._database.execute("PRAGMA max_page_count = 1")  # as good as a full disk
+    account._ledger._database.execute("PRAGMA query_only = ON")
+    with pytest.raises(StorageError, match="nothing was spent"):
+        account.spend()
+    assert account.spent == 1
+    assert DurableLedger(path).entries("a")[0].event.count == 1
+
+
+CHILD = """
+import sys
+from tacit.privacy.store import DurableLedger
+ledger = DurableLedger(sys.argv[1])
+account = ledger.reopen("run")
+while account.remaining:
+    account.spend()
+    print(account.spent, flush=True)  # an answer leaves only after its query is charged
+"""
+
+
+def test_kill_9_at_random_moments_loses_no_spent_query(path):
+    """The child tells each query only after it was charged; what it told is never more than the ledger has."""
+    open_account(DurableLedger(path), queries=10_000)
+    moments = random.Random(0)
+    told = 0
+    for _ in range(5):
+        with subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True) as child:
+            child.stdout.readline()
+            time.sleep(moments.uniform(0.01, 0.3))
+            child.send_signal(signal.SIGKILL)
+            lines = child.stdout.read().split()
+        told = max([told, *map(int, (line for line in lines if line.isdigit()))])
+        ledger = DurableLedger(path)
+        spent = ledger.entries("a")[0].event.count
+        assert ledger.verify() == []
+        assert told <= spent <= told + 2  # charged and killed before it was told, or told and cut off in the pipe
+        told = spent
