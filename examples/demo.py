@@ -67,7 +67,8 @@ def main() -> None:
     table.caption = f"derived from each run's ledger: {worst}"
     console.print(table)
     console.print(
-        "No agent showed another a single record. Each row is a run of its own; releasing several of them would add up."
+        "Below the first row, no agent showed another a single record. Lots and noise are drawn anew each time, so figures "
+        "vary by some points. Each row is a run of its own; releasing several of them would add up."
     )
 
 

@@ -1,4 +1,5 @@
 import math
+import pickle
 
 import networkx as nx
 import numpy as np
@@ -21,7 +22,7 @@ def make_model():
     return tacit.models.logistic((1, 8, 8), 10)
 
 
-def settings(data, **changes):
+def settings(data, /, **changes):
     return {
         "model": make_model,
         "data": data,
@@ -267,9 +268,14 @@ def test_torchs_global_generator_does_not_matter_and_is_left_alone(data):
     assert torch.equal(one.theta, tacit.train(tacit.DSGD(), **settings(data)).theta)
 
 
-def test_progress_is_shown_on_the_error_stream(data, capfd):
+def test_progress_is_drawn_on_a_terminal_only(data, capfd, monkeypatch):
     tacit.train(tacit.DSGD(), **settings(data, progress=True))
-    assert capfd.readouterr().out == ""
+    assert capfd.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich take the stream for a terminal
+    tacit.train(tacit.DSGD(), **settings(data, progress=True))
+    seen = capfd.readouterr()
+    assert seen.out == ""
+    assert "DSGD" in seen.err
 
 
 class WrongShape(Greedy):
@@ -297,6 +303,31 @@ class WrongShape(Greedy):
         (tacit.DSGT(), {"model": lambda: nn.Linear(3, 10)}, ModelError, "fails on a batch"),
         (tacit.DSGT(), {"model": lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64))}, ModelError, "BatchNorm1d"),
         (tacit.DSGT(), {"loss": nn.functional.cross_entropy}, ModelError, "one value per record"),
+        (tacit.DSGT(), {"learning_rate": 0.1}, InvalidInput, "the step size is lr"),
+        (tacit.DSGT(), {"rounds": 1.5}, InvalidInput, "rounds is 1.5; it must be a whole number"),
+        (tacit.DSGT(), {"lr": None}, InvalidInput, "lr is None; give a number"),
+        (tacit.DSGT(), {"lr": []}, InvalidInput, "positive"),
+        (tacit.DSGT(), {"seed": -1}, InvalidInput, "seed is -1"),
+        (tacit.DSGT(), {"device": "quantum"}, InvalidInput, "device is 'quantum'"),
+        (tacit.DSGT(), {"data": tacit.data.load("digits")}, InvalidInput, "deal it to agents first"),
+        (tacit.DSGT(), {"privacy": None}, InvalidInput, "privacy is None; give Privacy"),
+        (
+            tacit.DSGT(),
+            {"ledger": tacit.Budget(epsilon=1, delta=1e-5)},
+            InvalidInput,
+            "ledger is a Budget; give a Ledger",
+        ),
+        (tacit.DSGT(), {"sources": tacit.Secret}, InvalidInput, "sources is .*; give Secret"),
+        (tacit.DSGT(), {"model": "mlp"}, InvalidInput, "model is 'mlp'"),
+        (tacit.DSGT(), {"name": 5}, InvalidInput, "name is 5"),
+        (tacit.DSGT, {}, InvalidInput, "give an instance"),
+        (tacit.DSGT(), {"model": lambda: tacit.models.logistic((1, 8, 8), 5)}, ModelError, "10 classes need as many"),
+        (
+            tacit.DSGT(),
+            {"loss": lambda o, t: nn.functional.cross_entropy(o, t, reduction="none") * len(o)},
+            ModelError,
+            "changes with the others in its batch",
+        ),
         (tacit.SGD(), {}, InvalidInput, r"pass data.pooled\(\), or use Local"),
         (tacit.DSGT(), {"privacy": tacit.NoPrivacy(lot_size=9999)}, PrivacyError, "larger than agent 0's"),
         (
@@ -305,14 +336,85 @@ class WrongShape(Greedy):
             InvalidInput,
             "does not clip",
         ),
-        (WrongShape(), {}, InvalidInput, r"theta of shape \(1, 650\)"),
+        (WrongShape(), {}, InvalidInput, r"WrongShape.round must return .* 5 agents .* a theta of shape \(1, 1\)"),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, error, message, data):
     ledger = tacit.Ledger()
+    private = isinstance(changes.get("privacy"), tacit.NoPrivacy)
     with pytest.raises(error, match=message):
-        tacit.train(algorithm, **settings(data, ledger=ledger, **changes))
+        tacit.train(algorithm, **settings(data, **{"ledger": None if private else ledger} | changes))
     assert ledger.entries() == []
+
+
+def test_a_rule_that_reads_other_rows_without_an_exchange_is_refused(data):
+    class Telepathic(Greedy):
+        def round(self, state, at):
+            return state._replace(theta=state.theta.mean(0).expand_as(state.theta) - at.lr * at.gradient(state.theta))
+
+    with pytest.raises(InvalidInput, match=r"Telepathic.round lets an agent read another's row without an exchange"):
+        tacit.train(Telepathic(), **settings(data))
+
+
+def test_counting_plays_the_runs_own_agents_seed_and_steps(data):
+    """A rule that asks by public chance is counted as often as it will ask."""
+
+    class Sometimes(Greedy):
+        def round(self, state, at):
+            if torch.rand(1, generator=at.generator) < 0.5:
+                assert at.lr.shape == (AGENTS, 1)
+                return self.inner.round(state, at)
+            return state
+
+    for seed in range(4):
+        run = settings(data, rounds=10, seed=seed, lr=[0.1] * AGENTS)
+        result = tacit.train(Sometimes(), **run)
+        assert result.history[-1].queries == result.plan.queries
+
+
+def test_a_run_without_privacy_cannot_hide_behind_a_ledger(data):
+    ledger = tacit.Ledger(tacit.Budget(epsilon=1.0, delta=1e-5))
+    with pytest.raises(InvalidInput, match="leave ledger out"):
+        tacit.train(tacit.DSGT(), **settings(data, privacy=tacit.NoPrivacy(lot_size=32), ledger=ledger))
+
+
+def test_a_budget_follows_records_that_are_dealt_out_anew(data):
+    ledger = tacit.Ledger(tacit.Budget(epsilon=5.0, delta=1e-5))
+    tacit.train(tacit.DSGT(), **settings(data, ledger=ledger))
+    other = data.data.split(AGENTS, tacit.data.ByClass(t=0.5), seed=1)
+    for again in (other, data.pooled()):
+        with pytest.raises(BudgetExceeded, match="dealt out anew"):
+            tacit.train(tacit.Local(), **settings(again, ledger=ledger, graph=None))
+
+
+def test_an_error_on_private_records_does_not_tell_of_them(data):
+    """A record that the model cannot read must not show in the error."""
+
+    class Picky(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(17, 10)
+
+        def forward(self, x):
+            return self.table((x * 16).round().long().clamp(min=0)).mean(dim=(1, 2, 3))
+
+    poisoned = data.data.train.inputs.clone()
+    poisoned[7, 0, 0, 0] = 99
+    records = tacit.data.DataSet.from_records(
+        name="poisoned",
+        train=(poisoned, data.data.train.targets),
+        validation=data.data.validation,
+        prepare=data.data.prepare,
+    ).split(AGENTS, tacit.data.IID())
+    privacy = tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=min(records.sizes))
+    with pytest.raises(PrivacyError, match="failed on a private lot") as caught:
+        tacit.train(tacit.Local(), **settings(records, model=Picky, privacy=privacy))
+    assert "99" not in str(caught.value)
+
+
+def test_a_result_cannot_be_pickled_with_the_records_in_it(data):
+    with pytest.raises(InvalidInput, match="state_dict"):
+        pickle.dumps(tacit.train(tacit.DSGD(), **settings(data)))
 
 
 def test_uniform_weights_need_an_explicit_flag_on_irregular_graphs(data):
@@ -324,6 +426,6 @@ def test_uniform_weights_need_an_explicit_flag_on_irregular_graphs(data):
 def test_a_run_without_privacy_promises_nothing(data):
     result = tacit.train(tacit.DSGT(), **settings(data, privacy=tacit.NoPrivacy(lot_size=32)))
     assert not result.release
-    assert result.guarantees() == []
-    assert np.isinf(result.epsilons_over_time()).all()
+    assert all(math.isinf(guarantee.epsilon) for guarantee in result.guarantees())
+    assert np.isinf(result.epsilons_over_time()[1:]).all()
     assert math.isinf(result.plan.clips[0])

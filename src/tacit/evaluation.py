@@ -14,7 +14,7 @@ from tacit.data import Records
 from tacit.models import FlatModel
 
 # How many model outputs are computed in one go: agents times records.
-_AT_ONCE = 4096
+_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from tacit.data import AgentData
-from tacit.errors import GraphError, InvalidInput
+from tacit.errors import GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
+from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
-from tacit.privacy import Ledger
+from tacit.privacy import Ledger, Lot, VmapEngine
 
 Model = nn.Module | Callable[[], nn.Module]
 Graphs = nx.Graph | Sequence[nx.Graph]
@@ -60,40 +61,73 @@ def example(data: AgentData, count: int = 3) -> Tensor:
     return data.data.prepare(torch.randint(0, 2, shape, generator=generator).to(dtype))
 
 
-def weights(
+def connect(
     graph: Graphs | None,
     mixing: str | sparse.csr_array,
     *,
     allow_drift: bool,
     agents: int,
     trials: int,
-    needed: bool,
-) -> list[sparse.csr_array]:
-    """Return the mixing matrix of all trials, or one for each."""
+) -> tuple[list[sparse.csr_array], list[sparse.csr_array]]:
+    """Return mixing matrices and who hears whom, one of each for all trials or for each. Without a graph, nobody does."""
     if graph is None:
-        if needed and agents > 1:
-            raise GraphError(f"the algorithm exchanges messages among {agents} agents; say along which graph")
-        return [sparse.csr_array(sparse.eye_array(agents, format="csr"))]
+        alone = sparse.csr_array(sparse.eye_array(agents, format="csr"))
+        return [alone], [alone]
     graphs = [as_graph(g) for g in ([graph] if isinstance(graph, nx.Graph) else graph)]
     if len(graphs) not in (1, trials):
         raise GraphError(f"{len(graphs)} graphs for {trials} trials; give one for all, or one for each")
     for each in graphs:
         if len(each) != agents:
             raise GraphError(f"the graph has {len(each)} nodes and the data {agents} agents; they must be as many")
+    links = [adjacency(each) for each in graphs]
     if isinstance(mixing, str):
-        return [mixing_matrix(each, mixing, allow_drift=allow_drift) for each in graphs]
-    if allow_drift:
-        return [sparse.csr_array(mixing)]
-    return [check_mixing_matrix(mixing, each) for each in graphs]
+        return [mixing_matrix(each, mixing, allow_drift=allow_drift) for each in graphs], links
+    if not allow_drift:
+        return [check_mixing_matrix(mixing, each) for each in graphs], links
+    if getattr(mixing, "shape", None) != (agents, agents):
+        raise GraphError(f"mixing must be a matrix of {agents} rows and columns, or the name of a rule")
+    return [sparse.csr_array(mixing)] * len(graphs), links
+
+
+def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) -> None:
+    """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked."""
+    inputs = example(data, 2)
+    held_out = data.data.validation or data.data.test
+    train = data.data.train.targets
+    targets = train.new_zeros((2, *train.shape[1:])) if held_out is None or len(held_out) < 2 else held_out.targets[:2]
+    lot = Lot(inputs.to(theta.device), targets.to(theta.device), torch.tensor([0, 2], device=theta.device))
+    with torch.no_grad():
+        outputs = model.outputs(theta, lot.inputs)
+        classes = data.data.classes
+        if classes is not None and (outputs.ndim != 2 or outputs.shape[1] < classes):
+            shape = tuple(outputs.shape[1:])
+            raise ModelError(
+                f"the model gives outputs of shape {shape} per record; {classes} classes need as many numbers"
+            )
+        try:
+            VmapEngine(model).clipped_sums(theta[None], lot, torch.ones(1, dtype=torch.float64, device=theta.device))
+        except TacitError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"per-sample gradients of this model and loss cannot be computed: {type(error).__name__}: {error}"
+            ) from error
+        alone, beside = (model.losses(theta, lot.inputs[:n], lot.targets[:n])[0] for n in (1, 2))
+        if not torch.allclose(alone, beside, rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise ModelError("the loss of a record changes with the others in its batch; it must be a value of its own")
 
 
 def declared_sizes(data: AgentData, sizes: Sequence[int] | None) -> tuple[int, ...]:
     """Return the public number of records of each agent."""
     if sizes is None:
         return data.sizes
-    if len(sizes) != data.agents or min(sizes) < 1:
-        raise InvalidInput(f"sizes must declare a positive number for each of {data.agents} agents, got {list(sizes)}")
-    return tuple(sizes)
+    try:
+        declared = tuple(int(size) for size in sizes)
+    except (TypeError, ValueError):
+        declared = ()
+    if len(declared) != data.agents or min(declared) < 1:
+        raise InvalidInput(f"sizes is {sizes!r}; it must declare a positive number for each of {data.agents} agents")
+    return declared
 
 
 def fresh_label(ledger: Ledger, name: str) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -82,10 +82,11 @@ class Result:
         return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
 
     def guarantees(self) -> list[Guarantee]:
-        """Derive every agent's ε from the ledger's record of this run; ∞ for a run without privacy."""
+        """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy."""
         privacy = self.plan.privacy
         if privacy is None:
-            return []
+            nothing = Guarantee(epsilon=math.inf, delta=0.0, adjacency="add_remove", accountant="pld", release=False)
+            return [nothing] * self.data.agents
         return self.ledger.guarantees(
             self.data.owners,
             delta=privacy.delta,
@@ -95,7 +96,19 @@ class Result:
         )
 
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
-        """Derive every agent's ε of this run at each snapshot, in the plan's δ, adjacency and accountant."""
-        if self.plan.privacy is None:
-            return np.full((len(self.history), self.data.agents), math.inf)
-        return np.array([self.plan.epsilons(snapshot.queries) for snapshot in self.history])
+        """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
+
+        The last row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
+        """
+        spent = self.plan.epsilons([snapshot.queries for snapshot in self.history[:-1]])
+        last = np.array([guarantee.epsilon for guarantee in self.guarantees()])
+        return np.vstack([np.minimum(spent, last), last])
+
+    def __repr__(self) -> str:
+        last = self.history[-1]
+        scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
+        kind = "a release" if self.release else "not a release"
+        return f"Result({self.run!r}: {type(self.algorithm).__name__}, {last.round} rounds, {self.data!r}{scored}; {kind})"
+
+    def __reduce__(self) -> NoReturn:
+        raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")

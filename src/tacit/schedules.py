@@ -1,5 +1,6 @@
 """Step sizes over the rounds."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -21,8 +22,8 @@ class LogSpaced:
 
     def __post_init__(self) -> None:
         for name in ("start", "finish"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; a step size must be positive")
+            if not 0 < getattr(self, name) < math.inf:
+                raise InvalidInput(f"{name} is {getattr(self, name)}; a step size must be positive and finite")
 
     def __call__(self, round: int, rounds: int) -> float:
         """Return the step size at `round` of `rounds`."""
@@ -36,15 +37,35 @@ class Constant:
     value: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        values = [self.value] if isinstance(self.value, int | float) else self.value
-        if bad := [value for value in values if not value > 0]:
-            raise InvalidInput(f"a step size must be positive, got {bad[0]}")
+        values = torch.as_tensor(self.value, dtype=torch.float64).flatten()
+        if not len(values) or not ((values > 0) & (values < math.inf)).all():
+            raise InvalidInput(f"a step size must be positive and finite, got {self.value}")
 
     def __call__(self, round: int, rounds: int) -> float | Tensor:
         """Return the step size."""
-        return float(self.value) if isinstance(self.value, int | float) else torch.tensor(self.value)
+        values = torch.as_tensor(self.value, dtype=torch.float64)
+        return float(values) if values.ndim == 0 else values
 
 
 def as_schedule(lr: float | Sequence[float] | Schedule) -> Schedule:
     """Turn a number, one number per agent, or a schedule into a schedule."""
-    return lr if callable(lr) else Constant(lr)
+    if callable(lr):
+        return lr
+    try:
+        return Constant(lr)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"lr is {lr!r}; give a number, one for each agent, or a schedule that is called as lr(round, rounds)"
+        ) from None
+
+
+def step_size(schedule: Schedule, round: int, rounds: int, theta: Tensor) -> float | Tensor:
+    """Return the step size of a round as a number, or as a column with one for each row of θ."""
+    lr = schedule(round, rounds)
+    if not isinstance(lr, Tensor) or lr.numel() == 1:
+        return float(lr)
+    if lr.numel() != len(theta):
+        raise InvalidInput(f"the step size has {lr.numel()} values for {len(theta)} agents (of all trials together)")
+    return lr.to(theta).reshape(-1, 1)

@@ -5,59 +5,62 @@ A run that does not fit its budget is refused before its first query. Whoever dr
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from tacit.counting import count
-from tacit.errors import InvalidInput
+from tacit.counting import Cost, check_rows_apart, count
+from tacit.errors import GraphError, InvalidInput
 from tacit.models import FlatModel, check_module
-from tacit.networks import SimulatedInbox, SimulatedNetwork
-from tacit.preparation import declared_sizes, example, fresh_label, make_module, starts, weights
+from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
+from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, starts
 from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PerSample, PlainOracle, PrivateOracle, VmapEngine
 from tacit.results import Result
-from tacit.schedules import as_schedule
+from tacit.schedules import as_schedule, step_size
 from tacit.settings import Training
 from tacit.watching import Watch
 
 
-@dataclass(frozen=True)
 class Round:
-    """What an algorithm sees of one round; see `tacit.algorithms.At`."""
+    """What an algorithm sees of one round; see `tacit.algorithms.At`. Everything else is out of its reach."""
 
-    round: int
-    lr: float | Tensor
-    generator: torch.Generator
-    oracle: Oracle
-    network: SimulatedNetwork
+    def __init__(
+        self, round: int, lr: float | Tensor, generator: torch.Generator, oracle: Oracle, network: SimulatedNetwork
+    ) -> None:
+        self.round, self.lr, self.generator = round, lr, generator
+        self.__oracle, self.__network = oracle, network
 
     def gradient(self, theta: Tensor) -> Tensor:
         """Ask the oracle for every agent's gradient."""
-        return self.oracle.gradient(theta)
+        return self.__oracle.gradient(theta)
 
     def query(self, per_sample: PerSample, *public: Tensor, width: int | None = None) -> Tensor:
         """Ask the oracle for the mean of any per-sample vector."""
-        return self.oracle.query(per_sample, *public, width=width)
+        return self.__oracle.query(per_sample, *public, width=width)
 
     def exchange(self, *tensors: Tensor) -> SimulatedInbox:
         """Send one message to every neighbour and return theirs."""
-        return self.network.exchange(*tensors)
+        return self.__network.exchange(*tensors)
 
 
 class Session:
-    """Several independent trials of one training, side by side on the agents' axis, between two rounds."""
+    """Several independent trials of one training, side by side on the agents' axis, between two rounds.
 
-    def __init__(self, training: Training, trials: int = 1) -> None:
+    `accounts`, one for each trial, are those of a run that goes on; otherwise the ledger opens new ones.
+    """
+
+    def __init__(self, training: Training, trials: int = 1, accounts: Sequence[Account] | None = None) -> None:
         if trials < 1:
             raise InvalidInput(f"trials is {trials}; at least one is needed")
         data, device = training.data, torch.device(training.device)
         self.training, self.trials = training, trials
         self._schedule = as_schedule(training.lr)
-        cost = count(training.algorithm, training.rounds, self._schedule)
-        self.plan = training.privacy.plan(declared_sizes(data, training.sizes), cost.queries)
+        self.cost = self._count()
+        declared = declared_sizes(data, training.sizes)
+        self.plan = training.privacy.plan(declared, self.cost.queries + training.spare_queries)
 
         module = make_module(training.model, training.seed)
         check_module(module, example(data))
@@ -70,24 +73,17 @@ class Session:
             agents=data.agents,
             same_start=training.same_start,
         ).to(device)
-        matrices = weights(
-            training.graph,
-            training.mixing,
-            allow_drift=training.allow_drift,
-            agents=data.agents,
-            trials=trials,
-            needed=cost.messages > 0,
-        )
-        self.network = SimulatedNetwork(matrices, trials=trials, dtype=theta.dtype, device=device, taps=training.taps)
+        probe(self.model, theta[0], data)
+        self.network = self._connect(theta.dtype, device, taps=training.taps)
         self.watch = Watch(self.model, data, self.network)
         self.watch.look(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
         name = training.name or fresh_label(self.ledger, type(training.algorithm).__name__)
         self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
-        self._generator = torch.Generator(device).manual_seed(training.seed)
-        self._diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
-        self._accounts: list[Account] = []
+        self.generator = torch.Generator(device).manual_seed(training.seed)
+        self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
+        self.accounts: list[Account] = list(accounts or [])
         self.state: Any = training.algorithm.init(theta)
         self.round, self.seconds = 0, 0.0
         self.oracle = self._open_oracle(device)
@@ -102,8 +98,8 @@ class Session:
         training, started = self.training, time.perf_counter()
         shape = self.state.theta.shape
         with torch.no_grad():
-            lr = _column(self._schedule(self.round, training.rounds), self.state.theta)
-            at = Round(self.round, lr, self._generator, self.oracle, self.network)
+            lr = step_size(self._schedule, self.round, training.rounds, self.state.theta)
+            at = Round(self.round, lr, self.generator, self.oracle, self.network)
             state = training.algorithm.round(self.state, at)
         if state.theta.shape != shape:
             raise InvalidInput(
@@ -118,7 +114,7 @@ class Session:
 
     def results(self) -> list[Result]:
         """Return what came of every trial so far."""
-        training, seen = self.training, self._diagnostics
+        training, seen = self.training, self.diagnostics
         thetas = self.state.theta.unflatten(0, (self.trials, -1))
         return [
             Result(
@@ -139,7 +135,7 @@ class Session:
 
     def close(self) -> None:
         """Give back to the ledger what was allowed but not spent."""
-        for account in self._accounts:
+        for account in self.accounts:
             account.close()
 
     def __enter__(self) -> Self:
@@ -149,6 +145,33 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _count(self) -> Cost:
+        """Play the rule through, on the run's own graph and on one without links."""
+        training, rule = self.training, (self.training.algorithm, self.training.rounds, self._schedule)
+        cost = count(*rule, self._connect(), training.seed)
+        if cost.messages and training.graph is None and training.data.agents > 1:
+            raise GraphError(
+                f"the algorithm exchanges messages among {training.data.agents} agents; say along which graph"
+            )
+        if training.data.agents * self.trials > 1:
+            alone, links = connect(None, "", allow_drift=False, agents=training.data.agents, trials=self.trials)
+            network = SimulatedNetwork(alone, links=links, trials=self.trials)
+            check_rows_apart(*rule, network, training.seed)
+        return cost
+
+    def _connect(
+        self, dtype: torch.dtype = torch.float32, device: torch.device | None = None, taps: Sequence[Tap] = ()
+    ) -> SimulatedNetwork:
+        training = self.training
+        mixing, links = connect(
+            training.graph,
+            training.mixing,
+            allow_drift=training.allow_drift,
+            agents=training.data.agents,
+            trials=self.trials,
+        )
+        return SimulatedNetwork(mixing, links=links, trials=self.trials, dtype=dtype, device=device, taps=taps)
 
     def _open_oracle(self, device: torch.device) -> Oracle:
         training, plan = self.training, self.plan
@@ -160,13 +183,13 @@ class Session:
             "plan": plan.repeated(self.trials),
             "sources": [source for trial in range(self.trials) for source in sources.make(agents, trial)],
             "device": device,
-            "dropout_seed": training.seed,
         }
         if plan.privacy is None:
             return PlainOracle(**stacked)
+        opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
         try:
-            for run in self.runs:
-                self._accounts.append(
+            for run in self.runs[len(self.accounts) :]:
+                self.accounts.append(
                     self.ledger.open(
                         run=run,
                         owners=training.data.owners,
@@ -174,18 +197,12 @@ class Session:
                         noise_multipliers=plan.noise_multipliers,
                         queries=plan.queries,
                         release=training.is_release,
+                        records=training.data.data.name,
+                        partition=training.data.partition,
                     )
                 )
+            return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
         except BaseException:
-            self.close()
+            if opened:
+                self.close()
             raise
-        return PrivateOracle(**stacked, accounts=self._accounts, diagnostics=self._diagnostics)
-
-
-def _column(lr: float | Tensor, theta: Tensor) -> float | Tensor:
-    """Return a number as it is, and one number per agent as a column beside θ."""
-    if not isinstance(lr, Tensor) or lr.numel() == 1:
-        return float(lr)
-    if lr.numel() != len(theta):
-        raise InvalidInput(f"the step size has {lr.numel()} values for {len(theta)} agents (of all trials together)")
-    return lr.to(theta).reshape(-1, 1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from scipy import sparse
+from torch import nn
 
 from tacit.algorithms import SGD, Algorithm
 from tacit.data import AgentData
@@ -19,61 +20,97 @@ from tacit.schedules import Schedule
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Training:
-    """All settings of a run: `tacit.train(algorithm, **settings)` takes these."""
+    """All settings of a run: `tacit.train(algorithm, **settings)` takes these.
+
+    algorithm: the update rule Ψ, such as `DSGT()`.
+    model: a module, whose present parameters are the start, or a function that makes one, called under `seed`.
+    data: who holds which records: `data_set.split(agents, ...)` or `AgentData.from_parts([...])`.
+    privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
+    rounds: how many rounds to play.
+    lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
+    graph: who talks to whom, a networkx graph; a list gives every trial its own. Not needed by rules that never exchange.
+    mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of one's own.
+    allow_drift: let weights through that move the average; only for reproducing the published code.
+    loss: maps a batch of outputs and targets to one loss per record; cross-entropy unless given.
+    seed: drives all public chance: initialisation and `at.generator`. Lots and noise never come from it.
+    sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
+        run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
+    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced.
+    name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
+    sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
+    same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
+    evaluate_every: rounds between looks at the validation records; about twenty looks unless given.
+    spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
+    private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
+    taps: functions that see every exchange's tensors, as an observer of all links would.
+    device: where tensors live.
+    progress: show a progress bar, if the error stream is a terminal.
+    """
 
     algorithm: Algorithm[Any]
-    """The update rule Ψ."""
     model: Model
-    """A module, whose present parameters are the start, or a function that makes one, called under `seed`."""
     data: AgentData
-    """Who holds which records."""
     privacy: Privacy | NoPrivacy
-    """The promise, or none."""
     rounds: int
     lr: float | Sequence[float] | Schedule
-    """The step size: a number, one for each agent of the stack, or a schedule such as `LogSpaced(0.06, 0.005)`."""
     graph: Graphs | None = None
-    """Who talks to whom; one for all trials or one for each. Needed unless the algorithm never exchanges."""
     mixing: str | sparse.csr_array = "metropolis"
-    """How neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of one's own."""
     allow_drift: bool = False
-    """Let weights through that move the average: only for reproducing the published code."""
     loss: Loss = cross_entropy
-    """Maps a batch of outputs and targets to one loss per record."""
     seed: int = 0
-    """Drives all public chance: initialisation and `at.generator`. Lots and noise never come from it."""
     sources: Sources | None = None
-    """Where lots and noise come from: `Secret()` unless given, or `Fast(seed)` for a run without privacy."""
     ledger: Ledger | None = None
-    """Where queries are written, a new one unless given. Its budget, if it has one, is enforced."""
     name: str | None = None
-    """The run's label in the ledger; of several trials, trial t is `<name>/<t>`."""
     sizes: Sequence[int] | None = None
-    """The declared number of records of each agent, from which q = L/n follows; the true one unless given."""
     same_start: bool = True
-    """Whether all agents of a trial start from one θ. If not, `model` must be a function."""
     evaluate_every: int | None = None
-    """Rounds between looks at the validation records; about twenty looks unless given."""
+    spare_queries: int = 0
     private_diagnostics: bool = False
-    """Collect what each query saw of the private data. Such a run is not a release."""
     taps: Sequence[Tap] = ()
-    """Functions that see every exchange's tensors, as an observer of all links would."""
     device: torch.device | str = "cpu"
     progress: bool = False
-    """Show a progress bar, if the error stream is a terminal."""
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InvalidInput(f"rounds is {self.rounds}; at least one is needed")
-        if self.evaluate_every is not None and self.evaluate_every < 1:
-            raise InvalidInput(f"evaluate_every is {self.evaluate_every}; it must be at least 1")
+        self._check_kinds()
+        for name, least in (("rounds", 1), ("spare_queries", 0), ("seed", 0), ("evaluate_every", 1)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
         if type(self.algorithm) is SGD and self.data.agents > 1:
             raise InvalidInput(
                 f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
-        if self.private_diagnostics and not isinstance(self.privacy, Privacy):
-            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+        if self.data.data.classes is None and self.loss is cross_entropy:
+            raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
+        if isinstance(self.privacy, NoPrivacy):
+            if self.private_diagnostics:
+                raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+            if self.ledger is not None:
+                raise InvalidInput("a run without privacy has no ε that a ledger could hold; leave ledger out")
+
+    def _check_kinds(self) -> None:
+        """Say what was expected where something else was given; these are the mistakes that are made first."""
+        if isinstance(self.algorithm, type) or not (
+            hasattr(self.algorithm, "init") and hasattr(self.algorithm, "round")
+        ):
+            raise InvalidInput(f"algorithm is {self.algorithm!r}; give an instance with init and round, such as DSGT()")
+        if not isinstance(self.data, AgentData):
+            raise InvalidInput(f"data is a {type(self.data).__name__}; deal it to agents first: data.split(10, IID())")
+        if not isinstance(self.privacy, Privacy | NoPrivacy):
+            raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
+        if not isinstance(self.model, nn.Module) and not callable(self.model):
+            raise InvalidInput(f"model is {self.model!r}; give an nn.Module or a function that makes one")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InvalidInput(f"ledger is a {type(self.ledger).__name__}; give a Ledger, such as Ledger(Budget(...))")
+        if self.sources is not None and (isinstance(self.sources, type) or not hasattr(self.sources, "make")):
+            raise InvalidInput(f"sources is {self.sources!r}; give Secret(), Seeded(seed) or Fast(seed)")
+        if self.name is not None and not isinstance(self.name, str):
+            raise InvalidInput(f"name is {self.name!r}; it must be a text")
+        try:
+            torch.zeros(1, device=self.device)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise InvalidInput(f"device is {self.device!r}, which cannot be used here: {error}") from None
 
     @property
     def chosen_sources(self) -> Sources:

@@ -9,10 +9,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tacit.algorithms import Algorithm
-from tacit.errors import choose
+from tacit.errors import InvalidInput, choose
 from tacit.results import Result
 from tacit.session import Session
 from tacit.settings import Training
+
+# What other libraries call things.
+_OTHER_NAMES = {
+    "learning_rate": "the step size is lr",
+    "epochs": "give the number of rounds",
+    "iterations": "give the number of rounds",
+    "batch_size": "the lot size is part of the promise: Privacy(lot_size=...)",
+    "epsilon": "the promise is privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
+}
 
 
 def train(algorithm: Algorithm[Any], **settings: Any) -> Result:
@@ -23,6 +32,8 @@ def train(algorithm: Algorithm[Any], **settings: Any) -> Result:
 def train_trials(trials: int, algorithm: Algorithm[Any], **settings: Any) -> list[Result]:
     """Train several independent systems on the same data, side by side; trial t starts from `seed + t`."""
     for key in settings:
+        if key in _OTHER_NAMES:
+            raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
         choose("setting", key, [field.name for field in fields(Training)])
     training = Training(algorithm=algorithm, **settings)
     with Session(training, trials) as session:

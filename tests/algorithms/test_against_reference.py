@@ -21,6 +21,18 @@ LR = tacit.LogSpaced(0.3, 0.05)
 LRS = [0.3 * (0.05 / 0.3) ** (k / (ROUNDS - 1)) for k in range(ROUNDS)]
 
 
+PER_AGENT = [0.3, 0.1, 0.25, 0.05, 0.2]
+
+
+def run_dsgd_per_agent(oracle, graph, thetas, lrs):
+    """The same equation, with a step size for each agent."""
+    w = reference.metropolis(graph)
+    for _ in lrs:
+        g = oracle.all(thetas)
+        thetas = [reference.combine(w, i, thetas) - PER_AGENT[i] * g[i] for i in range(len(thetas))]
+    return thetas
+
+
 def run_dinno(**settings):
     return lambda *args: reference.run_dinno(*args, rho=0.2, growth=1.1, **settings)
 
@@ -32,6 +44,7 @@ PAIRS = {
         tacit.DSGD(step=tacit.Momentum(0.9)),
         lambda *args: reference.run_dsgd(*args, beta=0.9),
     ),
+    "dsgd with a step size for each agent": (tacit.DSGD(), run_dsgd_per_agent),
     "dsgt": (tacit.DSGT(), reference.run_dsgt),
     "dinno": (
         tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=2),
@@ -78,7 +91,7 @@ def test_agrees_with_the_equations(name, graph, private, data):
         graph=GRAPHS[graph],
         privacy=privacy,
         rounds=ROUNDS,
-        lr=LR,
+        lr=PER_AGENT if "for each agent" in name else LR,
         sources=tacit.Seeded(11),
         same_start=False,
         seed=5,

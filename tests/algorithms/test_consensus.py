@@ -70,5 +70,6 @@ def test_average_stays_and_agents_agree(algorithm, graph, rule):
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else str(value),
 )
 def test_playing_counts_queries_and_messages(algorithm, queries, messages, vectors):
-    cost = count(algorithm, 7, Constant(0.1))
+    network = SimulatedNetwork(graphs.mixing_matrix(graphs.ring(4)))
+    cost = count(algorithm, 7, Constant(0.1), network, seed=0)
     assert (cost.queries, cost.messages, cost.vectors_sent) == (queries, messages, vectors)

@@ -27,6 +27,18 @@ class Counter(nn.Module):
         return x + self.calls
 
 
+class Remember(nn.Module):
+    """Keeps its last input, which may be a private record."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = None
+
+    def forward(self, x):
+        self.last = x.detach()
+        return x
+
+
 class Running(nn.Module):
     """Keeps a running mean in a buffer."""
 
@@ -48,12 +60,14 @@ class Running(nn.Module):
         ),
         (nn.Sequential(nn.Linear(6, 6), nn.SyncBatchNorm(6)), "SyncBatchNorm '1' mixes samples"),
         (nn.Sequential(nn.Linear(6, 6), Centre()), "Centre '1' mixes samples"),
-        (nn.Sequential(nn.Linear(6, 6), Counter()), "Counter '1' gives another output"),
-        (nn.Sequential(nn.Linear(6, 6), Running()), "Running '1' changes its buffer '1.mean'"),
+        (nn.Sequential(nn.Linear(6, 6), Counter()), "Counter '1' changes its 'calls'"),
+        (nn.Sequential(nn.Linear(6, 6), Running()), "Running '1' changes its 'mean'"),
+        (nn.Sequential(nn.Linear(6, 6), Remember()), "Remember '1' changes its 'last'"),
+        (nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)), "Dropout '0' gives another output .* as dropout does"),
         (nn.Sequential(nn.LazyLinear(3)), "LazyLinear '0' has no parameters yet"),
         (nn.Linear(5, 3), r"fails on a batch of torch.float32 of shape \(2, 6\)"),
     ],
-    ids=["batch norm", "sync batch norm", "centre", "counter", "running", "lazy", "wrong shape"],
+    ids=["batch norm", "sync batch norm", "centre", "counter", "running", "remember", "dropout", "lazy", "wrong shape"],
 )
 def test_refuses_and_names_the_layer(module, message):
     with pytest.raises(ModelError, match=message):
@@ -83,7 +97,7 @@ class Attention(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(9, 8)
-        self.layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+        self.layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True, dropout=0.0)
         self.out = nn.Linear(8, 3)
 
     def forward(self, x):
@@ -95,13 +109,13 @@ class Attention(nn.Module):
     [
         (logistic((6,), 3), EXAMPLE),
         (mlp((6,), 3), EXAMPLE),
-        (nn.Sequential(nn.Dropout(0.5), nn.Linear(6, 3)), EXAMPLE),
+        (nn.Sequential(nn.Dropout(0.0), nn.Linear(6, 3)), EXAMPLE),
         (nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)).double(), EXAMPLE),
         (convnet((1, 8, 8), 3), torch.randn(3, 1, 8, 8)),
         (resnet9((3, 8, 8), 3), torch.randn(3, 3, 8, 8)),
         (Attention(), torch.randint(0, 9, (3, 5))),
     ],
-    ids=["logistic", "mlp", "dropout", "layer norm in float64", "convnet", "resnet9", "attention"],
+    ids=["logistic", "mlp", "dropout of nothing", "layer norm in float64", "convnet", "resnet9", "attention"],
 )
 def test_accepts_modules_that_treat_samples_independently(module, example):
     before = {name: value.clone() for name, value in module.state_dict().items()}

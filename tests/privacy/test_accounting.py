@@ -101,8 +101,21 @@ def test_a_thousand_sizes_are_calibrated_on_the_safe_side():
     together = epsilons(histories, delta=1e-5)
     assert max(together) <= 1
     assert together[357] >= epsilon(histories[357], delta=1e-5)
-    distinct = accounting._epsilon.cache_info().currsize
-    assert distinct < 5000  # shared work, not a thousand calibrations
+
+
+def test_equal_agents_share_the_work(monkeypatch):
+    calls = []
+    real = accounting._epsilon
+    monkeypatch.setattr(accounting, "_epsilon", lambda *args: calls.append(args[0]) or real(*args))
+    rates = [16 / size for size in range(100, 200)]
+    noise_multipliers(epsilons=[1.0] * 100, delta=1e-5, sample_rates=rates, queries=77)
+    assert len(calls) < 150  # a hundred calibrations on their own take several hundred
+
+
+def test_noise_that_protects_nothing_is_infinite_and_not_a_crash():
+    for sigma in (1e-9, 1e-3, 0.03):
+        assert epsilon([Event(sample_rate=0.1, noise_multiplier=sigma, count=1000)], delta=1e-5) == math.inf
+    assert epsilon([Event(sample_rate=0.1, noise_multiplier=1e9, count=10)], delta=1e-5) < 1e-3
 
 
 def test_reading_prints_nothing_and_is_repeatable(capfd):
@@ -125,6 +138,8 @@ def test_reading_prints_nothing_and_is_repeatable(capfd):
         (lambda: noise_multiplier(epsilon=1e-9, delta=1e-15, sample_rate=1.0, queries=10**6), "no noise multiplier"),
         (lambda: Event(sample_rate=0.1, noise_multiplier=0.0), "noise_multiplier is 0.0"),
         (lambda: Event(sample_rate=0.1, noise_multiplier=math.nan), "noise_multiplier is nan"),
+        (lambda: Event(sample_rate=0.1, noise_multiplier=1e200), "noise_multiplier is 1e"),
+        (lambda: Event(sample_rate=0.1, noise_multiplier=1.0, count=10**30), "count is 1000"),
     ],
 )
 def test_refuses_what_it_cannot_account(call, message):

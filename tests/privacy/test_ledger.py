@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import BudgetExceeded, PrivacyError
-from tacit.privacy import Budget, Event, Ledger, epsilon
+from tacit.privacy import Budget, Event, Guarantee, Ledger, epsilon
 
 
 def open_account(ledger, *, run="run", owners=("a", "b"), rate=0.1, sigma=2.0, queries=5, release=True):
@@ -108,9 +108,41 @@ def test_what_an_open_account_may_still_spend_counts_against_the_budget():
 
 def test_an_owner_may_have_a_budget_of_its_own():
     ledger = Ledger(Budget(epsilon=100.0, delta=1e-5), {"b": Budget(epsilon=0.1, delta=1e-5)})
-    open_account(ledger, owners=("a",), queries=50)
+    open_account(ledger, run="one", owners=("a",), queries=50)
     with pytest.raises(BudgetExceeded, match="'b'"):
-        open_account(ledger, queries=50)
+        open_account(ledger, run="two", queries=50)
+
+
+def test_a_run_name_is_used_once():
+    ledger = Ledger()
+    open_account(ledger)
+    with pytest.raises(PrivacyError, match="has a run 'run' already"):
+        open_account(ledger)
+
+
+def test_a_budget_does_not_start_afresh_when_records_are_dealt_out_anew():
+    ledger = Ledger(Budget(epsilon=50.0, delta=1e-5))
+    held = {"sample_rates": [0.1], "noise_multipliers": [2.0], "queries": 5, "release": True, "records": "digits"}
+    ledger.open(run="one", owners=["x"], partition="seed 0", **held).spend()
+    ledger.open(run="two", owners=["x"], partition="seed 0", **held)
+    with pytest.raises(BudgetExceeded, match="dealt out anew"):
+        ledger.open(run="three", owners=["y"], partition="seed 1", **held)
+    ledger.open(run="four", owners=["z"], partition="seed 1", **(held | {"records": "mnist"}))
+
+
+def test_counters_cannot_be_set():
+    account = open_account(Ledger())
+    for name in ("spent", "allowed", "remaining"):
+        with pytest.raises(AttributeError):
+            setattr(account, name, 0)
+
+
+def test_an_epsilon_is_never_shown_smaller_than_it_is():
+    for value, text in ((1.00049, "1.001"), (3.99999, "4"), (4.0, "4"), (0.0123401, "0.01235"), (123.41, "123.5")):
+        shown = str(Guarantee(epsilon=value, delta=1e-5, adjacency="add_remove", accountant="pld", release=True))
+        assert shown.startswith(f"ε={text} at")
+    nothing = Guarantee(epsilon=float("inf"), delta=1e-5, adjacency="add_remove", accountant="pld", release=False)
+    assert "nothing is promised" in str(nothing)
 
 
 names = st.text(min_size=1, max_size=8)
@@ -126,8 +158,10 @@ names = st.text(min_size=1, max_size=8)
 )
 def test_json_round_trip(rows, budget):
     ledger = Ledger()
-    for owner, run, rate, sigma, count, release in rows:
-        account = open_account(ledger, run=run, owners=(owner,), rate=rate, sigma=sigma, queries=count, release=release)
+    for number, (owner, run, rate, sigma, count, release) in enumerate(rows):
+        account = open_account(
+            ledger, run=f"{run} {number}", owners=(owner,), rate=rate, sigma=sigma, queries=count, release=release
+        )
         for _ in range(count):
             account.spend()
     ledger.budget = budget
@@ -138,7 +172,16 @@ def test_json_round_trip(rows, budget):
 
 
 GOOD = json.loads(Ledger().to_json())
-EVENT = {"owner": "a", "run": "r", "sample_rate": 0.1, "noise_multiplier": 1.0, "release": True, "count": 2}
+EVENT = {
+    "owner": "a",
+    "run": "r",
+    "records": "",
+    "partition": "",
+    "sample_rate": 0.1,
+    "noise_multiplier": 1.0,
+    "release": True,
+    "count": 2,
+}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +190,9 @@ EVENT = {"owner": "a", "run": "r", "sample_rate": 0.1, "noise_multiplier": 1.0, 
         "not json",
         "[]",
         "{}",
+        "[" * 100_000,
         json.dumps({**GOOD, "format": "other"}),
+        json.dumps({**GOOD, "budget": {}}),
         json.dumps({**GOOD, "events": [{**EVENT, "count": -1}]}),
         json.dumps({**GOOD, "events": [{**EVENT, "count": 1.5}]}),
         json.dumps({**GOOD, "events": [{**EVENT, "sample_rate": 2.0}]}),
@@ -174,6 +219,11 @@ def test_a_broken_record_is_an_error(content):
 def test_refuses_an_account_that_makes_no_sense(settings, message):
     with pytest.raises(PrivacyError, match=message):
         open_account(Ledger(), **settings)
+
+
+def test_whole_numbers_that_another_program_wrote_are_read():
+    row = {**EVENT, "noise_multiplier": 2, "sample_rate": 1}
+    assert Ledger.from_json(json.dumps({**GOOD, "events": [row]})).entries()[0].event.noise_multiplier == 2.0
 
 
 def test_an_unknown_owner_is_an_error():

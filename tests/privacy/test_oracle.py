@@ -1,5 +1,7 @@
 """The oracle's promise: what is charged, what is drawn, what is returned."""
 
+import traceback
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from torch import nn
 
 import tacit
 from tacit.data import AgentData
-from tacit.errors import BudgetExceeded, PrivacyError
+from tacit.errors import BudgetExceeded, InvalidInput, PrivacyError
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Ledger, Privacy, PrivateOracle, Secret, Seeded, VmapEngine
 from tacit.privacy import oracle as oracle_module
@@ -56,12 +58,31 @@ def test_an_event_is_written_before_the_answer_exists():
 
     class Broken:
         def clipped_sums(self, theta, lot, clip):
-            raise RuntimeError("power cut")
+            raise RuntimeError("secret: record 3 has label 4")
 
     oracle, theta = make_oracle(data, ledger=ledger, engine=Broken(), lot_size=20)
-    with pytest.raises(RuntimeError, match="power cut"):
+    with pytest.raises(PrivacyError, match=r"failed on a private lot \(RuntimeError\); the query is spent") as caught:
         oracle.gradient(theta)
     assert [entry.event.count for entry in ledger.entries()] == [1, 1]
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("accounts", ["none", "another owner's", "a cheaper mechanism's"])
+def test_an_oracle_refuses_accounts_that_are_not_its_own(accounts):
+    data, ledger = make_data((20,)), Ledger()
+    oracle, _ = make_oracle(data)
+    owner, sigma = ("other", 1.0) if accounts == "another owner's" else (data.owners[0], 100.0)
+    charged = {"sample_rates": [0.25], "noise_multipliers": [sigma], "queries": 5, "release": True}
+    wrong = [] if accounts == "none" else [ledger.open(run="r", owners=[owner], **charged)]
+    with pytest.raises(PrivacyError, match="accounts are not those"):
+        PrivateOracle(
+            model=oracle._model,
+            engine=oracle._engine,
+            data=data,
+            plan=oracle._plan,
+            sources=Seeded(0).make(1),
+            accounts=wrong,
+        )
 
 
 def test_a_query_past_the_budget_raises_and_spends_nothing():
@@ -83,7 +104,7 @@ def test_of_several_accounts_none_is_charged_when_one_is_empty():
     other = ledger.open(
         run="other", owners=data.owners, sample_rates=[0.25], noise_multipliers=[1.0], queries=5, release=False
     )
-    oracle._accounts.insert(0, other)
+    oracle._accounts = [other, *oracle._accounts]
     oracle.gradient(theta)
     with pytest.raises(BudgetExceeded):
         oracle.gradient(theta)
@@ -179,7 +200,7 @@ def test_any_vector_can_be_asked_for_and_its_width_is_checked():
     shares = oracle.query(class_counts, theta, width=3) * 30
     expected = torch.tensor(data.counts, dtype=torch.float32)
     torch.testing.assert_close(shares, expected, rtol=0, atol=1e-3)
-    with pytest.raises(PrivacyError, match=r"returns 3 numbers where 15 were announced; pass width="):
+    with pytest.raises(InvalidInput, match=r"returns 3 numbers, not 15; pass width="):
         oracle.query(class_counts, theta)
 
 
@@ -199,6 +220,16 @@ def test_the_same_seeded_source_gives_the_same_answers():
         answers.append(torch.stack([oracle.gradient(theta * 0 + 1) for _ in range(3)]))
     assert torch.equal(*answers)
     assert not torch.equal(answers[0][0], answers[0][1])
+
+
+def test_a_few_large_lots_among_many_small_ones_do_not_blow_up_memory():
+    """A piece is bounded by its padded size, not by the records in it."""
+    oracle, _ = make_oracle(make_data((700, *[4] * 30)), lot_size=[700, *[2] * 30])
+    _, lots = oracle._drawer.draw()
+    for piece in oracle._drawer.pieces(lots, 100):
+        assert (piece.last - piece.first) * int(piece.lot.counts.max()) <= 100
+    total = sum(len(piece.lot.targets) for piece in oracle._drawer.pieces(lots, 100))
+    assert total == sum(len(lot) for lot in lots)
 
 
 def test_torchs_global_generator_is_left_alone():
@@ -235,5 +266,5 @@ def test_a_plain_oracle_needs_no_ledger_and_has_no_noise():
         lr=0.1,
     )
     assert result.ledger.entries() == []
-    assert result.guarantees() == []
+    assert result.guarantees()[0].epsilon == float("inf")
     assert not result.release

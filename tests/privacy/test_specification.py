@@ -1,6 +1,8 @@
 import math
 
+import numpy as np
 import pytest
+import torch
 
 from tacit.errors import PrivacyError
 from tacit.privacy import NoPrivacy, Privacy
@@ -20,13 +22,20 @@ def test_agents_with_less_data_or_a_stricter_budget_get_more_noise():
     most_data, least_data, strict = plan.noise_multipliers
     assert least_data > most_data
     assert strict > most_data
-    for found, wanted in zip(plan.epsilons(50), [1.0, 1.0, 0.5], strict=True):
+    for found, wanted in zip(plan.epsilons([50])[0], [1.0, 1.0, 0.5], strict=True):
         assert 0.998 * wanted < found <= wanted
 
 
 def test_noise_is_calibrated_to_the_queries_that_are_made():
     few, many = (Privacy(epsilon=1.0, **BASE).plan([100], queries=q).noise_multipliers[0] for q in (100, 200))
     assert many > 1.3 * few
+
+
+def test_numbers_of_numpy_and_torch_are_numbers():
+    settings = {"delta": np.float32(1e-5), "clip": np.float64(1), "lot_size": np.int64(10)}
+    plan = Privacy(noise_multiplier=torch.tensor([1.0, 2.0]), **settings).plan([100, 100], queries=3)
+    assert plan.lot_sizes == (10.0, 10.0)
+    assert plan.noise_multipliers == (1.0, 2.0)
 
 
 def test_trials_lie_side_by_side():
@@ -38,7 +47,7 @@ def test_trials_lie_side_by_side():
 
 def test_without_privacy_epsilon_is_infinite():
     plan = NoPrivacy(lot_size=5).plan([10], queries=3)
-    assert plan.epsilons(3) == [math.inf]
+    assert plan.epsilons([0, 3]).tolist() == [[0.0], [math.inf]]
     assert plan.clips == (math.inf,)
 
 
@@ -52,6 +61,9 @@ def test_without_privacy_epsilon_is_infinite():
         ({"noise_multiplier": 0.0}, "noise_multiplier is 0.0"),
         ({"noise_multiplier": [1.0, math.nan]}, "noise_multiplier is nan"),
         ({"epsilon": 1.0, "clip": 0}, "clip is 0"),
+        ({"epsilon": 1.0, "clip": 1e-20}, "clip is 1e-20; it must lie between"),
+        ({"epsilon": "1"}, "epsilon is '1'; it must be a number"),
+        ({"epsilon": True}, "epsilon is True; it must be a number"),
         ({"epsilon": 1.0, "lot_size": -3}, "lot_size is -3"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta is 1.0"),
         ({"epsilon": 1.0, "adjacency": "replace_one", "accountant": "rdp"}, "use accountant='pld'"),

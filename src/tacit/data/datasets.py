@@ -83,6 +83,10 @@ class DataSet:
 
     def split(self, agents: int, how: Partition, seed: int = 0) -> "AgentData":
         """Deal the training records to `agents` agents; the same seed deals them the same way."""
+        if isinstance(how, type) or not callable(how):
+            raise DataError(f"how is {how!r}; give a partition such as ByClass(t=1.0), Dirichlet(alpha=0.5) or IID()")
+        if not isinstance(seed, int) or seed < 0:
+            raise DataError(f"seed is {seed!r}; it must be a whole number that is not negative")
         if not 1 <= agents <= len(self.train):
             raise DataError(
                 f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
@@ -90,11 +94,12 @@ class DataSet:
             )
         parts = how(self.train.targets, self.classes, agents, np.random.default_rng(seed))
         # A label must say which records these are without telling anything about them: public facts only.
-        owner = f"{self.name}/{how}/seed {seed}/{agents} agents/agent"
+        partition = f"{self.name}/{how}/seed {seed}/{agents} agents"
         return AgentData(
             data=self,
             indices=tuple(torch.from_numpy(part) for part in parts),
-            owners=tuple(f"{owner} {i}" for i in range(agents)),
+            owners=tuple(f"{partition}/agent {i}" for i in range(agents)),
+            partition=partition,
         )
 
     def _parts(self) -> list[tuple[str, Records]]:
@@ -111,6 +116,8 @@ class AgentData:
     """For each agent, the rows of `data.train` that it holds."""
     owners: tuple[str, ...]
     """For each agent, the label under which the ledger counts what was asked of its records."""
+    partition: str = ""
+    """How the data set was dealt to these owners. Dealt otherwise, the same record has another owner."""
 
     def __post_init__(self) -> None:
         if len(self.owners) != len(self.indices):
@@ -162,13 +169,18 @@ class AgentData:
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
         if owners is None:
             owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
-        return AgentData(data=data, indices=rows, owners=tuple(owners))
+        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name)
+
+    def __repr__(self) -> str:
+        # Who holds which record is nobody else's business, and nobody's reading.
+        smallest, largest = min(self.sizes), max(self.sizes)
+        return f"AgentData({self.partition!r}: {self.agents} agents with {smallest} to {largest} records each, {self.data.train!r})"
 
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
-        # All pools of one data set share a name, so that the ledger may add too much but never too little.
         rows = torch.cat(self.indices).sort().values
-        return AgentData(data=self.data, indices=(rows,), owners=(f"{self.data.name}/pooled",))
+        name = f"{self.data.name}/pooled"
+        return AgentData(data=self.data, indices=(rows,), owners=(name,), partition=name)
 
     @property
     def agents(self) -> int:
@@ -225,4 +237,5 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
         )
     low, high = int(targets.min()), int(targets.max())
     if low < 0 or high >= classes:
-        raise DataError(f"{name} run from {low} to {high}; {classes} classes are numbered 0 to {classes - 1}")
+        # The labels themselves are private: the message says only that they do not fit.
+        raise DataError(f"{name} do not all lie between 0 and {classes - 1}, the numbers of {classes} classes")

@@ -30,7 +30,7 @@ class Partition(Protocol):
         """Return the rows that each agent holds."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ByClass:
     """The paper's A(t): from t=0, where classes are spread evenly, to t=1, where each agent has its own."""
 
@@ -54,7 +54,7 @@ class ByClass:
         return _deal(apportion(fractions, per_class), targets, rng)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Dirichlet:
     """Shares of each class drawn from a symmetric Dirichlet: uneven for small alpha, even for large."""
 
@@ -143,12 +143,12 @@ def apportion(
 def _class_counts(rule: Partition, targets: Tensor, classes: int | None) -> Int64[np.ndarray, "classes"]:
     if classes is None:
         raise DataError(f"{rule} divides records by class, but these have no classes; use IID()")
-    return np.bincount(targets.numpy(), minlength=classes)
+    return np.bincount(targets.cpu().numpy(), minlength=classes)
 
 
 def _deal(dealt: Int64[np.ndarray, "agents classes"], targets: Tensor, rng: np.random.Generator) -> Rows:
     shuffled = rng.permutation(len(targets))
-    by_class = shuffled[np.argsort(targets.numpy()[shuffled], kind="stable")]
+    by_class = shuffled[np.argsort(targets.cpu().numpy()[shuffled], kind="stable")]
     agents, classes = dealt.shape
     holder = np.empty(len(targets), dtype=np.int64)
     holder[by_class] = np.repeat(np.tile(np.arange(agents), classes), dealt.T.ravel())

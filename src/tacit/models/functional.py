@@ -31,8 +31,9 @@ class FlatModel:
         if not parameters:
             raise ModelError("the model has no parameter that requires a gradient; there is nothing to train")
         kinds = {p.dtype for p in parameters.values()}
-        if len(kinds) > 1 or not next(iter(kinds)).is_floating_point:
-            raise ModelError(f"the model's parameters have types {sorted(map(str, kinds))}; use one real type")
+        if len(kinds) > 1 or not kinds <= {torch.float32, torch.float64}:
+            names = ", ".join(sorted(map(str, kinds)))
+            raise ModelError(f"the model's parameters are {names}; use float32 for all of them, or float64")
         self.dtype = next(iter(kinds))
         self._names = list(parameters)
         self._shapes = [p.shape for p in parameters.values()]

@@ -26,14 +26,15 @@ Tap = Callable[[tuple[Tensor, ...]], None]
 class SimulatedNetwork:
     """Neighbours' values arrive by a product with W, block by block where there are several trials.
 
-    `mixing` is one matrix for all trials or one for each. A tap is called with the stacked tensors of every exchange,
-    before they are mixed.
+    `mixing` is one matrix for all trials or one for each, and `links` says in the same way who hears whom: wherever a
+    weight is not zero, unless given. A tap is called with the stacked tensors of every exchange, before they are mixed.
     """
 
     def __init__(
         self,
         mixing: sparse.csr_array | Sequence[sparse.csr_array],
         *,
+        links: Sequence[sparse.csr_array] | None = None,
         trials: int = 1,
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
@@ -44,7 +45,7 @@ class SimulatedNetwork:
             shapes = sorted({m.shape for m in matrices})
             raise InvalidInput(f"{len(matrices)} mixing matrices of shapes {shapes} do not fit {trials} trials")
         self.trials, self.agents = trials, matrices[0].shape[0]
-        links = [_links(matrix) for matrix in matrices]
+        links = [_links(matrix) for matrix in (matrices if links is None else links)]
         place = device or torch.device("cpu")
         self._mix = _product(matrices, trials, dtype, place)
         self._sum = _product(links, trials, dtype, place)

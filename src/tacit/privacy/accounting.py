@@ -26,7 +26,8 @@ _RELATIONS = {
     "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
     "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
 }
-# PLD works on a grid of privacy losses. A cell of this share of ε makes it about a hundredth of a percent too large.
+# PLD works on a grid of privacy losses. A cell of this share of ε makes it too large by about a hundredth of a percent
+# for thousands of queries, and by more for millions.
 _CELL = 4e-5
 _LARGEST_CELL = 2.0**-7
 # Where very many distinct rates are asked for at once: coarser cells and rates rounded up to a geometric
@@ -35,6 +36,9 @@ _COARSE_CELL = 4e-4
 _RATE_GRID = 1.02
 _MANY = 12
 _SIGMA_RANGE = (0.05, 1e6)
+_MOST_NOISE, _MOST_QUERIES = 1e9, 10**9
+# More cells than this, for noise that protects nothing, are not worth their memory: ε counts as infinite.
+_MOST_CELLS = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +52,10 @@ class Event:
     def __post_init__(self) -> None:
         if not 0 < self.sample_rate <= 1:
             raise PrivacyError(f"sample_rate is {self.sample_rate}; it must lie in (0, 1]")
-        if not 0 < self.noise_multiplier < math.inf:
-            raise PrivacyError(f"noise_multiplier is {self.noise_multiplier}; it must be positive and finite")
-        if self.count < 0:
-            raise PrivacyError(f"count is {self.count}; it cannot be negative")
+        if not 0 < self.noise_multiplier <= _MOST_NOISE:
+            raise PrivacyError(f"noise_multiplier is {self.noise_multiplier}; it must lie in (0, {_MOST_NOISE:g}]")
+        if not 0 <= self.count <= _MOST_QUERIES:
+            raise PrivacyError(f"count is {self.count}; it must lie between 0 and {_MOST_QUERIES}")
 
 
 def check(accountant: str, adjacency: str, delta: float) -> None:
@@ -170,7 +174,9 @@ def _epsilon(
         else:
             # A power of two that only grows with the events, so that ε never shrinks as events are added.
             span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
-            interval = min(2.0 ** math.ceil(math.log2(span * cell)), _LARGEST_CELL)
+            interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
+            if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
+                return math.inf
             ledger = pld.PLDAccountant(_RELATIONS[adjacency], value_discretization_interval=interval)
         for event in events:
             ledger.compose(_dp_event(event), event.count)

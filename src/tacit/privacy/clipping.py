@@ -1,7 +1,7 @@
 """Sums of clipped per-sample vectors: the one computation that touches a lot.
 
 The interface is narrow on purpose: stacked parameters and flat samples with offsets per agent go in, one clipped
-sum per agent comes out. Per-sample values never leave. This engine is a `vmap` of `grad`, which serves every
+sum per agent comes out, with norms for the oracle's diagnostics. This engine is a `vmap` of `grad`, which serves every
 module; a faster one can take its place behind the same three arguments.
 """
 
@@ -35,7 +35,7 @@ class Lot(NamedTuple):
 
 
 class Clipped(NamedTuple):
-    """What came of a lot: a sum per agent, in float64. The norms stay inside the oracle."""
+    """What came of a lot, in float64: a sum per agent, and norms that stay inside the oracle."""
 
     sums: Float[Tensor, "agents width"]
     norms: Float[Tensor, " records"]
@@ -87,7 +87,7 @@ class VmapEngine:
             return self._model.losses(theta, inputs, targets, training=True) @ keep.to(theta.dtype)
 
         inputs, targets, keep = _pad(lot)
-        return vmap(grad(total), randomness="different")(theta, inputs, targets, keep)
+        return vmap(grad(total))(theta, inputs, targets, keep)
 
 
 def clipped_sums(
@@ -106,10 +106,10 @@ def clipped_sums(
         def one(input: Tensor, target: Tensor) -> Tensor:
             return per_sample(Record(model, input, target), *public)
 
-        return vmap(one, randomness="different")(inputs, targets)
+        return vmap(one)(inputs, targets)
 
     inputs, targets, keep = _pad(lot)
-    values = vmap(agent, randomness="different")(inputs, targets, *public)
+    values = vmap(agent)(inputs, targets, *public)
     norms = row_norms(values.flatten(0, 1)).reshape(keep.shape)
     counted = keep & norms.isfinite()
     factors = torch.where(counted, clip_factors(norms, clip[:, None]), 0)
@@ -134,12 +134,12 @@ def weighted_sums(
         for part in (slice(first, first + rows) for first in range(0, records, rows)):
             block = values[some, part].to(torch.float64, copy=True)
             block.masked_fill_(~counted[some, part, None], 0)  # what is not finite stays so when weighed with zero
-            sums[some] += torch.bmm(factors[some, None, part].double(), block)
+            sums[some] += torch.bmm(factors[some, None, part], block)
     return sums[:, 0]
 
 
 def row_norms(values: Float[Tensor, "records width"]) -> Float[Tensor, " records"]:
-    """Return Euclidean norms that are right to 1e-6, however long the rows.
+    """Return Euclidean norms in float64 that are right to 1e-6, however long the rows.
 
     torch adds float32 squares up in float32: a row of 6.5 million equal numbers comes out 0.6 % short, and would
     be clipped to 0.6 % more than C. Blocks of 256 are exact enough; their sum is taken in float64.
@@ -148,7 +148,7 @@ def row_norms(values: Float[Tensor, "records width"]) -> Float[Tensor, " records
     blocks = values[:, :whole].unflatten(1, (-1, _NORM_BLOCK)) if whole else values[:, :0, None]
     squares = torch.linalg.vector_norm(blocks, dim=2).double().square().sum(dim=1)
     squares = squares + torch.linalg.vector_norm(values[:, whole:], dim=1).double().square()
-    return squares.sqrt().to(values.dtype)
+    return squares.sqrt()
 
 
 def clip_factors(norms: Float[Tensor, "..."], clip: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -157,9 +157,11 @@ def clip_factors(norms: Float[Tensor, "..."], clip: Float[Tensor, "..."]) -> Flo
 
 
 def _pad(lot: Lot) -> tuple[Tensor, Tensor, Tensor]:
-    """Return inputs, targets and a mask as [agents, longest lot, ...]; padding repeats a record and is masked."""
+    """Return inputs, targets and a mask as [agents, longest lot, ...]. Padding is zeros, never another's record."""
     counts = lot.counts
     slots = torch.arange(int(counts.max()), device=counts.device)
     keep = slots < counts[:, None]
     rows = torch.where(keep, lot.offsets[:-1, None] + slots, 0)
-    return lot.inputs[rows], lot.targets[rows], keep
+    inputs, targets = lot.inputs[rows], lot.targets[rows]
+    inputs[~keep], targets[~keep] = 0, 0
+    return inputs, targets, keep

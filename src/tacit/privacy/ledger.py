@@ -7,6 +7,8 @@ checked by count, and the allowance was checked against the owner's budget when 
 """
 
 import json
+import math
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -30,8 +32,18 @@ class Guarantee:
     release: bool
 
     def __str__(self) -> str:
-        words = f"ε={self.epsilon:.4g} at δ={self.delta:g}, {_WORDS[self.adjacency]}, {self.accountant}"
+        if math.isinf(self.epsilon):
+            return "ε=∞: nothing is promised"
+        words = f"ε={_shown(self.epsilon)} at δ={self.delta:g}, {_WORDS[self.adjacency]}, {self.accountant}"
         return words if self.release else f"{words}; not a release"
+
+
+def _shown(epsilon: float) -> str:
+    """Return ε to four digits, rounded up: never less than it is."""
+    if not 0 < epsilon < math.inf:
+        return f"{epsilon:g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+    return f"{math.ceil(epsilon * scale * (1 - 1e-12)) / scale:.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +73,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Line:
-    """One owner's share in an account: whose data, by which mechanism, and whether it can be a release."""
+    """One owner's share in an account: whose data, by which mechanism, and whether it can be a release.
+
+    `records` names the data set and `partition` how it was dealt to owners: dealt out anew, the same record has another
+    owner, and a budget must not start afresh for it.
+    """
 
     owner: str
+    records: str
+    partition: str
     sample_rate: float
     noise_multiplier: float
     release: bool
@@ -76,34 +94,49 @@ class Line:
 class Account:
     """One run's allowance on several owners' data; each `spend` is one query of every one of them."""
 
-    def __init__(self, run: str, lines: tuple[Line, ...], allowed: int) -> None:
+    def __init__(self, run: str, lines: tuple[Line, ...], allowed: int, spent: int = 0, is_open: bool = True) -> None:
         self.run, self.lines = run, lines
-        self.allowed, self.spent = allowed, 0
-        self.is_open = True
+        self._allowed, self._spent, self._open = allowed, spent, is_open
+        self._lock = threading.Lock()
+
+    @property
+    def allowed(self) -> int:
+        """How many queries the run was planned and calibrated for."""
+        return self._allowed
+
+    @property
+    def spent(self) -> int:
+        """How many queries were made."""
+        return self._spent
 
     @property
     def remaining(self) -> int:
         """How many queries may still be made."""
-        return self.allowed - self.spent if self.is_open else 0
+        return self._allowed - self._spent if self._open else 0
 
     def spend(self) -> None:
         """Write one query to the ledger, for every owner, or raise and write nothing."""
-        self.check()
-        self.spent += 1
+        with self._lock:
+            self.check()
+            self._write()
+            self._spent += 1
 
     def check(self) -> None:
         """Raise if not one more query is allowed."""
-        if not self.is_open:
+        if not self._open:
             raise BudgetExceeded(f"the account of run {self.run!r} is closed; no query can be charged to it")
-        if self.spent >= self.allowed:
+        if self._spent >= self._allowed:
             raise BudgetExceeded(
-                f"run {self.run!r} has made all {self.allowed} queries that it was planned and calibrated for; "
-                "one more would pass its budget. Nothing was spent on it"
+                f"run {self.run!r} has made all {self._allowed} queries that were counted and calibrated for; one more "
+                "would break its promise. How often an algorithm asks must not depend on the answers. Nothing was spent"
             )
 
     def close(self) -> None:
         """Give back what was allowed but not spent."""
-        self.is_open = False
+        self._open = False
+
+    def _write(self) -> None:
+        """Keep one more query somewhere that lasts, if there is such a place."""
 
 
 class Ledger:
@@ -126,8 +159,17 @@ class Ledger:
         noise_multipliers: Sequence[float],
         queries: int,
         release: bool,
+        records: str = "",
+        partition: str = "",
     ) -> Account:
-        """Allow `run` this many queries of each owner's data, or refuse before anything is spent."""
+        """Allow `run` this many queries of each owner's data, or refuse before anything is spent.
+
+        `records` names the data set that the owners hold parts of, and `partition` how it was dealt to them.
+        """
+        if not isinstance(run, str) or not all(isinstance(owner, str) for owner in owners):
+            raise PrivacyError("a run and its data owners are named by texts")
+        if any(account.run == run for held in self._by_owner.values() for account, _ in held):
+            raise PrivacyError(f"the ledger has a run {run!r} already; choose another name")
         if not owners:
             raise PrivacyError("an account needs at least one data owner")
         if queries < 0:
@@ -135,7 +177,7 @@ class Ledger:
         if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
             raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
         lines = tuple(
-            Line(owner, float(rate), float(sigma), release)
+            Line(owner, records, partition, float(rate), float(sigma), release)
             for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
         )
         for line in lines:
@@ -152,14 +194,9 @@ class Ledger:
 
     def entries(self, owner: str | None = None, run: str | None = None) -> list[Entry]:
         """Return what was spent, of one owner or run or of all; equal mechanisms of a run are one entry."""
-        counts: Counter[tuple[str, Line]] = Counter()
-        for held in self._by_owner.values() if owner is None else [self._by_owner.get(owner, [])]:
-            for account, line in held:
-                if account.spent and (run is None or account.run == run):
-                    counts[account.run, line] += account.spent
         return [
             Entry(owner=line.owner, run=name, event=line.event(count), release=line.release)
-            for (name, line), count in counts.items()
+            for (name, line), count in self._counts(owner, run).items()
         ]
 
     def guarantee(
@@ -212,9 +249,7 @@ class Ledger:
             "format": _FORMAT,
             "budget": asdict(self.budget) if self.budget else None,
             "budgets": {owner: asdict(budget) for owner, budget in self.budgets.items()},
-            "events": [
-                {"owner": e.owner, "run": e.run, **asdict(e.event), "release": e.release} for e in self.entries()
-            ],
+            "events": [{"run": run, **asdict(line), "count": count} for (run, line), count in self._counts().items()],
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -225,27 +260,39 @@ class Ledger:
             content = json.loads(text)
             if content["format"] != _FORMAT:
                 raise PrivacyError(f"ledger format {content['format']!r} is not {_FORMAT!r}")
-            budget = Budget(**content["budget"]) if content["budget"] else None
+            budget = None if content["budget"] is None else Budget(**content["budget"])
             ledger = cls(budget, {owner: Budget(**b) for owner, b in content["budgets"].items()})
             for row in content["events"]:
                 ledger._read(row)
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+            if isinstance(error, PrivacyError):
+                raise
             raise PrivacyError(f"this is not a ledger: {type(error).__name__}: {error}") from error
         return ledger
 
     def _read(self, row: dict[str, Any]) -> None:
+        row = dict(row)
         run, count = row.pop("run"), row.pop("count")
+        for key in ("sample_rate", "noise_multiplier"):
+            if type(row[key]) is int:  # other programs write 2.0 as 2
+                row[key] = float(row[key])
         line = Line(**row)
-        types = (str, float, float, bool)
+        types = (str, str, str, float, float, bool)
         if type(run) is not str or not all(type(v) is t for v, t in zip(asdict(line).values(), types, strict=True)):
             raise TypeError(f"an event with fields of the wrong type: {row}")
         repeated = any(account.run == run and line == other for account, other in self._by_owner.get(line.owner, []))
         if type(count) is not int or count < 1 or repeated:
             raise TypeError(f"an event that is repeated or has no count: {row}")
         line.event(count)  # checks the ranges
-        account = self._account(run, (line,), count)
-        account.spent, account.is_open = count, False
-        self._keep(account)
+        self._keep(Account(run, (line,), count, spent=count, is_open=False))
+
+    def _counts(self, owner: str | None = None, run: str | None = None) -> Counter[tuple[str, Line]]:
+        counts: Counter[tuple[str, Line]] = Counter()
+        for held in self._by_owner.values() if owner is None else [self._by_owner.get(owner, [])]:
+            for account, line in held:
+                if account.spent and (run is None or account.run == run):
+                    counts[account.run, line] += account.spent
+        return counts
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
         return Account(run, lines, allowed)
@@ -256,6 +303,7 @@ class Ledger:
 
     def _check_budgets(self, account: Account) -> None:
         """Refuse an account that, with all that was spent and is still allowed to others, would pass a budget."""
+        self._check_partition(account)
         wanted: dict[Budget, list[tuple[str, list[Event]]]] = {}
         for line in account.lines:
             budget = self.budgets.get(line.owner, self.budget)
@@ -276,4 +324,23 @@ class Ledger:
                         f"{account.allowed} more queries by run {account.run!r} would bring {owner!r} to "
                         f"ε={total:.4g}, past its budget of ε={budget.epsilon:g} at δ={budget.delta:g} "
                         f"({_WORDS[budget.adjacency]}). Nothing was spent"
+                    )
+
+    def _check_partition(self, account: Account) -> None:
+        """Refuse, under a budget, records that were dealt to owners in another way before."""
+        known = {
+            (line.records, line.partition): line.owner
+            for held in self._by_owner.values()
+            for other, line in held
+            if line.records and (other.spent or other.remaining)
+        }
+        for line in account.lines:
+            if self.budgets.get(line.owner, self.budget) is None:
+                continue
+            for (records, partition), owner in known.items():
+                if records == line.records and partition != line.partition:
+                    raise BudgetExceeded(
+                        f"records of {records!r} were held by {owner!r} and others when they were asked before, and "
+                        f"now by {line.owner!r} and others; a budget cannot follow records that are dealt out anew. Keep "
+                        "one partition, or use a ledger without a budget. Nothing was spent"
                     )

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
-from tacit.errors import PrivacyError
+from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums
 from tacit.privacy.ledger import Account
@@ -27,13 +27,15 @@ from tacit.privacy.specification import Plan
 
 # How much memory the per-sample values of one piece of a lot may take.
 _PIECE_BYTES = 256 * 2**20
-_PLAIN_PIECE_RECORDS = 4096
+_PLAIN_PIECE_RECORDS = 512
 
 
 class Oracle(Protocol):
     """All that an algorithm can learn of the data. `queries` counts what was asked of each agent."""
 
-    queries: int
+    @property
+    def queries(self) -> int:
+        """How many queries were answered."""
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return every agent's noisy gradient at its θ: one query each."""
@@ -42,6 +44,10 @@ class Oracle(Protocol):
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
         """Return every agent's noisy mean of any per-sample vector: one query each."""
+
+
+class WidthError(InvalidInput):
+    """A per-sample function whose value is not as long as announced; its length is no secret."""
 
 
 class Diagnostics(NamedTuple):
@@ -84,6 +90,11 @@ class LotDrawer:
         self._indices = [part.to(device) for part in data.indices]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
+    def skip(self, queries: int) -> None:
+        """Go on after so many queries. A secret source has a new key after a restart, and any place will do."""
+        for source in self._sources:
+            source.position = queries
+
     def draw(self) -> tuple[list[Stream], list[Tensor]]:
         """Return every agent's stream for this query and the records in its lot."""
         streams = [source.next() for source in self._sources]
@@ -94,7 +105,10 @@ class LotDrawer:
         return streams, lots
 
     def pieces(self, lots: list[Tensor], most: int) -> Iterator[_Piece]:
-        """Yield all records of the lots in pieces of at most `most`, cut between agents where possible."""
+        """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
+
+        A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
+        """
         first = 0
         while first < len(lots):
             if len(lots[first]) > most:
@@ -102,11 +116,11 @@ class LotDrawer:
                     yield self._piece(first, [part])
                 first += 1
                 continue
-            last, total = first, 0
-            while last < len(lots) and total + len(lots[last]) <= most:
-                total += len(lots[last])
+            last, longest = first, 0
+            while last < len(lots) and (last + 1 - first) * max(longest, len(lots[last])) <= most:
+                longest = max(longest, len(lots[last]))
                 last += 1
-            if total:
+            if longest:
                 yield self._piece(first, lots[first:last])
             first = last
 
@@ -132,15 +146,19 @@ class PrivateOracle:
         accounts: Sequence[Account],
         device: torch.device | None = None,
         diagnostics: list[Diagnostics] | None = None,
-        dropout_seed: int = 0,
     ) -> None:
         if plan.privacy is None:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
+        charged = [(e.owner, e.sample_rate, e.noise_multiplier) for account in accounts for e in account.lines]
+        made = zip(data.owners * (plan.agents // data.agents), plan.sample_rates, plan.noise_multipliers, strict=True)
+        if charged != list(made):
+            raise PrivacyError(
+                "the accounts are not those of this data and plan; every query must be charged as it is made"
+            )
         self._model, self._engine, self._plan = model, engine, plan
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
-        self._dropout_seed = dropout_seed
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
@@ -163,13 +181,7 @@ class PrivateOracle:
 
         def compute(piece: _Piece, clip: Tensor) -> Clipped:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            result = clipped_sums(self._model, per_sample, rows, piece.lot, clip)
-            if result.sums.shape[1] != width:
-                raise PrivacyError(
-                    f"the per-sample function returns {result.sums.shape[1]} numbers where {width} were announced; "
-                    "pass width="
-                )
-            return result
+            return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width)
 
         return self._release(compute, public[0], width)
 
@@ -182,12 +194,12 @@ class PrivateOracle:
         self._spend()
         self.queries += 1
         streams, lots = self._drawer.draw()
-        clips = torch.tensor(plan.clips, dtype=theta.dtype, device=self._device)
+        clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
         most = max(1, _PIECE_BYTES // (2 * width * theta.element_size()))
         # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
         released = torch.zeros(plan.agents, width, dtype=torch.float64, device=self._device)
         norms: list[Tensor] = []
-        with _computing(self._dropout_seed, self.queries):
+        with torch.no_grad(), _withheld(self._diagnostics is not None):
             for piece in self._drawer.pieces(lots, most):
                 part = compute(piece, clips[piece.first : piece.last])
                 released[piece.first : piece.last] += part.sums
@@ -199,7 +211,12 @@ class PrivateOracle:
             scale = plan.noise_multipliers[agent] * plan.clips[agent]
             released[agent] += scale * torch.from_numpy(stream.normals(width)).to(self._device)
             released[agent] /= plan.lot_sizes[agent]
-        return released.to(theta.dtype)
+        return released.to(self._model.dtype)
+
+    def skip(self, queries: int) -> None:
+        """Go on as if so many queries were answered already, by a process before this one."""
+        self._drawer.skip(queries)
+        self.queries = queries
 
     def _spend(self) -> None:
         for account in self._accounts:
@@ -240,13 +257,11 @@ class PlainOracle:
         plan: Plan,
         sources: Sequence[Source],
         device: torch.device | None = None,
-        dropout_seed: int = 0,
     ) -> None:
         self._model, self._engine = model, engine
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)
-        self._dropout_seed = dropout_seed
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
@@ -263,29 +278,46 @@ class PlainOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return Σ v/L for v = per_sample(record, *public)."""
         width = public[0].shape[1] if width is None else width
-        unbounded = torch.full((public[0].shape[0],), torch.inf, dtype=public[0].dtype, device=self._device)
+        unbounded = torch.full((public[0].shape[0],), torch.inf, dtype=torch.float64, device=self._device)
 
         def compute(piece: _Piece) -> Tensor:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
             clip = unbounded[piece.first : piece.last]
-            return clipped_sums(self._model, per_sample, rows, piece.lot, clip).sums
+            return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width).sums
 
         most = max(1, _PIECE_BYTES // (2 * width * public[0].element_size()))
         return self._mean(compute, public[0], width, most)
+
+    def skip(self, queries: int) -> None:
+        """Go on as if so many queries were answered already, by a process before this one."""
+        self._drawer.skip(queries)
+        self.queries = queries
 
     def _mean(self, compute: Callable[[_Piece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
         self.queries += 1
         _, lots = self._drawer.draw()
         sums = torch.zeros(theta.shape[0], width, dtype=torch.float64, device=self._device)
-        with _computing(self._dropout_seed, self.queries):
+        with torch.no_grad():
             for piece in self._drawer.pieces(lots, most):
                 sums[piece.first : piece.last] += compute(piece)
-        return (sums / self._lot_sizes[:, None]).to(theta.dtype)
+        return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
+
+
+def _checked(result: Clipped, width: int) -> Clipped:
+    if result.sums.shape[1] != width:
+        raise WidthError(f"the per-sample function returns {result.sums.shape[1]} numbers, not {width}; pass width=")
+    return result
 
 
 @contextmanager
-def _computing(seed: int, query: int) -> Iterator[None]:
-    """Give random layers (dropout) a public stream of their own for each query; leave torch's global one as it was."""
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed((seed * 2**32 + query) % 2**63)
+def _withheld(shown: bool) -> Iterator[None]:
+    """Let no error that came of private records tell of them, unless diagnostics are asked for."""
+    try:
         yield
+    except Exception as error:
+        if shown or isinstance(error, WidthError):
+            raise
+        raise PrivacyError(
+            f"the computation failed on a private lot ({type(error).__name__}); the query is spent. What went wrong is "
+            "withheld, since it may tell of the records. Try the model on public records of the same kind"
+        ) from None

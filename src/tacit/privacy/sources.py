@@ -9,6 +9,7 @@ whatever used them is not a release. Each query of an agent reads a stream of it
 import hashlib
 import os
 import secrets
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
@@ -101,15 +102,27 @@ class _ChaChaSource:
         self.__key = key
         self._secret = secret
         self._process = os.getpid()
-        self.position = 0
+        self._position = 0
+        self._lock = threading.Lock()  # two threads must not read one keystream
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    @position.setter
+    def position(self, position: int) -> None:
+        if self._secret and position < self._position:
+            raise PrivacyError("a secret source cannot go back: it would draw the same noise again")
+        self._position = position
 
     def next(self) -> "ChaChaStream":
         # A forked child would draw the very noise that its parent draws.
         if self._secret and os.getpid() != self._process:
             raise PrivacyError("this secret source belongs to another process; make a new one after a fork")
-        stream = ChaChaStream(self.__key, nonce=self.position.to_bytes(12, "little"))
-        self.position += 1
-        return stream
+        with self._lock:
+            position = self._position
+            self._position += 1
+        return ChaChaStream(self.__key, nonce=position.to_bytes(12, "little"))
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a secret source cannot be copied or stored: its noise would be drawn twice")

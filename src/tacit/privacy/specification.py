@@ -7,12 +7,18 @@ that neighbouring data sets meet the same mechanism.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
 
 PerAgent = float | Sequence[float]
+# Far outside of these, float32 arithmetic no longer keeps what clipping promises.
+_RANGES = {"clip": (1e-9, 1e9)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +38,7 @@ class Privacy:
     accountant: Accountant = "pld"
 
     def __post_init__(self) -> None:
+        _check_positive("delta", self.delta)
         accounting.check(self.accountant, self.adjacency, self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
             raise PrivacyError("give either epsilon or noise_multiplier, not both and not neither")
@@ -41,13 +48,13 @@ class Privacy:
 
     def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
         """Settle every agent's mechanism for its declared number of records and this many queries."""
+        if queries < 1:
+            raise PrivacyError("the run makes no query: there is nothing to keep private; use NoPrivacy")
         agents = len(sizes)
         lots = _spread("lot_size", self.lot_size, agents)
         rates = _sample_rates(lots, sizes)
         if self.noise_multiplier is not None:
             sigmas = _spread("noise_multiplier", self.noise_multiplier, agents)
-        elif queries == 0:
-            raise PrivacyError("the run makes no query, so there is no noise to calibrate to epsilon")
         else:
             assert self.epsilon is not None
             sigmas = tuple(
@@ -118,34 +125,51 @@ class Plan:
             noise_multipliers=self.noise_multipliers * trials,
         )
 
-    def epsilons(self, queries: int) -> list[float]:
-        """Return every agent's ε after so many queries of this plan alone."""
+    def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
+        """Return every agent's ε after each of these numbers of queries of this plan alone."""
         if self.privacy is None:
-            return [math.inf] * self.agents
+            return np.array([[math.inf if count else 0.0] * self.agents for count in queries])
         histories = [
-            [Event(sample_rate=rate, noise_multiplier=sigma, count=queries)]
+            [Event(sample_rate=rate, noise_multiplier=sigma, count=count)]
+            for count in queries
             for rate, sigma in zip(self.sample_rates, self.noise_multipliers, strict=True)
         ]
-        return accounting.epsilons(
+        values = accounting.epsilons(
             histories,
             delta=self.privacy.delta,
             accountant=self.privacy.accountant,
             adjacency=self.privacy.adjacency,
         )
+        return np.array(values).reshape(len(queries), self.agents)
 
 
-def _check_positive(name: str, value: PerAgent) -> None:
-    for number in [value] if isinstance(value, int | float) else value:
+def _check_positive(name: str, value: Any) -> None:
+    low, high = _RANGES.get(name, (0.0, math.inf))
+    for number in _numbers(name, value):
         if not 0 < number < math.inf:
             raise PrivacyError(f"{name} is {number}; it must be positive and finite")
+        if not low <= number <= high:
+            raise PrivacyError(f"{name} is {number}; it must lie between {low:g} and {high:g}")
 
 
-def _spread(name: str, value: PerAgent, agents: int) -> tuple[float, ...]:
-    if isinstance(value, int | float):
-        return (float(value),) * agents
-    if len(value) != agents:
-        raise PrivacyError(f"{name} has {len(value)} values for {agents} agents; give one for each, or one for all")
-    return tuple(float(number) for number in value)
+def _numbers(name: str, value: Any) -> list[float]:
+    """Return one number as a list of one; numpy's and torch's numbers are numbers, too."""
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf" or array.ndim > 1:
+            raise TypeError
+        return [float(number) for number in np.atleast_1d(array)]
+    except (TypeError, ValueError):
+        raise PrivacyError(f"{name} is {value!r}; it must be a number, or one for each agent") from None
+
+
+def _spread(name: str, value: Any, agents: int) -> tuple[float, ...]:
+    numbers = _numbers(name, value)
+    if np.ndim(value) == 0:
+        return tuple(numbers) * agents
+    if len(numbers) != agents:
+        raise PrivacyError(f"{name} has {len(numbers)} values for {agents} agents; give one for each, or one for all")
+    return tuple(numbers)
 
 
 def _sample_rates(lots: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """The ledger on disk: an SQLite file that survives `kill -9` at any moment and can be shared by processes.
 
 Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
-when its process died keeps its allowance until the run is resumed, so that what is promised to it is not promised twice.
+when its process died keeps its allowance until the run is resumed, so that nothing is promised twice.
 """
 
 import json
@@ -22,8 +22,9 @@ CREATE TABLE accounts (
   is_open INTEGER NOT NULL CHECK (is_open IN (0, 1))
 ) STRICT;
 CREATE TABLE lines (
-  account INTEGER NOT NULL REFERENCES accounts, owner TEXT NOT NULL, sample_rate REAL NOT NULL,
-  noise_multiplier REAL NOT NULL, release INTEGER NOT NULL CHECK (release IN (0, 1)), PRIMARY KEY (account, owner)
+  account INTEGER NOT NULL REFERENCES accounts, place INTEGER NOT NULL, owner TEXT NOT NULL, records TEXT NOT NULL,
+  partition TEXT NOT NULL, sample_rate REAL NOT NULL, noise_multiplier REAL NOT NULL,
+  release INTEGER NOT NULL CHECK (release IN (0, 1)), PRIMARY KEY (account, owner)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE queries (
   account INTEGER NOT NULL REFERENCES accounts, number INTEGER NOT NULL, PRIMARY KEY (account, number)
@@ -46,6 +47,9 @@ class DurableLedger(Ledger):
         self._database = _connect(self.path)
         with self._writing():
             for owner, each in {**({_EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
+                row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
+                if row is not None and Budget(**json.loads(row[0])) != each:
+                    raise PrivacyError(f"the ledger {self.path} has another budget already: {row[0]}")
                 self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
         self._load()
 
@@ -58,12 +62,12 @@ class DurableLedger(Ledger):
         noise_multipliers: Sequence[float],
         queries: int,
         release: bool,
+        records: str = "",
+        partition: str = "",
     ) -> Account:
         """Allow `run` this many queries, seen by every process that shares the file, or refuse."""
         with self._writing():
             self._load()
-            if self._database.execute("SELECT 1 FROM accounts WHERE run = ?", (run,)).fetchone():
-                raise PrivacyError(f"the ledger has a run {run!r} already; choose another name, or resume that run")
             return super().open(
                 run=run,
                 owners=owners,
@@ -71,6 +75,8 @@ class DurableLedger(Ledger):
                 noise_multipliers=noise_multipliers,
                 queries=queries,
                 release=release,
+                records=records,
+                partition=partition,
             )
 
     def reopen(self, run: str) -> Account:
@@ -110,6 +116,11 @@ class DurableLedger(Ledger):
         problems += [f"run {run!r} names no data owner" for (run,) in self._database.execute(empty)]
         return problems
 
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """Refuse: what is on disk cannot be replaced by a text."""
+        raise PrivacyError("a ledger on disk is opened by its path; Ledger.from_json reads a text into memory")
+
     def close(self) -> None:
         """Close the file. What is in it stays."""
         self._database.close()
@@ -123,10 +134,10 @@ class DurableLedger(Ledger):
             account.id = self._database.execute(insert, (account.run, account.allowed)).lastrowid
             assert account.id is not None
             rows = [
-                (account.id, line.owner, line.sample_rate, line.noise_multiplier, line.release)
-                for line in account.lines
+                (account.id, place, e.owner, e.records, e.partition, e.sample_rate, e.noise_multiplier, e.release)
+                for place, e in enumerate(account.lines)
             ]
-            self._database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?)", rows)
+            self._database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._own[account.id] = account
         super()._keep(account)
 
@@ -137,8 +148,9 @@ class DurableLedger(Ledger):
             self.budgets = {owner: Budget(**json.loads(text)) for owner, text in stored.items()}
             self.budget = self.budgets.pop(_EVERYONE, None)
             lines: dict[int, list[Line]] = {}
-            for account, owner, rate, sigma, release in self._database.execute("SELECT * FROM lines"):
-                lines.setdefault(account, []).append(Line(owner, rate, sigma, bool(release)))
+            for number, _, *fields, release in self._database.execute("SELECT * FROM lines ORDER BY account, place"):
+                owner, records, partition, rate, sigma = fields
+                lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release)))
             spent = dict(self._database.execute("SELECT account, COUNT(*) FROM queries GROUP BY account").fetchall())
             accounts = self._database.execute("SELECT id, run, allowed, is_open FROM accounts").fetchall()
         self._by_owner = {}
@@ -148,19 +160,19 @@ class DurableLedger(Ledger):
             if number not in self._own:
                 self._own[number] = _DurableAccount(self, run, tuple(lines.get(number, ())), allowed, number)
             account = self._own[number]
-            account.spent, account.is_open = spent.get(number, 0), bool(is_open)
+            account._spent, account._open = spent.get(number, 0), bool(is_open)
             super()._keep(account)
 
     def _spend(self, account: "_DurableAccount") -> None:
         with self._writing():
-            try:
-                row = (account.id, account.spent + 1)
-                self._database.execute("INSERT INTO queries VALUES (?, ?)", row)
-            except sqlite3.IntegrityError:
+            state = "SELECT is_open, (SELECT COUNT(*) FROM queries WHERE account = id) FROM accounts WHERE id = ?"
+            is_open, spent = self._database.execute(state, (account.id,)).fetchone()
+            if spent != account.spent or not is_open:
                 raise BudgetExceeded(
-                    f"another process has charged query {account.spent + 1} to run {account.run!r}; "
-                    "two processes must not work on one run"
-                ) from None
+                    f"another process has charged queries to run {account.run!r}, or closed it; two processes must not "
+                    "work on one run. Nothing was spent"
+                )
+            self._database.execute("INSERT INTO queries VALUES (?, ?)", (account.id, spent + 1))
 
     def _close_account(self, account: "_DurableAccount") -> None:
         with self._writing():
@@ -188,11 +200,8 @@ class _DurableAccount(Account):
         super().__init__(run, lines, allowed)
         self._ledger, self.id = ledger, id
 
-    def spend(self) -> None:
-        """Write one query to disk, or raise and write nothing."""
-        self.check()
+    def _write(self) -> None:
         self._ledger._spend(self)
-        self.spent += 1
 
     def close(self) -> None:
         """Give back, on disk, what was allowed but not spent."""

@@ -1,0 +1,37 @@
+"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from tacit.errors import StorageError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file, synced to disk; whatever goes wrong, the old one stays."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+        temporary = None
+        sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that a name which was just made or moved survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
