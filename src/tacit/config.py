@@ -1,0 +1,187 @@
+"""The settings of a run as a file or a command line gives them, and how they become a `Training`.
+
+Flat keys, one meaning each; a misspelt key is an error that names the nearest right one.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import networkx as nx
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit import models
+from tacit.algorithms import DSGD, DSGT, SGD, Adam, Algorithm, DiNNO, Local, Momentum, Plain, Step
+from tacit.data import AgentData, load, synthetic
+from tacit.errors import InvalidInput, choose
+from tacit.privacy import Accountant, Adjacency, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources
+from tacit.schedules import Constant, LogSpaced
+from tacit.settings import Training
+from tacit.specs import parse_graph, parse_split
+
+Positive = Field(gt=0)
+
+
+class RunConfig(BaseModel):
+    """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = "dsgt"
+    dataset: str = "digits"
+    data_dir: str | None = None
+    agents: int = Field(default=10, ge=1)
+    split: str = "1.0"
+    graph: str = "ring"
+    mixing: Literal["metropolis", "max_degree", "uniform"] = "metropolis"
+    allow_drift: bool = False
+    model: str = "logistic"
+
+    private: bool = True
+    epsilon: float | None = Field(default=None, gt=0)
+    noise_multiplier: float | None = Field(default=None, gt=0)
+    delta: float = Field(default=1e-5, gt=0, lt=1)
+    clip: float = Field(default=1.0, gt=0)
+    lot_size: float = Field(default=64, gt=0)
+    adjacency: Adjacency = "add_remove"
+    accountant: Accountant = "pld"
+    source: Literal["secret", "seeded", "fast"] = "secret"
+    spare_queries: int = Field(default=2, ge=0)
+    private_diagnostics: bool = False
+
+    rounds: int = Field(default=200, ge=1)
+    lr: float = Field(default=0.5, gt=0)
+    lr_final: float | None = Field(default=None, gt=0)
+    step: Literal["plain", "momentum", "adam"] | None = None
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    rho: float = Field(default=0.5, gt=0)
+    rho_growth: float = Field(default=1.0003, gt=0)
+    inner_steps: int = Field(default=1, ge=1)
+    carry: bool = False
+
+    seed: int = Field(default=0, ge=0)
+    device: str = "cpu"
+    evaluate_every: int | None = Field(default=None, ge=1)
+    checkpoint_every: int = Field(default=50, ge=1)
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Any]:
+        """Return the settings in a TOML file, not yet checked."""
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path} is not TOML: {error}") from error
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> "RunConfig":
+        """Check settings; every mistake is named with its value and what would be right."""
+        for key in settings:
+            choose("setting", key, RunConfig.model_fields)
+        try:
+            config = RunConfig(**settings)
+        except ValidationError as error:
+            lines = [f"{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg']}" for e in error.errors()]
+            raise InvalidInput("; ".join(lines)) from None
+        config._check()
+        return config
+
+    def to_toml(self) -> str:
+        """Return all settings, defaults too, as a file that gives this very configuration."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this configuration from any other."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+    def load_data(self) -> AgentData:
+        """Load the records and deal them out."""
+        if self.dataset.startswith("synthetic"):
+            _, _, records = self.dataset.partition(":")
+            if records and not records.isdigit():
+                raise InvalidInput(f"dataset is {self.dataset!r}; write synthetic:RECORDS, such as synthetic:6400")
+            whole = synthetic(int(records or 6400), seed=self.seed)
+        else:
+            whole = load(self.dataset, self.data_dir)
+        data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
+        return data.pooled() if self.algorithm == "sgd" else data
+
+    def load_graph(self, agents: int) -> nx.Graph | None:
+        """Build or read the graph, or none where nobody talks."""
+        return None if self.algorithm in ("sgd", "local") else parse_graph(self.graph, agents, self.seed)
+
+    def training(self, *, name: str, ledger: Ledger | None, data: AgentData, graph: nx.Graph | None) -> Training:
+        """Return the settings of the run as the library takes them."""
+        shape, classes = data.data.input_shape, data.data.classes
+        if classes is None:
+            raise InvalidInput(f"{self.dataset} has no classes; the command line trains classifiers only")
+        choose("model", self.model, models.MODELS)
+        privacy: Privacy | NoPrivacy = NoPrivacy(lot_size=self.lot_size)
+        if self.private:
+            privacy = Privacy(
+                epsilon=self.epsilon,
+                noise_multiplier=self.noise_multiplier,
+                delta=self.delta,
+                clip=self.clip,
+                lot_size=self.lot_size,
+                adjacency=self.adjacency,
+                accountant=self.accountant,
+            )
+        return Training(
+            algorithm=self._algorithm(),
+            model=lambda: models.build(self.model, shape, classes),
+            data=data,
+            privacy=privacy,
+            rounds=self.rounds,
+            lr=Constant(self.lr) if self.lr_final is None else LogSpaced(self.lr, self.lr_final),
+            graph=graph,
+            mixing=self.mixing,
+            allow_drift=self.allow_drift,
+            seed=self.seed,
+            sources=self._sources(),
+            ledger=ledger,
+            name=name,
+            spare_queries=self.spare_queries if self.private else 0,
+            evaluate_every=self.evaluate_every,
+            private_diagnostics=self.private_diagnostics,
+            device=self.device,
+        )
+
+    def _check(self) -> None:
+        given = (self.epsilon is not None) + (self.noise_multiplier is not None)
+        if self.private and given != 1:
+            raise InvalidInput(
+                "say what to promise: either epsilon or noise_multiplier, and not both; or private = false for no privacy"
+            )
+        if not self.private and given:
+            raise InvalidInput("private is false, so epsilon and noise_multiplier mean nothing; leave one of them out")
+        if not self.private and self.private_diagnostics:
+            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+
+    def _algorithm(self) -> Algorithm[Any]:
+        steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
+        if self.algorithm == "dsgt":
+            if self.step is not None:
+                raise InvalidInput(
+                    f"dsgt takes plain steps along its tracker; step = {self.step!r} does not apply to it"
+                )
+            return DSGT()
+        if self.algorithm == "dinno":
+            return DiNNO(
+                rho=self.rho,
+                rho_growth=self.rho_growth,
+                inner_steps=self.inner_steps,
+                step=steps[self.step or "adam"],
+                carry=self.carry,
+            )
+        kinds: dict[str, type[SGD] | type[DSGD]] = {"sgd": SGD, "local": Local, "dsgd": DSGD}
+        return kinds[self.algorithm](step=steps[self.step or "plain"])
+
+    def _sources(self) -> Sources:
+        kinds: dict[str, Sources] = {"secret": Secret(), "seeded": Seeded(self.seed), "fast": Fast(self.seed)}
+        return kinds[self.source if self.private else "fast"]

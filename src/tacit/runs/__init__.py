@@ -1,0 +1,6 @@
+"""A run is a folder: its settings, its events, its checkpoints, and what it takes to go on after anything."""
+
+from tacit.runs.folder import RunFolder, list_runs
+from tacit.runs.runner import Runner
+
+__all__ = ["RunFolder", "Runner", "list_runs"]

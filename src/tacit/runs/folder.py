@@ -1,0 +1,165 @@
+"""The files of one run. `events.jsonl` is the truth for everything but ε, which comes from the ledger beside the runs.
+
+runs/ledger.sqlite            what was spent, by all runs in this folder
+runs/<name>/config.toml       the resolved settings
+runs/<name>/events.jsonl      plan, snapshots, checkpoints, resumes, the end
+runs/<name>/checkpoint.safetensors
+runs/<name>/released-*.bin    answers since the checkpoint
+runs/<name>/private.jsonl     private diagnostics, only where asked for
+runs/<name>/summary.json      once it is finished
+"""
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.errors import InvalidInput, StorageError
+from tacit.files import sync_folder, write_atomically
+
+LEDGER = "ledger.sqlite"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class RunFolder:
+    """One run's folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.toml"
+        self.events_file = path / "events.jsonl"
+        self.checkpoint_file = path / "checkpoint.safetensors"
+        self.summary_file = path / "summary.json"
+        self.private_file = path / "private.jsonl"
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is the folder's."""
+        return self.path.name
+
+    @property
+    def ledger_file(self) -> Path:
+        """The ledger of all runs beside this one."""
+        return self.path.parent / LEDGER
+
+    @staticmethod
+    def create(runs: Path, name: str, config: RunConfig) -> "RunFolder":
+        """Make the folder of a new run with its settings in it; a name that is taken is an error."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(f"a run cannot be called {name!r}; use letters, digits, dots, dashes and underscores")
+        folder = RunFolder(runs / name)
+        try:
+            folder.path.mkdir(parents=True)
+            sync_folder(runs)
+        except FileExistsError:
+            raise InvalidInput(f"{folder.path} is there already; choose another name, or resume that run") from None
+        except OSError as error:
+            raise StorageError(f"{folder.path} cannot be made: {error.strerror}") from error
+        write_atomically(folder.config_file, config.to_toml().encode())
+        return folder
+
+    @staticmethod
+    def find(path: Path) -> "RunFolder":
+        """Return the folder of a run that is there."""
+        folder = RunFolder(path)
+        if not path.is_dir():
+            raise InvalidInput(f"there is no run folder {path}")
+        if not folder.config_file.is_file():
+            raise InvalidInput(f"{path} is not a run folder: it has no config.toml")
+        return folder
+
+    def config(self) -> RunConfig:
+        """Read the settings."""
+        return RunConfig.of(RunConfig.read(self.config_file))
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other process off this run; the lock goes with the process, however it ends."""
+        try:
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be locked: {error.strerror}") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInput(f"another process is working on {self.path}; two must not work on one run") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def log(self, event: str, **facts: Any) -> None:
+        """Append one event and wait until it is on disk."""
+        self._append(self.events_file, {"event": event, "time": datetime.now(UTC).isoformat(), **facts})
+
+    def log_private(self, facts: dict[str, Any]) -> None:
+        """Append what a query saw of the private data, to a file of its own."""
+        self._append(self.private_file, facts)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return all whole events; a last line that a crash cut off is left out."""
+        return read_lines(self.events_file)
+
+    def summarise(self, summary: dict[str, Any]) -> None:
+        """Write the summary of a finished run."""
+        write_atomically(self.summary_file, json.dumps(summary, indent=1).encode() + b"\n")
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return the summary, if the run is finished."""
+        if not self.summary_file.exists():
+            return None
+        try:
+            content: dict[str, Any] = json.loads(self.summary_file.read_text())
+            return content
+        except (OSError, json.JSONDecodeError) as error:
+            raise StorageError(f"{self.summary_file} cannot be read: {error}") from error
+
+    def released_file(self, answered: int) -> Path:
+        """Return where answers go that follow so many others."""
+        return self.path / f"released-{answered:08d}.bin"
+
+    def _append(self, path: Path, facts: dict[str, Any]) -> None:
+        line = json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+        try:
+            with path.open("ab") as file:
+                if file.tell() and not _ends_with_newline(path):
+                    line = b"\n" + line  # a crash cut off the line before
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects of a file, line by line, without lines that a crash cut off."""
+    found = []
+    if path.exists():
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                facts = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(facts, dict):
+                found.append(facts)
+    return found
+
+
+def list_runs(runs: Path) -> list[RunFolder]:
+    """Return all runs in a folder, the oldest first."""
+    if not runs.is_dir():
+        return []
+    folders = [RunFolder(path) for path in runs.iterdir() if (path / "config.toml").is_file()]
+    return sorted(folders, key=lambda folder: folder.config_file.stat().st_mtime)
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"

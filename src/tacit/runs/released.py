@@ -1,0 +1,110 @@
+"""What the oracle has answered since the last checkpoint, on disk, so that no round is ever asked twice.
+
+Answers are public: the noise is in them. Each is appended and synced before the algorithm sees it. After a crash the
+rounds since the checkpoint are replayed from here; only an answer that was charged but not yet on disk is lost.
+"""
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+from torch import Tensor
+
+from tacit.errors import StorageError
+from tacit.privacy import Oracle, PerSample
+
+_HEADER = struct.Struct("<4sIIII")  # magic, rows, columns, kind, checksum of what follows
+_MAGIC = b"TACg"
+_KINDS = {torch.float32: 4, torch.float64: 8}
+
+
+class ReleasedLog:
+    """An append-only file of answers. A last one that was cut off by a crash is dropped."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def read(self, device: torch.device) -> list[Tensor]:
+        """Return all whole answers, and cut off what follows them."""
+        if not self.path.exists():
+            return []
+        content = self.path.read_bytes()
+        answers, place = [], 0
+        while (end := _whole(content, place)) is not None:
+            answers.append(_decode(content[place:end]).to(device))
+            place = end
+        if place < len(content):
+            os.truncate(self.path, place)
+        return answers
+
+    def append(self, answer: Tensor) -> None:
+        """Write one answer and wait until it is on disk."""
+        try:
+            if self._file is None:
+                self._file = self.path.open("ab")
+            self._file.write(_encode(answer))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class RecordingOracle:
+    """Replays answers that are on record, then asks the real oracle and puts its answers on record."""
+
+    def __init__(self, oracle: Oracle, log: ReleasedLog, replay: list[Tensor], answered: int) -> None:
+        self._oracle, self.log, self._replay = oracle, log, list(replay)
+        self.queries = answered
+
+    @property
+    def on_record(self) -> int:
+        """How many answers there are in all: those that went into the state, and those still to be replayed."""
+        return self.queries + len(self._replay)
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Return the gradient on record, or ask for it."""
+        self.queries += 1
+        return self._replay.pop(0) if self._replay else self._recorded(self._oracle.gradient(theta))
+
+    def query(self, per_sample: PerSample, *public: Tensor, width: int | None = None) -> Tensor:
+        """Return the answer on record, or ask for it."""
+        self.queries += 1
+        if self._replay:
+            return self._replay.pop(0)
+        return self._recorded(self._oracle.query(per_sample, *public, width=width))
+
+    def _recorded(self, answer: Tensor) -> Tensor:
+        self.log.append(answer)
+        return answer
+
+
+def _encode(answer: Tensor) -> bytes:
+    body = answer.detach().cpu().contiguous().numpy().tobytes()
+    rows, columns = answer.shape
+    return _HEADER.pack(_MAGIC, rows, columns, _KINDS[answer.dtype], zlib.crc32(body)) + body
+
+
+def _whole(content: bytes, place: int) -> int | None:
+    """Return where the answer at `place` ends, or None if it is not all there."""
+    if place + _HEADER.size > len(content):
+        return None
+    magic, rows, columns, kind, checksum = _HEADER.unpack_from(content, place)
+    end = place + _HEADER.size + rows * columns * kind
+    body = content[place + _HEADER.size : end]
+    return end if magic == _MAGIC and end <= len(content) and zlib.crc32(body) == checksum else None
+
+
+def _decode(record: bytes) -> Tensor:
+    _, rows, columns, kind, _ = _HEADER.unpack_from(record)
+    dtype = {size: dtype for dtype, size in _KINDS.items()}[kind]
+    return torch.frombuffer(bytearray(record[_HEADER.size :]), dtype=dtype).reshape(rows, columns)

@@ -1,0 +1,261 @@
+"""Run folders: what a crash, a kill or Ctrl-C leaves behind goes on where it stopped, and is never asked twice."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tacit.config import RunConfig
+from tacit.errors import BudgetExceeded, InvalidInput, StorageError
+from tacit.privacy import Budget, DurableLedger
+from tacit.runs import RunFolder, Runner, list_runs
+
+BASE = {
+    "dataset": "digits",
+    "agents": 4,
+    "split": "0.5",
+    "noise_multiplier": 3.0,
+    "lot_size": 24,
+    "rounds": 12,
+    "source": "seeded",
+    "checkpoint_every": 5,
+    "evaluate_every": 3,
+}
+
+
+def config(**changes):
+    return RunConfig.of(BASE | changes)
+
+
+def play(runner, *, stop_after=None):
+    """Play to the end, or stop after so many rounds as Ctrl-C would."""
+    with runner:
+        return runner.play(stop=lambda: stop_after is not None and runner.session.round >= stop_after)
+
+
+def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
+    result = play(Runner.start(tmp_path, "one", config()))
+    folder = RunFolder.find(tmp_path / "one")
+    assert folder.config() == config()
+    kinds = [event["event"] for event in folder.events()]
+    assert kinds[0] == "plan"
+    assert kinds[-1] == "finish"
+    assert [e["round"] for e in folder.events() if e["event"] == "snapshot"] == [0, 3, 6, 9, 12]
+    summary = folder.summary()
+    for key in [
+        "algorithm",
+        "accuracy_mean",
+        "accuracy_min",
+        "accuracy_max",
+        "accuracy_per_agent",
+        "consensus_distance",
+        "epsilon_per_agent",
+        "delta",
+        "adjacency",
+        "release",
+        "rounds",
+        "seconds",
+        "samples_per_second",
+    ]:
+        assert key in summary
+    assert summary["release"] is False
+    saved = load_file(folder.checkpoint_file)
+    assert torch.equal(saved["state.0"], result.theta)
+    assert not list(folder.path.glob("released-*"))
+    assert [run.name for run in list_runs(tmp_path)] == ["one"]
+    ledger = DurableLedger(tmp_path / "ledger.sqlite")
+    assert ledger.verify() == []
+    assert {entry.event.count for entry in ledger.entries()} == {12}
+    spent = ledger.guarantees(result.data.owners, delta=1e-5)
+    assert summary["epsilon_per_agent"] == [guarantee.epsilon for guarantee in spent]
+
+
+@pytest.mark.parametrize("algorithm", ["dsgt", "dinno", "dsgd", "local"])
+@pytest.mark.parametrize("stop_after", [1, 5, 7])
+def test_a_resumed_run_ends_bit_for_bit_where_an_uninterrupted_one_does(tmp_path, algorithm, stop_after):
+    changes = {"algorithm": algorithm, "inner_steps": 2} | ({"step": "momentum"} if algorithm == "dsgd" else {})
+    whole = play(Runner.start(tmp_path, "whole", config(**changes)))
+    assert play(Runner.start(tmp_path, "parts", config(**changes)), stop_after=stop_after) is None
+    parts = play(Runner.resume(tmp_path / "parts"))
+    assert torch.equal(parts.theta, whole.theta)
+    assert parts.history[-1].bytes_sent.tolist() == whole.history[-1].bytes_sent.tolist()
+    entries = DurableLedger(tmp_path / "ledger.sqlite").entries()
+    counts = {(entry.run, entry.event.count) for entry in entries}
+    assert {count for _, count in counts} == {24 if algorithm == "dinno" else 12}
+
+
+def test_a_crash_between_checkpoints_replays_what_was_released_and_asks_nothing_twice(tmp_path):
+    whole = play(Runner.start(tmp_path, "whole", config()))
+    runner = Runner.start(tmp_path, "cut", config())
+    for _ in range(8):  # three rounds past the checkpoint of round 5, then nothing is saved any more
+        runner.session.advance()
+        if runner.session.round == 5:
+            runner.checkpoint()
+    runner._resources.close()
+    resumed = Runner.resume(tmp_path / "cut")
+    assert resumed.session.round == 5
+    assert resumed._oracle.on_record == 8
+    result = play(resumed)
+    assert torch.equal(result.theta, whole.theta)
+    spent = {e.event.count for e in DurableLedger(tmp_path / "ledger.sqlite").entries(run="cut")}
+    assert spent == {12}
+
+
+def test_an_answer_that_was_cut_off_is_spent_for_nothing_and_a_spare_query_covers_it(tmp_path):
+    for name, spare in (("spare", 1), ("none", 0)):
+        runner = Runner.start(tmp_path, name, config(spare_queries=spare))
+        for _ in range(3):
+            runner.session.advance()
+        log = runner._oracle.log.path
+        runner._resources.close()
+        os.truncate(log, log.stat().st_size - 7)
+        if spare:
+            assert play(Runner.resume(tmp_path / name)) is not None
+            assert {e.event.count for e in DurableLedger(tmp_path / "ledger.sqlite").entries(run=name)} == {13}
+        else:
+            with pytest.raises(BudgetExceeded, match="1 answers of run 'none' were charged and lost"):
+                Runner.resume(tmp_path / name)
+
+
+def test_secret_runs_resume_with_new_keys_and_stay_releases(tmp_path):
+    changes = {"source": "secret"}
+    play(Runner.start(tmp_path, "secret", config(**changes)), stop_after=6)
+    result = play(Runner.resume(tmp_path / "secret"))
+    assert result.release
+    assert RunFolder.find(tmp_path / "secret").summary()["release"] is True
+
+
+def test_private_diagnostics_go_to_a_file_of_their_own(tmp_path):
+    play(Runner.start(tmp_path, "seen", config(private_diagnostics=True, source="secret")))
+    folder = RunFolder.find(tmp_path / "seen")
+    rows = [json.loads(line) for line in folder.private_file.read_text().splitlines()]
+    assert len(rows) == 12
+    assert "clipped_share" not in folder.events_file.read_text()
+    assert folder.summary()["release"] is False
+
+
+def test_a_run_without_privacy_leaves_no_trace_in_the_ledger_and_resumes(tmp_path):
+    changes = {"private": False, "noise_multiplier": None}
+    whole = play(Runner.start(tmp_path, "whole", config(**changes)))
+    play(Runner.start(tmp_path, "parts", config(**changes)), stop_after=7)
+    assert torch.equal(play(Runner.resume(tmp_path / "parts")).theta, whole.theta)
+    assert DurableLedger(tmp_path / "ledger.sqlite").entries() == []
+
+
+def test_a_run_that_would_pass_the_budget_leaves_no_folder(tmp_path):
+    DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=0.1, delta=1e-5))
+    with pytest.raises(BudgetExceeded, match="past its budget"):
+        Runner.start(tmp_path, "greedy", config())
+    assert not (tmp_path / "greedy").exists()
+
+
+def test_two_processes_cannot_work_on_one_run(tmp_path):
+    with Runner.start(tmp_path, "one", config()), pytest.raises(InvalidInput, match="another process is working on"):
+        Runner.resume(tmp_path / "one")
+
+
+def stopped(tmp_path, name="one"):
+    play(Runner.start(tmp_path, name, config()), stop_after=6)
+    return RunFolder.find(tmp_path / name)
+
+
+def test_a_changed_configuration_is_refused(tmp_path):
+    folder = stopped(tmp_path)
+    folder.config_file.write_text(folder.config_file.read_text().replace("lot_size = 24", "lot_size = 25"))
+    with pytest.raises(InvalidInput, match="was changed since the run began"):
+        Runner.resume(folder.path)
+
+
+def test_a_broken_or_foreign_checkpoint_is_refused_and_left_alone(tmp_path):
+    folder = stopped(tmp_path)
+    whole = folder.checkpoint_file.read_bytes()
+    for content in (whole[: len(whole) // 2], b"not a checkpoint", b""):
+        folder.checkpoint_file.write_bytes(content)
+        with pytest.raises(StorageError, match="broken or no checkpoint"):
+            Runner.resume(folder.path)
+        assert folder.checkpoint_file.read_bytes() == content
+    folder.checkpoint_file.write_bytes(whole)
+    assert play(Runner.resume(folder.path)) is not None
+
+
+@pytest.mark.parametrize(
+    ("prepare", "error", "message"),
+    [
+        (lambda f: f.summary_file.write_text("{}"), InvalidInput, "is finished"),
+        (lambda f: f.ledger_file.unlink(), StorageError, "the ledger .* is missing"),
+        (lambda f: f.config_file.unlink(), InvalidInput, "has no config.toml"),
+        (lambda f: f.config_file.write_text("rounds = ["), InvalidInput, "is not TOML"),
+        (lambda f: f.config_file.write_text("rond = 3"), InvalidInput, "did you mean 'rounds'"),
+    ],
+)
+def test_a_folder_that_cannot_go_on_says_why(tmp_path, prepare, error, message):
+    folder = stopped(tmp_path)
+    prepare(folder)
+    with pytest.raises(error, match=message):
+        Runner.resume(folder.path)
+
+
+def test_names_and_taken_folders_are_refused(tmp_path):
+    play(Runner.start(tmp_path, "one", config()))
+    with pytest.raises(InvalidInput, match="is there already"):
+        Runner.start(tmp_path, "one", config())
+    for name in ("../escape", "", "a/b", ".hidden"):
+        with pytest.raises(InvalidInput, match="cannot be called"):
+            Runner.start(tmp_path, name, config())
+
+
+def test_a_line_that_a_crash_cut_off_does_not_spoil_the_events(tmp_path):
+    folder = stopped(tmp_path)
+    with folder.events_file.open("ab") as file:
+        file.write(b'{"event": "snap')
+    play(Runner.resume(folder.path))
+    kinds = [event["event"] for event in folder.events()]
+    assert "resume" in kinds
+    assert kinds[-1] == "finish"
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from tacit.runs import Runner
+runner = Runner.resume(Path(sys.argv[1]))
+print("going", flush=True)
+with runner:
+    runner.play(stop=lambda: False)
+"""
+
+
+def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
+    """Killed at random moments until it is done: the ledger has every answer on record, and a few lost ones at most."""
+    changes = {"rounds": 150, "spare_queries": 12, "checkpoint_every": 20, "evaluate_every": 50}
+    whole = play(Runner.start(tmp_path, "whole", config(**changes)))
+    with Runner.start(tmp_path, "killed", config(**changes)):
+        pass
+    moments, kills = random.Random(1), 0
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    while not (tmp_path / "killed" / "summary.json").exists():
+        command = [sys.executable, "-c", CHILD, str(tmp_path / "killed")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+            assert child.stdout.readline() == "going\n"
+            time.sleep(moments.uniform(0.02, 0.5))
+            if kills < 4:
+                child.send_signal(signal.SIGKILL)
+                kills += 1
+            else:
+                child.wait()
+    ledger = DurableLedger(tmp_path / "ledger.sqlite")
+    spent = {entry.event.count for entry in ledger.entries(run="killed")}
+    lost = sum(e["lost_queries"] for e in RunFolder(tmp_path / "killed").events() if e["event"] == "resume")
+    assert ledger.verify() == []
+    assert len(spent) == 1
+    assert 150 <= spent.pop() <= 150 + kills
+    assert lost >= 0
+    saved = load_file(tmp_path / "killed" / "checkpoint.safetensors")
+    assert torch.equal(saved["state.0"], whole.theta)
