@@ -22,50 +22,58 @@ from tacit.schedules import Constant, LogSpaced
 from tacit.settings import Training
 from tacit.specs import parse_graph, parse_split
 
-Positive = Field(gt=0)
-
 
 class RunConfig(BaseModel):
     """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = "dsgt"
-    dataset: str = "digits"
-    data_dir: str | None = None
-    agents: int = Field(default=10, ge=1)
-    split: str = "1.0"
-    graph: str = "ring"
-    mixing: Literal["metropolis", "max_degree", "uniform"] = "metropolis"
-    allow_drift: bool = False
-    model: str = "logistic"
+    algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = Field(
+        "dsgt", description="update rule; sgd pools all data in one place"
+    )
+    dataset: str = Field(
+        "digits", description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS"
+    )
+    data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
+    agents: int = Field(10, ge=1, description="number of agents")
+    split: str = Field("1.0", description="who gets what: t of A(t), iid, or dirichlet:ALPHA")
+    graph: str = Field("ring", description="a kind such as ring or torus, random:fiedler=0.39, or a file")
+    mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
+        "metropolis", description="how neighbours are weighed"
+    )
+    allow_drift: bool = Field(False, description="let weights through that move the average")
+    model: str = Field("logistic", description="logistic, mlp, convnet or resnet9")
 
-    private: bool = True
-    epsilon: float | None = Field(default=None, gt=0)
-    noise_multiplier: float | None = Field(default=None, gt=0)
-    delta: float = Field(default=1e-5, gt=0, lt=1)
-    clip: float = Field(default=1.0, gt=0)
-    lot_size: float = Field(default=64, gt=0)
-    adjacency: Adjacency = "add_remove"
-    accountant: Accountant = "pld"
-    source: Literal["secret", "seeded", "fast"] = "secret"
-    spare_queries: int = Field(default=2, ge=0)
-    private_diagnostics: bool = False
+    private: bool = Field(True, description="clip and add noise; --no-private trains without a promise")
+    epsilon: float | None = Field(None, gt=0, description="what every record may lose; noise follows from it")
+    noise_multiplier: float | None = Field(None, gt=0, description="σ, in the place of epsilon")
+    delta: float = Field(1e-5, gt=0, lt=1, description="the δ of (ε, δ)")
+    clip: float = Field(1.0, gt=0, description="norm C to which gradients are clipped")
+    lot_size: float = Field(64.0, gt=0, description="expected records in a lot")
+    adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are")
+    accountant: Accountant = Field("pld", description="how ε is derived")
+    source: Literal["secret", "seeded", "fast"] = Field(
+        "secret", description="where lots and noise come from; only secret makes a release"
+    )
+    spare_queries: int = Field(2, ge=0, description="queries held for answers that a crash may lose")
+    private_diagnostics: bool = Field(False, description="write what queries saw of private data; not a release")
 
-    rounds: int = Field(default=200, ge=1)
-    lr: float = Field(default=0.5, gt=0)
-    lr_final: float | None = Field(default=None, gt=0)
-    step: Literal["plain", "momentum", "adam"] | None = None
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    rho: float = Field(default=0.5, gt=0)
-    rho_growth: float = Field(default=1.0003, gt=0)
-    inner_steps: int = Field(default=1, ge=1)
-    carry: bool = False
+    rounds: int = Field(200, ge=1, description="number of rounds")
+    lr: float = Field(0.5, gt=0, description="step size, in the first round if it changes")
+    lr_final: float | None = Field(None, gt=0, description="step size in the last round, log-spaced from lr")
+    step: Literal["plain", "momentum", "adam"] | None = Field(
+        None, description="direction of descent; adam for dinno, else plain"
+    )
+    momentum: float = Field(0.9, ge=0, lt=1, description="for step momentum")
+    rho: float = Field(0.5, gt=0, description="dinno: weight of agreement")
+    rho_growth: float = Field(1.0003, gt=0, description="dinno: factor of rho in each round")
+    inner_steps: int = Field(1, ge=1, description="dinno: steps, and queries, of each round")
+    carry: bool = Field(False, description="dinno: carry the inner step from round to round")
 
-    seed: int = Field(default=0, ge=0)
-    device: str = "cpu"
-    evaluate_every: int | None = Field(default=None, ge=1)
-    checkpoint_every: int = Field(default=50, ge=1)
+    seed: int = Field(0, ge=0, description="public chance: start, split, graph")
+    device: str = Field("cpu", description="cpu or cuda")
+    evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
+    checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:

@@ -63,7 +63,11 @@ def as_schedule(lr: float | Sequence[float] | Schedule) -> Schedule:
 
 def step_size(schedule: Schedule, round: int, rounds: int, theta: Tensor) -> float | Tensor:
     """Return the step size of a round as a number, or as a column with one for each row of θ."""
-    lr = schedule(round, rounds)
+    try:
+        lr = schedule(round, rounds)
+        lr = lr if isinstance(lr, Tensor) else float(lr)
+    except TypeError as error:
+        raise InvalidInput(f"the schedule must give a number when it is called as lr(round, rounds): {error}") from None
     if not isinstance(lr, Tensor) or lr.numel() == 1:
         return float(lr)
     if lr.numel() != len(theta):

@@ -53,8 +53,8 @@ class Session:
     """
 
     def __init__(self, training: Training, trials: int = 1, accounts: Sequence[Account] | None = None) -> None:
-        if trials < 1:
-            raise InvalidInput(f"trials is {trials}; at least one is needed")
+        if not isinstance(trials, int) or trials < 1:
+            raise InvalidInput(f"trials is {trials!r}; it must be a whole number, at least 1")
         data, device = training.data, torch.device(training.device)
         self.training, self.trials = training, trials
         self._schedule = as_schedule(training.lr)

@@ -74,7 +74,9 @@ class Training:
         self._check_kinds()
         for name, least in (("rounds", 1), ("spare_queries", 0), ("seed", 0), ("evaluate_every", 1)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
+            if value is None and name == "evaluate_every":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**62:
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
         if type(self.algorithm) is SGD and self.data.agents > 1:
             raise InvalidInput(
@@ -101,6 +103,10 @@ class Training:
             raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
         if not isinstance(self.model, nn.Module) and not callable(self.model):
             raise InvalidInput(f"model is {self.model!r}; give an nn.Module or a function that makes one")
+        if not callable(self.loss):
+            raise InvalidInput(f"loss is {self.loss!r}; give a function of outputs and targets, one value per record")
+        if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
+            raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")
         if self.ledger is not None and not isinstance(self.ledger, Ledger):
             raise InvalidInput(f"ledger is a {type(self.ledger).__name__}; give a Ledger, such as Ledger(Budget(...))")
         if self.sources is not None and (isinstance(self.sources, type) or not hasattr(self.sources, "make")):

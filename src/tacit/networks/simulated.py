@@ -50,7 +50,7 @@ class SimulatedNetwork:
         self._mix = _product(matrices, trials, dtype, place)
         self._sum = _product(links, trials, dtype, place)
         degrees = np.concatenate([link.sum(axis=1) for link in links] * (trials if len(links) == 1 else 1))
-        self._degree = torch.tensor(degrees, dtype=dtype, device=place)[:, None]
+        self.degree = torch.tensor(degrees, dtype=dtype, device=place)[:, None]
         self.bytes_sent = np.zeros(trials * self.agents, dtype=np.int64)
         self._neighbors = degrees.astype(np.int64)
         self._taps = tuple(taps)
@@ -68,7 +68,7 @@ class SimulatedNetwork:
         self.bytes_sent += message * self._neighbors
         for tap in self._taps:
             tap(tensors)
-        return SimulatedInbox(tensors, self._mix, self._sum, self._degree)
+        return SimulatedInbox(tensors, self._mix, self._sum, self.degree)
 
 
 class SimulatedInbox:

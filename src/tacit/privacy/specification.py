@@ -38,6 +38,8 @@ class Privacy:
     accountant: Accountant = "pld"
 
     def __post_init__(self) -> None:
+        if np.ndim(self.delta):
+            raise PrivacyError(f"delta is {self.delta!r}; it is one number for all agents")
         _check_positive("delta", self.delta)
         accounting.check(self.accountant, self.adjacency, self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):

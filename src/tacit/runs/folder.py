@@ -159,6 +159,15 @@ def list_runs(runs: Path) -> list[RunFolder]:
     return sorted(folders, key=lambda folder: folder.config_file.stat().st_mtime)
 
 
+def fresh_name(runs: Path, config: RunConfig) -> str:
+    """Return a name that no run has yet, made of the algorithm and the data set."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{config.algorithm}-{config.dataset}")
+    number = 1
+    while (runs / f"{stem}-{number}").exists():
+        number += 1
+    return f"{stem}-{number}"
+
+
 def _ends_with_newline(path: Path) -> bool:
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
