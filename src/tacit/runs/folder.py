@@ -127,9 +127,8 @@ class RunFolder:
     def _append(self, path: Path, facts: dict[str, Any]) -> None:
         line = json.dumps(facts, ensure_ascii=False).encode() + b"\n"
         try:
+            _drop_cut_line(path)
             with path.open("ab") as file:
-                if file.tell() and not _ends_with_newline(path):
-                    line = b"\n" + line  # a crash cut off the line before
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
@@ -168,7 +167,12 @@ def fresh_name(runs: Path, config: RunConfig) -> str:
     return f"{stem}-{number}"
 
 
-def _ends_with_newline(path: Path) -> bool:
-    with path.open("rb") as file:
+def _drop_cut_line(path: Path) -> None:
+    """Remove a last line that a crash cut off, so that what follows stands on a line of its own."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb+") as file:
         file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+        if file.read(1) != b"\n":
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)

@@ -165,7 +165,8 @@ class Runner:
                 f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
             )
         self._logged = len(session.watch.histories[0])
-        folder.log("resume", round=session.round, lost_queries=lost)
+        told = sum(event["lost_queries"] for event in folder.events() if event["event"] == "resume")
+        folder.log("resume", round=session.round, lost_queries=lost - told)
 
     def _log_plan(self) -> None:
         session = self.session

@@ -1,0 +1,135 @@
+"""Which of the paper's errata concern a run, in a sentence each. `docs/errata.md` has them all, by the same numbers."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tacit.report.reading import Run
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One row of `docs/errata.md`: what the paper or its code has, and what this run did."""
+
+    number: int
+    paper: str
+    here: str
+
+
+def applicable(run: Run) -> tuple[Erratum, ...]:
+    """Return the errata that a reader of this run should know of, in the order of their numbers."""
+    found = [*_of_algorithm(run), *_of_privacy(run), *_of_setup(run)]
+    return tuple(sorted(found, key=lambda erratum: erratum.number))
+
+
+def _of_algorithm(run: Run) -> Iterator[Erratum]:
+    name = run.plan.algorithm.lower().removeprefix("dp-")
+    if name == "dinno":
+        yield Erratum(
+            1,
+            "DiNNO’s inner step as printed climbs, drops its last iterate and takes an agent for its own neighbour.",
+            "It descends, keeps the last iterate, and sums over true neighbours.",
+        )
+        if run.plan.private:
+            yield Erratum(
+                2,
+                "The code calibrates noise for one query a round, whatever the number of inner steps.",
+                f"Every inner step is charged: {run.plan.queries:,} queries in {run.plan.rounds:,} rounds.",
+            )
+        yield Erratum(
+            7,
+            "The code starts Adam from rest in every round; with one inner step that is descent by signs.",
+            "Fresh in every round by default, as published, and carried on where that is asked for.",
+        )
+    if name in ("dsgd", "dsgt"):
+        yield Erratum(
+            5,
+            "The code mixes agents in place, one after another, so later ones read values that are mixed already.",
+            "Everyone reads the values of the round before.",
+        )
+    if name == "dsgd" and "momentum" in run.config:
+        yield Erratum(
+            7,
+            "The code makes DSGD's optimiser anew at each step, so its momentum does nothing.",
+            "Momentum is carried from round to round.",
+        )
+
+
+def _of_privacy(run: Run) -> Iterator[Erratum]:
+    if not run.plan.private:
+        return
+    if _is_cifar100(run):
+        yield Erratum(
+            3,
+            "On CIFAR-100 the code adds one draw of noise to five lots and accounts for one.",
+            "One lot, one draw of noise, one charge.",
+        )
+    yield Erratum(
+        4,
+        "The paper defines privacy by replacing a record and accounts for adding or removing one: "
+        "about a factor of two in ε.",
+        "Every ε on this page names its adjacency, and the ledger's summary gives both.",
+    )
+    if not run.plan.release:
+        diagnosed = bool(run.config.get("private_diagnostics"))
+        if diagnosed:
+            yield Erratum(
+                9,
+                "The code sends losses on private records to a third party.",
+                "This run collected private diagnostics, so it is marked as not a release.",
+            )
+        if not diagnosed or run.config.get("source", "secret") != "secret":
+            yield Erratum(
+                8,
+                "The code draws lots and noise from a published seed; whoever knows it can subtract the noise.",
+                "This run's lots and noise can be repeated, too, so it is marked as not a release.",
+            )
+
+
+def _of_setup(run: Run) -> Iterator[Erratum]:
+    plan = run.plan
+    if run.config.get("mixing") == "uniform" and plan.edges:
+        regular = len({degree for _, degree in plan.graph.degree}) == 1
+        yield Erratum(
+            6,
+            "The paper's weights are normalised by row only, which moves the agents' average on irregular graphs.",
+            "This graph is regular, where these weights do no harm."
+            if regular
+            else "This run uses these weights on an irregular graph: its average drifts.",
+        )
+    uneven = [(size, lot) for size, lot in zip(plan.sizes, plan.lot_sizes, strict=True) if size and lot and size % lot]
+    if uneven:
+        size, lot = uneven[0]
+        yield Erratum(
+            10,
+            f"The code samples at 1/⌈n/L⌉, here {1 / math.ceil(size / lot):.4g}, and still divides by L.",
+            f"q is L/n, here {min(lot / size, 1):.4g} for {size:,} records and lots of {lot:g}.",
+        )
+    if run.scores is not None:
+        yield Erratum(
+            11,
+            "The code tunes and reports on the same records.",
+            "Scores on this page are on the validation half; the test half is kept apart.",
+        )
+        if run.scores.measure == "loss":
+            yield Erratum(
+                16,
+                "The code divides a sum of batch means by the number of records.",
+                "Losses are means over records.",
+            )
+    if _is_cifar100(run):
+        yield Erratum(
+            13,
+            "The text has 20,000 iterations on CIFAR-100, the settings 25,000.",
+            f"This run was planned for {plan.rounds:,} rounds.",
+        )
+    if len(plan.edges) > 0:
+        yield Erratum(
+            15,
+            "A caption calls 0.38 and 0.62 normalised connectivities; they are the plain ones.",
+            "Both are given beside the graph, under different names.",
+        )
+
+
+def _is_cifar100(run: Run) -> bool:
+    return run.plan.dataset.lower().replace("-", "") == "cifar100"

@@ -1,0 +1,45 @@
+"""Where to draw the agents of a graph: the same places in the page and in the figures."""
+
+import networkx as nx
+import numpy as np
+import numpy.typing as npt
+
+from tacit.graphs import algebraic_connectivity, density
+
+# Minimising the energy of all pairs looks best and costs the cube of the number of agents.
+_ENERGY_LIMIT = 120
+
+
+def positions(graph: nx.Graph) -> npt.NDArray[np.float64]:
+    """Return one point for each agent, within the unit square around zero."""
+    agents = len(graph)
+    degrees = {degree for _, degree in graph.degree}
+    if agents < 4 or degrees in ({2}, {agents - 1}) or not graph.number_of_edges():
+        places = _circle(agents)
+    elif agents <= _ENERGY_LIMIT and nx.is_connected(graph):
+        places = _array(nx.kamada_kawai_layout(graph))
+    else:
+        places = _array(nx.spring_layout(graph, seed=0, iterations=60))
+    places = places - (places.max(axis=0) + places.min(axis=0)) / 2
+    return places / max(float(np.abs(places).max()), 1e-9)
+
+
+def connectivity(graph: nx.Graph) -> str:
+    """Say how well a graph connects its agents, in numbers; nothing for agents that are alone or apart."""
+    if len(graph) < 2 or not nx.is_connected(graph):
+        return ""
+    fiedler = algebraic_connectivity(graph)
+    return (
+        f"density {density(graph):.3g}, algebraic connectivity {fiedler:.3g} "
+        f"({fiedler / len(graph):.3g} when normalised by the number of agents)"
+    )
+
+
+def _circle(agents: int) -> npt.NDArray[np.float64]:
+    """The first agent on top, the others clockwise."""
+    angles = np.pi / 2 - 2 * np.pi * np.arange(agents) / agents
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _array(places: dict[int, npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    return np.array([places[agent] for agent in range(len(places))])

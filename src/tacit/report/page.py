@@ -1,0 +1,167 @@
+"""The report of one run as a page."""
+
+from pathlib import Path
+
+from tacit.report import charts, maps, sections
+from tacit.report.files import write
+from tacit.report.frame import document, figure, text, tile
+from tacit.report.layout import connectivity
+from tacit.report.reading import Run
+from tacit.report.spent import Spending, spending
+from tacit.report.words import ACCOUNTANTS, ADJACENCIES, about, amount, duration, epsilon, number, promise, score
+
+
+def write_report(run: Run, path: Path | str) -> Path:
+    """Write the page of one run to `path`, whole or not at all, and return where it is."""
+    return write(path, report(run).encode())
+
+
+def report(run: Run) -> str:
+    """Return the page of one run."""
+    spent = spending(run)
+    drawn = {
+        "accuracy": None if run.scores is None else charts.accuracy(run, run.scores),
+        "graph": maps.graph(run, spent),
+        "consensus": charts.consensus(run),
+        "epsilon": None if spent is None else charts.epsilon(run, spent),
+        "partition": maps.partition(run),
+    }
+    main = "".join(
+        [
+            _warnings(run, spent),
+            _tiles(run, spent),
+            '<div class="grid">',
+            *_figures(run, spent, drawn),
+            sections.plan(run),
+            sections.ledger(run, spent),
+            sections.meaning(spent),
+            sections.errata(run),
+            sections.settings(run),
+            "</div>",
+        ]
+    )
+    return document(
+        title=f"{run.name} · Tacit",
+        header=_header(run, spent),
+        main=main,
+        charts={name: chart for name, chart in drawn.items() if chart is not None},
+    )
+
+
+def badge(run: Run) -> str:
+    """Return the word that stands beside every ε."""
+    if run.plan.release and run.plan.private:
+        return '<span class="badge">✓ RELEASE</span>'
+    nothing = "" if run.plan.private else ' <span class="badge warned">NO PRIVACY</span>'
+    return f'<span class="badge warned">✕ NOT A RELEASE</span>{nothing}'
+
+
+def _header(run: Run, spent: Spending | None) -> str:
+    plan = run.plan
+    if spent is None:
+        claim, terms = "No promise: ε = ∞", "the same lots, without clipping and noise"
+    else:
+        kept = spent.guarantee
+        claim = f"ε = {epsilon(kept.epsilon)} at δ = {kept.delta:g}"
+        terms = (
+            f"{ADJACENCIES[kept.adjacency]} adjacency · by {ACCOUNTANTS[kept.accountant]} · "
+            f"derived from {run.spent:,} queries{'' if run.finished else ' so far'}"
+        )
+    started = f" · started {plan.time[:16].replace('T', ' ')}" if plan.time else ""
+    warned = "" if plan.release and plan.private else " warned"
+    return (
+        f'<p class="eyebrow">Tacit · report of a run</p><h1>{text(run.name)}</h1>'
+        f'<p class="about">{text(about(run) + started)}</p>'
+        f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
+        f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
+        f"<p>{text(promise(spent))}</p></section>"
+    )
+
+
+def _warnings(run: Run, spent: Spending | None) -> str:
+    found = []
+    if not run.finished:
+        found.append(
+            f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at. "
+            "The ledger may hold queries made since then, which no ε on this page counts."
+        )
+    if spent is not None and spent.stated is not None and not spent.agrees:
+        found.append(
+            f"summary.json states ε = {epsilon(spent.stated)}, but {epsilon(spent.guarantee.epsilon)} follows from the "
+            f"plan and {run.spent:,} queries. Trust the ledger, and find out why."
+        )
+    if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
+        found.append(f"Agent {spent.agent} has spent more than its budget of ε = {number(spent.budget)}.")
+    return "".join(f'<p class="card warning" role="note">{text(words)}</p>' for words in found)
+
+
+def _tiles(run: Run, spent: Spending | None) -> str:
+    plan, found = run.plan, []
+    if run.scores is not None:
+        scores = run.scores
+        worst, best = (score(value, scores.measure) for value in scores.worst_and_best)
+        more = f"worst agent {worst}, best {best}" if plan.agents > 1 else "on validation records"
+        found.append(tile(f"mean {scores.measure}", score(float(scores.mean[-1]), scores.measure), more))
+    if spent is not None:
+        budget = spent.budget
+        more = "no budget was set; σ was" if budget is None else f"of {number(budget)} allowed"
+        release = "" if plan.release else ", not a release"
+        share = None if budget is None else spent.guarantee.epsilon / budget
+        found.append(tile("ε spent", epsilon(spent.guarantee.epsilon), more + release, share))
+    if run.history:
+        apart = run.history[-1].consensus_distance
+        if plan.agents > 1:
+            found.append(tile("consensus distance", number(apart, 3), "of the models from their average"))
+        each = f"{amount(run.bytes_sent / plan.agents)} by each agent" if run.bytes_sent else "nothing was exchanged"
+        found.append(tile("sent", amount(run.bytes_sent), each))
+        rate = run.samples_per_second
+        speed = "" if rate is None else f"{rate:,.0f} expected samples/s"
+        found.append(tile("time", duration(run.seconds), speed))
+    return f'<div class="tiles">{"".join(found)}</div>'
+
+
+def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | None]) -> list[str]:
+    plan = run.plan
+    measure = "Accuracy" if run.scores is None else run.scores.measure.capitalize()
+    count, connected = plan.graph.number_of_edges(), connectivity(plan.graph)
+    links = "1 link" if count == 1 else f"{count:,} links"
+    who = f"{links}; {connected}." if connected else f"{links}."
+    if count == 0:
+        who = "No messages: every agent is on its own." if plan.agents > 1 else "One agent holds all data."
+    release = "" if plan.release or spent is None else " <strong>Not a release.</strong>"
+    over = ""
+    if spent is not None:
+        over = (
+            f"Of agent {spent.agent}, who spent most, at δ = {spent.guarantee.delta:g}, "
+            f"{ADJACENCIES[spent.guarantee.adjacency]}. Derived, never copied.{release}"
+        )
+    held = f"{sum(plan.sizes):,} records in all."
+    if plan.counts is not None:
+        held += (
+            " Counts by class are known because this is a simulation: ε does not cover them, and real parties would keep "
+            "them to themselves."
+        )
+    apart = "Root mean square distance of the agents’ models from their average. Logarithmic."
+    return [
+        figure(
+            "accuracy",
+            f"{measure} of every agent",
+            "On validation records, which nobody trained on." if plan.agents > 1 else "On validation records.",
+            drawn["accuracy"],
+            kind="wide tall",
+            missing="Nothing was scored: there were no validation records.",
+        ),
+        figure("graph", "Who talks to whom", text(who), drawn["graph"], kind="narrow tall"),
+        figure(
+            "consensus",
+            "Agreement",
+            text(apart),
+            drawn["consensus"],
+            kind="" if spent is not None else "full",
+            missing="One agent agrees with itself." if plan.agents == 1 else "No distance was recorded.",
+        ),
+        figure("epsilon", "Privacy spent", over, drawn["epsilon"], missing="The run has not been looked at yet.")
+        if spent is not None
+        else "",
+        figure("partition", "Who holds what", text(held), drawn["partition"], kind="tall"),
+    ]

@@ -1,0 +1,221 @@
+"""A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
+
+`events.jsonl` is the truth for everything but ε, which no file here is trusted for. A last line that a crash cut
+off is ignored, and so are events of unknown kinds; anything else that is broken is an error that says where.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+
+from tacit.errors import InvalidInput
+from tacit.report.events import Finish, Plan, Resume, Snapshot, check_lengths
+
+Values = npt.NDArray[np.float64]
+Measure = Literal["accuracy", "loss"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scores:
+    """How good every agent's model was at each look, by accuracy or, where there are no classes, by loss."""
+
+    measure: Measure
+    rounds: tuple[int, ...]
+    values: Values  # [looks, agents]
+
+    @property
+    def mean(self) -> Values:
+        """The mean over agents at each look."""
+        return np.asarray(self.values.mean(axis=1))
+
+    @property
+    def low(self) -> Values:
+        """The smallest over agents at each look."""
+        return np.asarray(self.values.min(axis=1))
+
+    @property
+    def high(self) -> Values:
+        """The largest over agents at each look."""
+        return np.asarray(self.values.max(axis=1))
+
+    @property
+    def final(self) -> Values:
+        """Every agent's last."""
+        return np.asarray(self.values[-1])
+
+    @property
+    def worst_and_best(self) -> tuple[float, float]:
+        """The last value of the worst agent and of the best."""
+        ends = float(self.low[-1]), float(self.high[-1])
+        return ends if self.measure == "accuracy" else ends[::-1]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Run:
+    """One run as its folder tells it."""
+
+    name: str
+    config: Mapping[str, Any]
+    plan: Plan
+    history: tuple[Snapshot, ...]
+    """One snapshot a round at most, in the order of rounds; empty if the run was stopped before its first look."""
+    finished: bool
+    seconds: float
+    resumes: int
+    lost_queries: int
+    summary: Mapping[str, Any] | None
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Run":
+        """Read a folder, or say what is wrong with it."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "does not exist"
+            raise InvalidInput(f"{folder} {what}; a run is a folder with config.toml and events.jsonl")
+        for name in ("config.toml", "events.jsonl"):
+            if not (folder / name).is_file():
+                raise InvalidInput(f"{folder} is not a run folder: it has no {name}")
+        story = _Story(folder / "events.jsonl")
+        if story.plan is None:
+            raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
+        history = tuple(story.snapshots[number] for number in sorted(story.snapshots))
+        summary = _read_summary(folder / "summary.json")
+        return cls(
+            name=folder.resolve().name,
+            config=_read_config(folder / "config.toml"),
+            plan=story.plan,
+            history=history,
+            finished=story.seconds is not None or summary is not None,
+            seconds=story.seconds if story.seconds is not None else max((s.seconds for s in history), default=0.0),
+            resumes=story.resumes,
+            lost_queries=story.lost_queries,
+            summary=summary,
+        )
+
+    @property
+    def round(self) -> int:
+        """The last round that was looked at."""
+        return self.history[-1].round if self.history else 0
+
+    @property
+    def queries(self) -> int:
+        """How many queries of each agent's data were answered."""
+        return self.history[-1].queries if self.history else 0
+
+    @property
+    def spent(self) -> int:
+        """How many queries each agent's data was charged for, up to the last look and in crashes after it."""
+        return self.queries + self.lost_queries
+
+    @property
+    def bytes_sent(self) -> int:
+        """What all agents sent together."""
+        return sum(self.history[-1].bytes_sent) if self.history else 0
+
+    @property
+    def samples_per_second(self) -> float | None:
+        """Throughput in expected samples; the true number is private."""
+        return self.queries * sum(self.plan.lot_sizes) / self.seconds if self.seconds > 0 else None
+
+    @cached_property
+    def scores(self) -> Scores | None:
+        """Accuracies if there are any, else losses, else nothing."""
+        measures: tuple[Measure, ...] = ("accuracy", "loss")
+        for measure in measures:
+            looks = [s for s in self.history if getattr(s, measure) is not None]
+            if looks:
+                values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
+                return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values)
+        return None
+
+
+class _Story:
+    """What the lines of `events.jsonl` add up to."""
+
+    def __init__(self, path: Path) -> None:
+        self.plan: Plan | None = None
+        self._settled: dict[str, Any] | None = None
+        self.snapshots: dict[int, Snapshot] = {}
+        self.seconds: float | None = None
+        self.resumes = self.lost_queries = 0
+        lines = _read(path).split(b"\n")
+        last = max((number for number, line in enumerate(lines) if line.strip()), default=-1)
+        for number, line in enumerate(lines):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number + 1}"
+            try:
+                event = json.loads(line)
+            except ValueError as error:
+                if number == last:
+                    continue
+                raise InvalidInput(f"{where} is not JSON ({error}); only a last line may be cut off") from error
+            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
+                raise InvalidInput(f"{where} is not an event: an object with the key 'event' was expected")
+            self._tell(event, where)
+
+    def _tell(self, event: dict[str, Any], where: str) -> None:
+        kind = event["event"]
+        try:
+            if kind == "plan":
+                self._settle(event, where)
+            elif kind == "snapshot":
+                snapshot = Snapshot.model_validate({**event, "lost_queries": self.lost_queries})
+                if self.plan is None:
+                    raise InvalidInput(f"{where}: a snapshot comes before the plan")
+                check_lengths(snapshot, ("accuracy", "loss", "bytes_sent"), self.plan.agents)
+                self.snapshots[snapshot.round] = snapshot
+            elif kind == "resume":
+                self.resumes += 1
+                self.lost_queries += Resume.model_validate(event).lost_queries
+            elif kind == "finish":
+                self.seconds = Finish.model_validate(event).seconds
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            raise InvalidInput(f"{where}: {kind}{f', {field}' if field else ''}: {first['msg']}") from error
+        except InvalidInput:
+            raise
+        except ValueError as error:
+            raise InvalidInput(f"{where}: {kind}: {error}") from error
+
+    def _settle(self, event: dict[str, Any], where: str) -> None:
+        """Take a plan; a resumed run may repeat its own, and no other."""
+        settled = {key: value for key, value in event.items() if key != "time"}
+        if self._settled not in (None, settled):
+            raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
+        self._settled, self.plan = settled, self.plan or Plan.model_validate(event)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
+
+
+def _read_config(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(_read(path).decode())
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise InvalidInput(f"{path} is not TOML: {error}") from error
+
+
+def _read_summary(path: Path) -> Mapping[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        summary = json.loads(_read(path))
+    except ValueError as error:
+        raise InvalidInput(f"{path} is not JSON: {error}") from error
+    if not isinstance(summary, dict):
+        raise InvalidInput(f"{path} holds {type(summary).__name__}; an object with a summary was expected")
+    return summary

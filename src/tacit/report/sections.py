@@ -1,0 +1,125 @@
+"""The parts of a run's page that are words and tables: plan, ledger, what ε means, errata, settings."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import tomli_w
+
+from tacit.report.errata import applicable
+from tacit.report.frame import listing, table, text
+from tacit.report.reading import Run
+from tacit.report.spent import Spending
+from tacit.report.words import agents, attacks, epsilon, number, percent
+
+Row = TypeVar("Row")
+
+
+def plan(run: Run) -> str:
+    """What was settled for every agent before the first query."""
+    plan = run.plan
+    settled = zip(plan.lot_sizes, plan.sample_rates, plan.clips, plan.noise_multipliers, strict=True)
+    shown = [tuple(number(value) for value in row) for row in settled]
+    if not plan.private:
+        shown = [(lot, rate, "none", "none") for lot, rate, *_ in shown]
+    cells = [(who, _range([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
+    budget = "" if plan.epsilon is None else f" for ε = {_range(plan.epsilon)}"
+    size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
+    words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
+    head = ("agent", "records", "lot L", "rate q", "clip C", "noise σ")
+    how = (
+        "Each record joins a lot with probability q. Its gradient is clipped to norm C; Gaussian noise of σ·C is added to "
+        "the sum, which is divided by L."
+        if plan.private
+        else "Each record joins a lot with probability q. The sum of the lot’s gradients is divided by L."
+    )
+    return (
+        f'<section class="card"><h2>The plan</h2><p class="note">{text(words)}</p>{table(head, cells)}'
+        f'<p class="note">{text(how)}</p></section>'
+    )
+
+
+def ledger(run: Run, spent: Spending | None) -> str:
+    """What the run has spent of each owner's privacy, and whether its own summary says the same."""
+    if spent is None:
+        return ""
+    plan, kept, other = run.plan, spent.guarantee, spent.other
+    lost = f", {run.lost_queries:,} of them lost in a crash and paid for nothing" if run.lost_queries else ""
+    pairs = [
+        ("data owners", f"{plan.agents:,}"),
+        ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
+        ("most spent", f"agent {spent.agent}: {kept}"),
+        ("other adjacency", str(other)),
+    ]
+    if run.resumes:
+        pairs.append(("resumed", "once" if run.resumes == 1 else f"{run.resumes:,} times"))
+    if spent.stated is not None:
+        verdict = "agrees with the record" if spent.agrees else "does NOT agree with the record"
+        pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
+    budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
+    lines = [(epsilon(value), number(budget)) for value, budget in zip(spent.per_agent, budgets, strict=True)]
+    rows = []
+    for line, members, who in _groups(lines):
+        whose = plan.owners[members[0]] if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
+        rows.append((text(whose), f"{run.spent:,}", *line))
+    return (
+        '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
+        f"Other runs on the same data add to it; <code>tacit ledger</code> knows them all.</p>{listing(pairs)}"
+        f"<br>{table(('owner', 'queries', 'ε spent', 'of'), rows)}</section>"
+    )
+
+
+def meaning(spent: Spending | None) -> str:
+    """What the ε of this run allows an attacker, in plain words."""
+    if spent is None:
+        return ""
+    kept = spent.guarantee
+    even, caught = attacks(kept.epsilon, kept.delta)
+    which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
+    supposed = "" if kept.release else " All of this supposes secret lots and noise, which this run did not have."
+    return (
+        '<section class="card"><h2>What ε means</h2>'
+        f"<p>Suppose someone hears every message, knows all records but one, and bets on whether that record {which}. "
+        f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best attack there could be wins at most "
+        f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
+        f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
+        "<p>These are bounds, not measurements: real attacks usually do worse. Smaller is safer: ε = 1 bounds even bets at "
+        f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
+        '<p class="note">ε covers single records, not groups of them, and not <em>that</em> an agent takes part. Numbers '
+        "of records, lots, clipping, noise, graph and model are public. Choosing settings by trying them on the same "
+        "private data costs budget, too.</p></section>"
+    )
+
+
+def errata(run: Run) -> str:
+    """The errata of the paper that apply to this run."""
+    items = "".join(
+        f'<li><span class="number">{each.number}</span><span><span class="paper">{text(each.paper)}</span> '
+        f"{text(each.here)}</span></li>"
+        for each in applicable(run)
+    )
+    body = f'<ol class="errata">{items}</ol>' if items else '<p class="note">None.</p>'
+    return (
+        '<section class="card full"><h2>Errata that apply</h2><p class="note">Where the paper or its code is wrong, and '
+        f"what this run did instead, by the numbers of docs/errata.md.</p>{body}</section>"
+    )
+
+
+def settings(run: Run) -> str:
+    """All that the run was told."""
+    return (
+        '<details class="card full"><summary>All settings (config.toml)</summary>'
+        f"<pre>{text(tomli_w.dumps(run.config))}</pre></details>"
+    )
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
+    """Put agents with equal rows together, and say which they are."""
+    members: dict[Row, list[int]] = {}
+    for agent, row in enumerate(rows):
+        members.setdefault(row, []).append(agent)
+    return [(row, who, "all agents" if len(who) == len(rows) > 1 else agents(who)) for row, who in members.items()]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"

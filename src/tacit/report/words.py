@@ -1,0 +1,126 @@
+"""Numbers and promises in words, the same in the page and in the figures."""
+
+import math
+
+from tacit.report.reading import Run
+from tacit.report.spent import Spending
+
+ADJACENCIES = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
+ACCOUNTANTS = {"pld": "privacy loss distributions (PLD)", "rdp": "Rényi divergences (RDP)"}
+_THIN = "\u202f"  # a narrow space that does not break
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """0.895 as 89.5 %."""
+    return f"{100 * share:.{digits}f}{_THIN}%" if math.isfinite(share) else "–"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Write a number with as many digits as it needs."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞"
+    return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+
+
+def epsilon(value: float) -> str:
+    """Write an ε to four digits, rounded up: never less than it is."""
+    if not 0 < value < math.inf:
+        return number(value)
+    scale = 10.0 ** (3 - math.floor(math.log10(value)))
+    return f"{math.ceil(value * scale * (1 - 1e-12)) / scale:.4g}"
+
+
+def score(value: float, measure: str) -> str:
+    """Write an accuracy or a loss."""
+    return percent(value) if measure == "accuracy" else number(value)
+
+
+def amount(count: float) -> str:
+    """Write an amount of bytes."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f}{_THIN}{unit}" if unit == "bytes" else f"{count:.3g}{_THIN}{unit}"
+        count /= 1000
+    return f"{count:,.3g}{_THIN}TB"
+
+
+def duration(seconds: float) -> str:
+    """Write a time as a person would say it."""
+    if seconds < 60:
+        return f"{seconds:.2g}{_THIN}s" if seconds < 10 else f"{seconds:.0f}{_THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}{_THIN}min {rest}{_THIN}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:,}{_THIN}h {minutes}{_THIN}min"
+
+
+def agents(members: list[int]) -> str:
+    """0, 1, 2, 5 as 0–2, 5; just how many there are where that would be long."""
+    spans: list[list[int]] = []
+    for member in members:
+        if spans and member == spans[-1][1] + 1:
+            spans[-1][1] = member
+        else:
+            spans.append([member, member])
+    if len(spans) > 6:
+        return f"{len(members):,} agents"
+    return ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in spans)
+
+
+def about(run: Run) -> str:
+    """One line on what was run."""
+    plan, graph, split = run.plan, run.config.get("graph"), run.config.get("split")
+    parts = [f"{plan.algorithm} on {plan.dataset}", "1 agent" if plan.agents == 1 else f"{plan.agents:,} agents"]
+    if isinstance(graph, str) and plan.edges:
+        parts.append(f"graph: {graph}")
+    if split is not None:
+        parts.append(f"split: {split}")
+    parts.append(f"{plan.rounds:,} rounds" if run.finished else f"{run.round:,} of {plan.rounds:,} rounds so far")
+    return " · ".join(parts)
+
+
+def thin(count: int) -> float:
+    """How opaque each of so many lines may be, that all of them together stay below the mean's."""
+    return max(0.12, min(0.45, 4.5 / count))
+
+
+def promise(spent: Spending | None) -> str:
+    """What a run that spent this promises to every single record."""
+    if spent is None:
+        return (
+            "This run clips nothing and adds no noise: what the agents said can reveal their records. "
+            "It is a baseline to compare with, for public or made-up data only."
+        )
+    guarantee = spent.guarantee
+    factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700 else math.inf
+    tell = (
+        "whether any single record is among an agent’s data"
+        if guarantee.adjacency == "add_remove"
+        else "which of two records an agent holds"
+    )
+    words = (
+        f"Whatever all other agents together make of what they heard, there is a limit to how well they can tell {tell}: it makes "
+        f"any outcome at most {number(factor, 3)} (e to the ε) times as likely, but for a probability of "
+        f"δ = {guarantee.delta:g}."
+    )
+    if guarantee.release:
+        return words
+    return (
+        "Lots and noise of this run can be repeated, or it showed what only its data’s owners may see. "
+        f"The figure is what it would have spent in secret. Then it would hold: {words[0].lower()}{words[1:]}"
+    )
+
+
+def attacks(epsilon: float, delta: float) -> tuple[float, float]:
+    """Bound what a best attack on one record can do under (ε, δ).
+
+    First, the share of even bets that it wins; second, how many of the true cases it catches if it may be wrong
+    about one in a hundred of the others.
+    """
+    even = (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+    wrong = 0.01
+    caught = min(math.exp(min(epsilon, 700)) * wrong + delta, 1 - math.exp(-epsilon) * (1 - delta - wrong))
+    return even, min(caught, 1.0)

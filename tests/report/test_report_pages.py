@@ -1,0 +1,230 @@
+import json
+import re
+import shutil
+
+import pytest
+from made_runs import read_events, write_events
+
+from tacit.errors import InvalidInput
+from tacit.report import Run, write_comparison, write_report
+
+HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
+
+
+def page(run, tmp_path):
+    return write_report(run, tmp_path / "report.html").read_text()
+
+
+def own(html):
+    """The page without the library it carries."""
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.S)
+    return html.replace(max(scripts, key=len), "")
+
+
+def charts(html):
+    return json.loads(re.search(r'<script id="charts" type="application/json">(.*?)</script>', html, re.S)[1])
+
+
+def words(html):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", own(html).split("<body>")[1].split("<script")[0]))
+
+
+def test_a_report_tells_all_of_a_run(runs, tmp_path):
+    html = page(runs["dsgt"], tmp_path)
+    said = words(html)
+    for part in (
+        "DSGT on digits · 6 agents",
+        "✓ RELEASE",
+        "ε = 4 at δ = 0.001",
+        "add-or-remove-one adjacency · by privacy loss distributions (PLD)",
+        "derived from 20 queries",
+        "times as likely, but for a probability of δ = 0.001",
+        "6 links; density 0.4, algebraic connectivity 1 (0.167 when normalised",
+        "20 queries of each agent’s data were planned for ε = 4. The model has 650 parameters.",
+        "20 of 20 planned",
+        "expected samples/s",
+        "replace-one, pld",
+        "which agrees with the record",
+        "What ε means",
+        "Errata that apply",
+        "mean accuracy",
+        "consensus distance",
+        "of 4 allowed",
+    ):
+        assert part in said, part
+    assert "NOT A RELEASE" not in said
+    assert set(charts(html)) == {"accuracy", "graph", "consensus", "epsilon", "partition"}
+
+
+def test_charts_hold_what_the_run_holds(runs, tmp_path):
+    run = runs["dsgt"]
+    drawn = charts(page(run, tmp_path))
+    *_, agents, mean = drawn["accuracy"]["data"]
+    assert mean["y"] == pytest.approx(run.scores.mean.tolist())
+    looks = len(run.scores.rounds)
+    assert agents["y"][looks + 1 : 2 * looks + 1] == pytest.approx(run.scores.values[:, 1].tolist())
+    assert drawn["graph"]["data"][1]["marker"]["color"] == pytest.approx(run.scores.final.tolist())
+    assert drawn["partition"]["data"][0]["z"] == [list(row) for row in run.plan.counts]
+    assert drawn["epsilon"]["layout"]["shapes"][0]["y0"] == 4
+    distance = drawn["consensus"]["data"][0]["y"]
+    assert distance[0] is None  # a common start, which a logarithmic axis cannot show
+    assert distance[-1] == run.history[-1].consensus_distance
+    assert drawn["consensus"]["layout"]["yaxis"]["type"] == "log"
+
+
+def test_the_page_loads_nothing_and_allows_nothing_to_be_loaded(runs, tmp_path):
+    for html in (page(runs["dsgt"], tmp_path), write_comparison(list(runs.values()), tmp_path / "c.html").read_text()):
+        assert "default-src 'none'" in html
+        assert not re.search(r"https?:|//[a-z]+\.[a-z]|@import|url\(", own(html))
+        assert not re.search(r"\ssrc=", own(html))
+        assert re.findall(r"href=\"([^\"]*)\"", own(html)) == ["data:,"]
+        assert html.count("* plotly.js v") == 1
+
+
+def test_the_page_states_its_own_size(runs, tmp_path):
+    html = page(runs["dsgt"], tmp_path)
+    stated = float(re.search(r"one file of\s+([\d.]+).MB", html)[1])
+    assert stated == pytest.approx((tmp_path / "report.html").stat().st_size / 1e6, abs=0.01)
+
+
+def test_text_of_a_run_is_only_text(folders, tmp_path):
+    folder = shutil.copytree(folders["dsgt"], tmp_path / HOSTILE.replace("/", ""))
+    events = read_events(folder)
+    events[0] |= {
+        "dataset": HOSTILE,
+        "algorithm": HOSTILE,
+        "owners": [f"{HOSTILE}{i}" for i in range(6)],
+        "time": HOSTILE,
+    }
+    write_events(folder, events)
+    (folder / "config.toml").write_text(
+        f"graph = {json.dumps(HOSTILE)}\n{json.dumps(HOSTILE)} = {json.dumps(HOSTILE)}\n"
+    )
+    run = Run.load(folder)
+    assert run.name == HOSTILE
+    for html in (page(run, tmp_path), write_comparison([run, run], tmp_path / "c.html").read_text()):
+        assert "<img" not in own(html)
+        assert html.count("<script") == page(Run.load(folders["dsgt"]), tmp_path).count("<script")
+        assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt; &amp; &lt;script&gt;" in html
+        assert "<" not in re.sub(r"</?(b|br|extra)>", "", json.dumps(charts(html)))
+
+
+def test_a_seeded_run_is_marked_wherever_it_claims_something(runs, tmp_path):
+    said = words(page(runs["seeded"], tmp_path))
+    assert "✕ NOT A RELEASE" in said
+    assert "✓ RELEASE" not in said
+    assert "no budget was set; σ was, not a release" in said
+    assert "Not a release." in said
+    assert "pld; not a release" in said
+    assert "which this run did not have" in said
+
+
+def test_a_run_without_privacy_promises_nothing(runs, tmp_path):
+    html = page(runs["open"], tmp_path)
+    said = words(html)
+    assert "✕ NOT A RELEASE NO PRIVACY No promise: ε = ∞" in said
+    assert "What ε means" not in said
+    assert "none" in said
+    assert set(charts(html)) == {"accuracy", "graph", "consensus", "partition"}
+
+
+def test_one_agent_has_a_report_too(runs, tmp_path):
+    html = page(runs["alone"], tmp_path)
+    said = words(html)
+    assert "One agent holds all data." in said
+    assert "One agent agrees with itself." in said
+    assert [trace["name"] for trace in charts(html)["accuracy"]["data"]] == ["accuracy"]
+
+
+def test_an_unfinished_run_says_so(folder, tmp_path):
+    (folder / "summary.json").unlink()
+    write_events(folder, read_events(folder)[:10])
+    said = words(page(Run.load(folder), tmp_path))
+    assert "This run is not finished: round 8 of 20 was the last looked at." in said
+    assert "derived from 8 queries so far" in said
+    assert "8 of 20 rounds so far" in said
+
+
+def test_a_run_that_was_never_looked_at_has_a_report(folder, tmp_path):
+    (folder / "summary.json").unlink()
+    write_events(folder, read_events(folder)[:1])
+    html = page(Run.load(folder), tmp_path)
+    assert set(charts(html)) == {"graph", "partition"}
+    assert "Nothing was scored" in words(html)
+
+
+def test_losses_stand_in_where_there_are_no_classes(folder, tmp_path):
+    plan, *rest = read_events(folder)
+    rest = [event | {"accuracy": None} if event["event"] == "snapshot" else event for event in rest]
+    rest[-3]["loss"][0] = None  # one agent diverged
+    write_events(folder, [plan | {"counts": None}, *rest])
+    (folder / "summary.json").unlink()
+    html = page(Run.load(folder), tmp_path)
+    assert "Loss of every agent" in html
+    assert charts(html)["partition"]["data"][0]["type"] == "bar"
+    assert charts(html)["accuracy"]["data"][-1]["y"][-1] is None
+
+
+def test_a_summary_that_states_another_epsilon_is_exposed(folder, tmp_path):
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | {"epsilon_per_agent": [1.0] * 6}))
+    said = words(page(Run.load(folder), tmp_path))
+    assert "summary.json states ε = 1, but 4 follows from the plan and 20 queries" in said
+    assert "does NOT agree with the record" in said
+
+
+def test_equal_agents_share_a_row_of_the_plan(runs, tmp_path):
+    def rows(name):
+        plan = page(runs[name], tmp_path).split("The plan")[1].split("The ledger")[0]
+        return re.findall(r'<th scope="row">(.*?)</th>', plan)
+
+    assert rows("dsgt") == ["all agents"]
+    assert rows("seeded") == ["0, 2, 4", "1, 3, 5"]
+
+
+def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
+    html = write_comparison(
+        [runs[name] for name in ("dsgt", "dinno", "seeded", "open")], tmp_path / "c.html"
+    ).read_text()
+    said, drawn = words(html), charts(html)
+    assert "4 runs" in said
+    assert said.count("NOT A RELEASE") == 2
+    assert "asked the same owners’ data" in said
+    assert set(drawn) == {"accuracy", "spread", "bought", "consensus", "epsilon"}
+    lines = {t["name"]: t for t in drawn["accuracy"]["data"] if t.get("showlegend", True)}
+    assert {name: line["x"][-1] for name, line in lines.items()} == {"dsgt": 20, "dinno": 8, "seeded": 20, "open": 12}
+    assert drawn["accuracy"]["layout"]["xaxis"]["range"][1] > 20
+    assert [t["name"] for t in drawn["epsilon"]["data"]] == ["dsgt", "dinno", "seeded (not a release)"]
+    for setting in ("algorithm", "rounds", "source"):
+        assert f'<th scope="row">{setting}</th>' in html
+    assert '<th scope="row">seed</th>' not in html
+
+
+def test_epsilons_in_different_terms_are_not_compared_silently(runs, folder, tmp_path):
+    events = read_events(folder)
+    events[0] |= {"delta": 1e-5}
+    write_events(folder, events)
+    (folder / "summary.json").unlink()
+    html = write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text()
+    assert "cannot be compared as they are" in words(html)
+    assert "dsgt (2)" in words(html)
+
+
+def test_a_comparison_needs_a_run(tmp_path):
+    with pytest.raises(InvalidInput, match="no run to compare"):
+        write_comparison([], tmp_path / "c.html")
+
+
+def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
+    path = tmp_path / "made" / "report.html"
+    write_report(runs["open"], path)
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tacit.report.files.os.fsync", full)
+    with pytest.raises(InvalidInput, match=r"cannot write .*report\.html: No space left on device"):
+        write_report(runs["dsgt"], path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["report.html"]

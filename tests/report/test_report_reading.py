@@ -1,0 +1,142 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from made_runs import read_events, write_events
+
+from tacit.errors import InvalidInput
+from tacit.report import Run
+
+
+def test_a_folder_tells_the_whole_run(folders, runs):
+    run, events = runs["dsgt"], read_events(folders["dsgt"])
+    assert (run.name, run.plan.agents, run.plan.rounds, run.round) == ("dsgt", 6, 20, 20)
+    assert run.plan.graph.number_of_edges() == 6
+    assert run.queries == run.spent == run.plan.queries == 20
+    assert run.finished
+    assert run.summary is not None
+    assert run.scores.measure == "accuracy"
+    assert run.scores.final.tolist() == events[-3]["accuracy"]
+    assert run.bytes_sent == sum(events[-3]["bytes_sent"])
+    assert run.samples_per_second == pytest.approx(run.summary["samples_per_second"])
+
+
+def test_a_last_line_that_was_cut_off_is_ignored(folder):
+    whole = Run.load(folder)
+    path = folder / "events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
+    run = Run.load(folder)
+    assert len(run.history) == len(whole.history)
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:200] + b"\xff\x00")
+    assert len(Run.load(folder).history) == len(whole.history) - 1
+
+
+def test_a_run_without_summary_is_not_finished_unless_it_says_so(folder):
+    (folder / "summary.json").unlink()
+    assert Run.load(folder).finished
+    write_events(folder, read_events(folder)[:10])
+    run = Run.load(folder)
+    assert not run.finished
+    assert run.summary is None
+    assert run.round < run.plan.rounds
+
+
+def test_the_later_of_two_snapshots_counts_and_lost_queries_are_charged(folder):
+    plan, *snapshots = read_events(folder)[:6]
+    again = snapshots[-1] | {"consensus_distance": 123.0}
+    resume = {"event": "resume", "round": 2, "lost_queries": 2}
+    news = {"event": "something new", "round": "whatever"}
+    write_events(folder, [plan, *snapshots, news, resume, plan | {"time": "later"}, again])
+    run = Run.load(folder)
+    assert [s.round for s in run.history] == [s["round"] for s in snapshots]
+    assert run.history[-1].consensus_distance == 123.0
+    assert (run.resumes, run.lost_queries) == (1, 2)
+    assert run.history[-1].spent == run.spent == snapshots[-1]["queries"] + 2
+    assert run.history[-2].spent == snapshots[-2]["queries"]
+
+
+def test_numbers_that_are_not_finite_are_kept_as_such(folder):
+    plan, first, second, *_ = read_events(folder)
+    second |= {"accuracy": None, "consensus_distance": math.nan, "loss": [math.inf] * 6}
+    write_events(folder, [plan | {"clips": [None] * 6, "private": False}, first | {"accuracy": None}, second])
+    run = Run.load(folder)
+    assert run.scores.measure == "loss"
+    assert np.isinf(run.scores.final).all()
+    assert math.isnan(run.history[-1].consensus_distance)
+
+
+def test_a_run_that_was_never_looked_at_has_an_empty_history(folder):
+    write_events(folder, read_events(folder)[:1])
+    run = Run.load(folder)
+    assert run.history == ()
+    assert (run.round, run.queries, run.bytes_sent, run.scores, run.samples_per_second) == (0, 0, 0, None, None)
+
+
+def change(position, **fields):
+    def apply(folder):
+        events = read_events(folder)
+        events[position] |= fields
+        write_events(folder, events)
+
+    return apply
+
+
+def put(name, content):
+    return lambda folder: (folder / name).write_text(content)
+
+
+def append(*lines):
+    def apply(folder):
+        path = folder / "events.jsonl"
+        path.write_text(path.read_text() + "".join(f"{line}\n" for line in lines))
+
+    return apply
+
+
+BROKEN = {
+    "no config": (lambda folder: (folder / "config.toml").unlink(), "not a run folder: it has no config.toml"),
+    "no events": (lambda folder: (folder / "events.jsonl").unlink(), "not a run folder: it has no events.jsonl"),
+    "config of another kind": (put("config.toml", "a = = b"), "config.toml is not TOML"),
+    "empty events": (put("events.jsonl", ""), "no plan event"),
+    "summary of another kind": (put("summary.json", "[1]"), "holds list"),
+    "broken summary": (put("summary.json", "{"), "summary.json is not JSON"),
+    "line cut off in the middle": (append('{"event": "snap', '{"event": "finish", "seconds": 1}'), "is not JSON"),
+    "not an event": (append("[1, 2]"), "not an event"),
+    "snapshot first": (
+        put("events.jsonl", json.dumps({"event": "snapshot"})),
+        "line 1: snapshot, round: Field required",
+    ),
+    "missing key": (append('{"event": "finish"}'), "finish, seconds: Field required"),
+    "agents of another type": (change(0, agents="many"), "line 1: plan, agents"),
+    "no agents": (change(0, agents=0), "plan, agents: Input should be greater than or equal to 1"),
+    "too few rates": (change(0, sample_rates=[0.1]), "sample_rates has 1 values for 6 agents"),
+    "rate above one": (change(0, sample_rates=[1.5] * 6), r"sample rate lies outside \(0, 1\]"),
+    "no noise": (change(0, noise_multipliers=[0.0] * 6), "noise multiplier of a private run"),
+    "no delta": (change(0, delta=None), "a private run needs delta"),
+    "delta of one": (change(0, delta=1.0), "delta is 1.0"),
+    "unknown adjacency": (
+        change(0, adjacency="both"),
+        "plan, adjacency: Input should be 'add_remove' or 'replace_one'",
+    ),
+    "edge into nothing": (change(0, edges=[[0, 6]]), "an edge leads to an agent that is not among the 6"),
+    "ragged counts": (change(0, counts=[[1]] * 5 + [[1, 2]]), "rows of different lengths"),
+    "too many accuracies": (change(1, accuracy=[0.5] * 7), "line 2: snapshot: accuracy has 7 values for 6 agents"),
+    "another plan": (change(3, **{"event": "plan"}), "line 4: a second plan that differs"),
+}
+
+
+@pytest.mark.parametrize(("spoil", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_folder_is_an_error_that_says_what_is_wrong(folder, spoil, message):
+    spoil(folder)
+    with pytest.raises(InvalidInput, match=message):
+        Run.load(folder)
+
+
+def test_what_is_no_folder_is_an_error(tmp_path):
+    with pytest.raises(InvalidInput, match="does not exist; a run is a folder"):
+        Run.load(tmp_path / "nothing")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="is a file"):
+        Run.load(str(tmp_path / "file"))

@@ -1,0 +1,93 @@
+import math
+
+import pytest
+from made_runs import read_events, write_events
+
+from tacit.privacy import Event, epsilon
+from tacit.report import Run, spending
+from tacit.report import spent as module
+from tacit.report.words import attacks
+from tacit.report.words import epsilon as shown
+
+
+def test_epsilon_is_that_of_the_ledger(runs):
+    """A summary states what the ledger of the real training said; the report must find the same by itself."""
+    for name in ("dsgt", "dinno", "seeded", "alone"):
+        run, spent = runs[name], spending(runs[name])
+        assert spent.per_agent == pytest.approx(run.summary["epsilon_per_agent"])
+        assert spent.guarantee.epsilon == max(spent.per_agent) == pytest.approx(spent.stated)
+        assert spent.agrees
+        assert spent.guarantee.release == run.plan.release
+
+
+def test_epsilon_grows_from_zero_to_the_budget(runs):
+    spent = spending(runs["dsgt"])
+    assert spent.epsilons[0] == 0
+    assert list(spent.epsilons) == sorted(spent.epsilons)
+    assert 3.9 < spent.epsilons[-1] == spent.guarantee.epsilon <= spent.budget == 4
+    assert (spent.snapshots[0].round, spent.snapshots[-1].round) == (0, 20)
+
+
+def test_every_point_of_the_curve_is_the_accountants(runs):
+    run, spent = runs["dsgt"], spending(runs["dsgt"])
+    for look, value in zip(spent.snapshots, spent.epsilons, strict=True):
+        event = Event(
+            sample_rate=run.plan.sample_rates[spent.agent],
+            noise_multiplier=run.plan.noise_multipliers[spent.agent],
+            count=look.queries,
+        )
+        assert value == epsilon([event], delta=run.plan.delta)
+
+
+def test_the_other_adjacency_is_given_too(runs):
+    spent = spending(runs["dsgt"])
+    assert spent.other.adjacency == "replace_one"
+    assert 1.5 < spent.other.epsilon / spent.guarantee.epsilon < 3
+
+
+def test_few_calls_whatever_the_number_of_agents_and_looks(folder, monkeypatch):
+    plan, first, *_ = read_events(folder)
+    for key in ("sample_rates", "noise_multipliers"):
+        plan[key] = plan[key][:1] * 6
+    snapshots = [first | {"round": k, "queries": k} for k in range(200)]
+    write_events(folder, [plan | {"rounds": 200, "queries": 200}, *snapshots])
+    asked = []
+    one, many = module.epsilon, module.epsilons
+    monkeypatch.setattr(module, "epsilon", lambda events, **terms: asked.append(1) or one(events, **terms))
+    monkeypatch.setattr(module, "epsilons", lambda events, **terms: asked.extend(events) or many(events, **terms))
+    spent = spending(Run.load(folder))
+    assert len(spent.snapshots) <= 12
+    assert len(asked) <= 14
+
+
+def test_lost_queries_are_part_of_epsilon(folder):
+    before = spending(Run.load(folder)).guarantee.epsilon
+    events = read_events(folder)
+    write_events(folder, [*events[:5], {"event": "resume", "round": 3, "lost_queries": 1}, *events[5:]])
+    assert spending(Run.load(folder)).guarantee.epsilon > before
+
+
+def test_a_run_without_privacy_spends_nothing_that_has_a_number(runs):
+    assert spending(runs["open"]) is None
+
+
+def test_an_epsilon_is_never_shown_as_less_than_it_is():
+    assert shown(1.00001) == "1.001"
+    assert shown(4.0) == "4"
+    assert shown(0.0) == "0"
+    assert shown(math.inf) == "∞"
+    assert shown(12345.6) == "1.235e+04"
+
+
+def test_bounds_on_attacks_are_those_of_the_definition():
+    """Both error rates of any test satisfy TPR ≤ e^ε·FPR + δ and 1 − FPR ≤ e^ε·(1 − TPR) + δ; the best lies on a corner."""
+    for value, delta in ((0.1, 0.0), (1.0, 1e-5), (4.0, 1e-3), (8.0, 0.0)):
+        even, caught = attacks(value, delta)
+        rates = [k / 10_000 for k in range(10_001)]
+
+        def best(wrong, value=value, delta=delta):
+            return min(math.exp(value) * wrong + delta, 1 - math.exp(-value) * (1 - wrong - delta), 1.0)
+
+        assert even == pytest.approx(max((best(wrong) + 1 - wrong) / 2 for wrong in rates), abs=2e-3)
+        assert caught == pytest.approx(best(0.01))
+    assert attacks(2000.0, 1e-5) == (1.0, 1.0)
