@@ -10,7 +10,8 @@ import tacit
 ROOT = Path(tacit.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
-    "graphs": {"errors", "graphs"},
+    "files": {"errors"},
+    "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "data"},
     "models": {"errors", "models"},
     "algorithms": {"errors", "algorithms"},

@@ -7,9 +7,9 @@ from pathlib import Path
 from tacit.errors import StorageError
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file, synced to disk; whatever goes wrong, the old one stays."""
-    temporary = None
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Replace a file, synced to disk, and return its path; whatever goes wrong, the old one stays."""
+    path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -21,8 +21,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         os.replace(temporary, path)
         temporary = None
         sync_folder(path.parent)
+        return path
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from made_runs import read_events, write_events
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, StorageError
 from tacit.report import Run, write_comparison, write_report
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
@@ -223,8 +223,8 @@ def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tacit.report.files.os.fsync", full)
-    with pytest.raises(InvalidInput, match=r"cannot write .*report\.html: No space left on device"):
+    monkeypatch.setattr("tacit.files.os.fsync", full)
+    with pytest.raises(StorageError, match=r"report\.html: cannot be written: No space left on device"):
         write_report(runs["dsgt"], path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]

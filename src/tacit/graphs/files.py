@@ -9,7 +9,6 @@ repeated edges count for nothing, as in `as_graph`.
 
 import os
 import re
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import GraphError
+from tacit.files import write_atomically
 from tacit.graphs.adjacency import as_graph, from_pairs
 
 NPY_MAGIC = b"\x93NUMPY"
@@ -42,21 +42,9 @@ def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
 
 def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
     """Write `as_graph(graph)` as an edge list with its `# agents N`, all of it or nothing."""
-    path = Path(path)
     graph = as_graph(graph)
     lines = [f"# agents {len(graph)}", *(f"{i} {j}" for i, j in graph.edges())]
-    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        raise GraphError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+    write_atomically(path, ("\n".join(lines) + "\n").encode())
 
 
 def _from_text(path: Path, content: bytes) -> nx.Graph:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tacit.errors import InvalidInput
+from tacit.files import write_atomically
 from tacit.report import overlays
-from tacit.report.files import write
 from tacit.report.frame import document, figure, table, text
 from tacit.report.overlays import Entry
 from tacit.report.reading import Measure, Run
@@ -19,7 +19,7 @@ _LONGEST = 28
 
 def write_comparison(runs: Sequence[Run], path: Path | str) -> Path:
     """Write the page that overlays `runs` to `path`, whole or not at all, and return where it is."""
-    return write(path, compare(runs).encode())
+    return write_atomically(path, compare(runs).encode())
 
 
 def compare(runs: Sequence[Run]) -> str:

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
 
+from tacit.files import write_atomically
 from tacit.report.charts import distances, log_axis
-from tacit.report.files import write
 from tacit.report.palette import SERIES
 from tacit.report.reading import Run
 from tacit.report.spent import Spending
@@ -65,7 +65,7 @@ def save(drawings: dict[str, Draw], folder: Path | str) -> list[Path]:
             for ending, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
                 content = io.BytesIO()
                 figure.savefig(content, format=ending, metadata=metadata)
-                saved.append(write(Path(folder) / f"{name}.{ending}", content.getvalue()))
+                saved.append(write_atomically(Path(folder) / f"{name}.{ending}", content.getvalue()))
     return saved
 
 

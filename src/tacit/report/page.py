@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from tacit.files import write_atomically
 from tacit.report import charts, maps, sections
-from tacit.report.files import write
 from tacit.report.frame import document, figure, text, tile
 from tacit.report.layout import connectivity
 from tacit.report.reading import Run
@@ -13,7 +13,7 @@ from tacit.report.words import ACCOUNTANTS, ADJACENCIES, about, amount, duration
 
 def write_report(run: Run, path: Path | str) -> Path:
     """Write the page of one run to `path`, whole or not at all, and return where it is."""
-    return write(path, report(run).encode())
+    return write_atomically(path, report(run).encode())
 
 
 def report(run: Run) -> str:

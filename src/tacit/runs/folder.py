@@ -133,7 +133,7 @@ class RunFolder:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+            raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

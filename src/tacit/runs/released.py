@@ -50,7 +50,7 @@ class ReleasedLog:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise StorageError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            raise StorageError(f"{self.path}: cannot be written: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Close the file."""
