@@ -108,7 +108,9 @@ class Result:
         last = self.history[-1]
         scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
         kind = "a release" if self.release else "not a release"
-        return f"Result({self.run!r}: {type(self.algorithm).__name__}, {last.round} rounds, {self.data!r}{scored}; {kind})"
+        return (
+            f"Result({self.run!r}: {type(self.algorithm).__name__}, {last.round} rounds, {self.data!r}{scored}; {kind})"
+        )
 
     def __reduce__(self) -> NoReturn:
         raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")

@@ -1,51 +1,121 @@
-"""Short texts that name a split or a graph, as a file or the command line gives them."""
+"""Short texts that name a partition or a graph, as a command line or a configuration file gives them."""
 
-from pathlib import Path
+import math
+import os
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
 
 import networkx as nx
 
 from tacit.data import IID, ByClass, Dirichlet, Partition
-from tacit.errors import InvalidInput
+from tacit.errors import GraphError, InvalidInput, choose
 from tacit.graphs import build, find_graph, read_graph
+from tacit.graphs.topologies import KINDS
+
+Read = Callable[[str], float]
+
+_SEARCH: dict[str, Read] = {
+    "fiedler": float,
+    "density": float,
+    "centrality": float,
+    "tolerance": float,
+    "restarts": int,
+}
+_BUILD: dict[str, Read] = {"degree": int, "rows": int, "rewire": float, "probability": float}
+_OPTIONS: dict[str, Read] = {**_SEARCH, **_BUILD, "seed": int}
 
 
 def parse_split(text: str) -> Partition:
-    """Return the rule that `0.5` (A(t) with t=0.5), `iid` or `dirichlet:0.3` names."""
-    name, _, value = text.strip().partition(":")
-    if name == "iid" and not value:
-        return IID()
-    try:
-        if name == "dirichlet":
-            return Dirichlet(alpha=float(value))
-        return ByClass(t=float(text))
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(
-            f"split is {text!r}; write t of A(t) between 0 and 1, iid, or dirichlet:ALPHA such as dirichlet:0.3"
-        ) from None
+    """Return the rule that a text names.
 
-
-def parse_graph(text: str, agents: int, seed: int) -> nx.Graph:
-    """Return the graph that a kind, a kind with options, or a file names.
-
-    `ring`, `torus:rows=2`, `small_world:degree=4,rewire=0.2`, `random:fiedler=0.39,tolerance=0.02`, `my/graph.txt`.
+    - a number t from 0 to 1, such as `1.0` or `0.5`: the paper's A(t)
+    - `iid`: everyone gets records at random
+    - `dirichlet:ALPHA`, such as `dirichlet:0.3`: shares of each class drawn from a Dirichlet distribution
     """
-    if Path(text).is_file():
-        return read_graph(text)
+    name, colon, value = text.strip().lower().partition(":")
+    if name == "iid" and not colon:
+        return IID()
+    if name == "dirichlet":
+        alpha = _number(value)
+        if alpha is None:
+            raise InvalidInput(f"split {text!r} has no number for alpha; write it as in dirichlet:0.3")
+        return Dirichlet(alpha=alpha)
+    t = _number(name)
+    if t is None or colon:
+        near = get_close_matches(name, ("iid", "dirichlet"), n=1, cutoff=0.4)
+        meant = {"iid": "; did you mean 'iid'?", "dirichlet": "; did you mean 'dirichlet:0.3'?"}
+        raise InvalidInput(
+            f"unknown split {text!r}{meant[near[0]] if near else ''} "
+            "(a number t from 0 to 1 for A(t), iid, or dirichlet:ALPHA)"
+        )
+    return ByClass(t=t)
+
+
+def parse_graph(
+    text: str, agents: int | None, seed: int = 0, *, options: Mapping[str, float] | None = None
+) -> nx.Graph:
+    """Return the graph that a text names.
+
+    - a kind of `tacit.graphs.build`, with options where it has any: `ring`, `torus:rows=3`,
+      `small_world:degree=4,rewire=0.2`, `random_regular:degree=3`, `erdos_renyi:probability=0.5`
+    - `random` with what to search for: `random:fiedler=0.39`, `random:density=0.4,centrality=0.05,tolerance=0.02`
+    - the path of a file that `read_graph` takes; a file called like a kind is meant by `./ring`
+
+    A kind needs `agents`; a file knows its own number, which must agree with `agents` where that is given. `seed`
+    is for what is random, unless the text has one: `random:fiedler=0.39,seed=7` is one graph in every run.
+    `options` count as if they were in the text.
+    """
     kind, _, rest = text.strip().partition(":")
-    if "/" in kind or "." in kind:
-        raise InvalidInput(f"graph is {text!r}, but there is no such file")
-    options: dict[str, float | int] = {}
-    for part in filter(None, rest.split(",")):
-        name, _, value = part.partition("=")
+    kind = kind.replace("-", "_")
+    names = (*KINDS, "random")
+    if kind not in names and (os.path.isfile(text) or os.sep in text or "." in kind):
+        return _from_file(text, agents, options)
+    if kind not in names:
         try:
-            options[name.strip()] = float(value) if any(c in value for c in ".e") else int(value)
+            choose("graph kind", kind, names)
+        except InvalidInput as error:
+            raise GraphError(f"{error}, and there is no file of this name") from None
+    chosen = _options(kind, rest, options)
+    if agents is None:
+        raise GraphError(f"how many agents? A {kind} graph can have any number; give --agents")
+    seed = int(chosen.pop("seed", seed))
+    return find_graph(agents, seed=seed, **chosen) if kind == "random" else build(kind, agents, seed=seed, **chosen)
+
+
+def _from_file(path: str, agents: int | None, options: Mapping[str, float] | None) -> nx.Graph:
+    if options:
+        raise GraphError(f"{path}: a graph in a file takes no options, got {next(iter(options))!r}")
+    graph = read_graph(path)
+    if agents is not None and len(graph) != agents:
+        raise GraphError(f"{path}: the graph has {len(graph)} agents, but {agents} are wanted")
+    return graph
+
+
+def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return the options in `name=value,…` together with those given, each once and each one that the kind can have."""
+    options: dict[str, Any] = dict(given or {})
+    for part in rest.split(",") if rest else ():
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        read = _OPTIONS[choose("graph option", name, _OPTIONS)]
+        if name in options:
+            raise GraphError(f"graph option {name!r} is given twice")
+        try:
+            options[name] = read(value)
         except ValueError:
-            raise InvalidInput(f"graph is {text!r}; write options as name=number, not {part!r}") from None
-    if kind == "random":
-        known = ("fiedler", "density", "centrality", "tolerance")
-        if unknown := [name for name in options if name not in known]:
-            raise InvalidInput(f"a random graph has no option {unknown[0]!r}; it has {', '.join(known)}")
-        return find_graph(agents, seed=seed, **options)  # type: ignore[arg-type]
-    return build(kind, agents, seed=seed, **options)
+            wanted = "a whole number" if read is int else "a number"
+            raise GraphError(f"graph option {name!r} is {wanted}, got {value!r}") from None
+    for name in options:
+        if kind != "random" and name in _SEARCH:
+            raise GraphError(f"{name!r} is something to search for: use kind 'random' instead of {kind!r}")
+        if kind == "random" and name in _BUILD:
+            raise GraphError(f"graph kind 'random' has no option {name!r}; it has {', '.join(_SEARCH)}")
+    return options
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(value) else value

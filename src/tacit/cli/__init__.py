@@ -1,0 +1,58 @@
+"""The command line. Errors are sentences, not tracebacks; exit code 2 means that the input was wrong.
+
+Each command is a module of its own; `Commands` turns their errors into sentences.
+"""
+
+import io
+import sys
+from typing import Annotated
+
+import typer
+
+from tacit.cli import budget, data, graph, records, report, train
+from tacit.cli.output import Commands
+
+app = typer.Typer(
+    name="tacit",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from tacit import __version__
+
+        typer.echo(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tacit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train one model across parties that do not trust each other."""
+
+
+app.command("train")(train.make_train())
+app.command("resume")(train.resume)
+app.command("list")(records.list_)
+app.command("ledger")(records.ledger)
+app.command("report")(report.report)
+app.command("compare")(report.compare)
+app.command("budget", cls=budget.Command)(budget.budget)
+app.command("graph")(graph.graph)
+app.command("data")(data.data)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε shows a question mark
+    app()

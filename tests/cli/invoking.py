@@ -1,0 +1,67 @@
+"""Run the command line as a user would, in this process or in one of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from tacit.cli import app
+
+TACIT = Path(sys.executable).with_name("tacit")
+MAGIC = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<?xml"}
+_ENV = {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "TERM": "dumb"}
+
+
+def answer(*args: object) -> str:
+    """Return what a command prints; it must succeed, fit 80 columns (but for paths) and leave stderr alone."""
+    result = _invoke(args)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    if "--json" not in args:
+        assert max(len(line) for line in result.stdout.splitlines() if "/" not in line) <= 80
+    return result.stdout
+
+
+def document(*args: object) -> dict:
+    """Return the one JSON document that a command prints."""
+    return json.loads(answer(*args, "--json"))
+
+
+def complaint(*args: object) -> str:
+    """Return the one sentence of a command that must refuse, with exit code 2 and nothing on stdout."""
+    result = _invoke(args)
+    assert result.exit_code == 2, (result.stdout, result.stderr, result.exception)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def process(*args: object, **options: object) -> subprocess.CompletedProcess:
+    """Run the installed program."""
+    environment = {**os.environ, **_ENV, **options.pop("env", {})}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.run([str(TACIT), *map(str, args)], env=environment, text=True, timeout=120, **streams)
+
+
+def stopped_reading(*args: object) -> str:
+    """Run the installed program, read a little, hang up, and return what it has to say to that."""
+    started = subprocess.Popen([str(TACIT), *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started.stdout.read(10)
+    started.stdout.close()
+    said = started.stderr.read().decode()
+    started.stderr.close()
+    started.wait(120)
+    return said
+
+
+def is_picture(path: Path) -> bool:
+    """Say whether a file is what its name says."""
+    return path.read_bytes().startswith(MAGIC[path.suffix.lower()])
+
+
+def _invoke(args):
+    return CliRunner(env=_ENV).invoke(app, [str(arg) for arg in args], prog_name="tacit")
