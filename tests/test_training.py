@@ -347,10 +347,16 @@ def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, e
     assert ledger.entries() == []
 
 
-def test_a_rule_that_reads_other_rows_without_an_exchange_is_refused(data):
+@pytest.mark.parametrize("what", ["models", "gradients"])
+def test_a_rule_that_reads_other_rows_without_an_exchange_is_refused(what, data):
     class Telepathic(Greedy):
         def round(self, state, at):
-            return state._replace(theta=state.theta.mean(0).expand_as(state.theta) - at.lr * at.gradient(state.theta))
+            theta, gradient = state.theta, at.gradient(state.theta)
+            if what == "models":
+                theta = theta.mean(0).expand_as(theta)
+            else:
+                gradient = gradient.mean(0).expand_as(gradient)
+            return state._replace(theta=theta - at.lr * gradient)
 
     with pytest.raises(InvalidInput, match=r"Telepathic.round lets an agent read another's row without an exchange"):
         tacit.train(Telepathic(), **settings(data))

@@ -41,7 +41,7 @@ def check_rows_apart(
     """
     ends = []
     for first in (0.5, 2.0):
-        dummy = _DummyRound(alone, rounds, schedule, seed)
+        dummy = _DummyRound(alone, rounds, schedule, seed, answer=1.0)
         theta = torch.linspace(0.1, 1.0, dummy.rows)[:, None].clone()
         theta[0] = first
         ends.append(_play(algorithm, dummy, theta, min(rounds, 2)))
@@ -73,8 +73,12 @@ def _described(value: Any) -> str:
 
 
 class _DummyRound:
-    def __init__(self, network: SimulatedNetwork, rounds: int, schedule: Schedule, seed: int) -> None:
-        self._network, self._rounds, self._schedule = network, rounds, schedule
+    """A round that counts. Its oracle answers a multiple of what it is asked at, zero unless told otherwise."""
+
+    def __init__(
+        self, network: SimulatedNetwork, rounds: int, schedule: Schedule, seed: int, answer: float = 0.0
+    ) -> None:
+        self._network, self._rounds, self._schedule, self._answer = network, rounds, schedule, answer
         self.rows = network.trials * network.agents
         self.round = self.queries = self.messages = 0
         self.numbers = 0.0
@@ -86,13 +90,14 @@ class _DummyRound:
 
     def gradient(self, theta: Tensor) -> Tensor:
         self.queries += 1
-        return torch.zeros_like(theta)
+        return self._answer * theta
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         if not public:
             raise InvalidInput("a query needs at least one stacked tensor that its per-sample function reads")
         self.queries += 1
-        return torch.zeros(len(public[0]), public[0].shape[1] if width is None else width)
+        answer = torch.zeros(len(public[0]), public[0].shape[1] if width is None else width)
+        return answer + self._answer * public[0].reshape(len(answer), -1).mean(dim=1, keepdim=True)
 
     def exchange(self, *tensors: Tensor) -> SimulatedInbox:
         self.messages += 1

@@ -149,6 +149,7 @@ class Ledger:
         self.budget = budget
         self.budgets = dict(budgets or {})
         self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
+        self._runs: set[str] = set()
 
     def open(
         self,
@@ -168,7 +169,7 @@ class Ledger:
         """
         if not isinstance(run, str) or not all(isinstance(owner, str) for owner in owners):
             raise PrivacyError("a run and its data owners are named by texts")
-        if any(account.run == run for held in self._by_owner.values() for account, _ in held):
+        if run in self._runs:
             raise PrivacyError(f"the ledger has a run {run!r} already; choose another name")
         if not owners:
             raise PrivacyError("an account needs at least one data owner")
@@ -298,11 +299,14 @@ class Ledger:
         return Account(run, lines, allowed)
 
     def _keep(self, account: Account) -> None:
+        self._runs.add(account.run)
         for line in account.lines:
             self._by_owner.setdefault(line.owner, []).append((account, line))
 
     def _check_budgets(self, account: Account) -> None:
         """Refuse an account that, with all that was spent and is still allowed to others, would pass a budget."""
+        if self.budget is None and not self.budgets:
+            return
         self._check_partition(account)
         wanted: dict[Budget, list[tuple[str, list[Event]]]] = {}
         for line in account.lines:

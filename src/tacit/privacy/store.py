@@ -153,7 +153,7 @@ class DurableLedger(Ledger):
                 lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release)))
             spent = dict(self._database.execute("SELECT account, COUNT(*) FROM queries GROUP BY account").fetchall())
             accounts = self._database.execute("SELECT id, run, allowed, is_open FROM accounts").fetchall()
-        self._by_owner = {}
+        self._by_owner, self._runs = {}, set()
         known = {number for number, *_ in accounts}
         self._own = {number: account for number, account in self._own.items() if number in known}
         for number, run, allowed, is_open in accounts:
