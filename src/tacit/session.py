@@ -86,7 +86,8 @@ class Session:
         self.accounts: list[Account] = list(accounts or [])
         self.state: Any = training.algorithm.init(theta)
         self.round, self.seconds = 0, 0.0
-        self.oracle = self._open_oracle(device)
+        self.real_oracle = self._open_oracle(device)
+        self.oracle: Oracle = self.real_oracle
 
     @property
     def finished(self) -> bool:
@@ -173,7 +174,7 @@ class Session:
         )
         return SimulatedNetwork(mixing, links=links, trials=self.trials, dtype=dtype, device=device, taps=taps)
 
-    def _open_oracle(self, device: torch.device) -> Oracle:
+    def _open_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
         training, plan = self.training, self.plan
         agents, sources = training.data.agents, training.chosen_sources
         stacked: dict[str, Any] = {

@@ -1,9 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
 
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
@@ -52,6 +54,25 @@ def test_full_lots_are_the_gaussian_mechanism(sigma, count):
     mu = math.sqrt(count) / sigma
     delta = norm.cdf(mu / 2 - found / mu) - math.exp(found) * norm.cdf(-mu / 2 - found / mu)
     assert delta == pytest.approx(1e-5, rel=5e-3)
+
+
+def test_known_lots_undo_most_of_the_amplification():
+    """Whoever knows the lots meets a Gaussian mechanism for each time that the record was drawn: ε=1 becomes about 6.
+
+    For a record that happened to be in all 2,000 lots it is 45.
+    """
+    sigma, rate, queries, delta = 7.189, 256 / 6000, 2000, 1e-5
+    times = np.arange(1, 400)
+    mu = np.sqrt(times) / sigma
+
+    def exceeded(value):
+        each = norm.cdf(mu / 2 - value / mu) - np.exp(value + norm.logcdf(-mu / 2 - value / mu))
+        return binom.pmf(times, queries, rate) @ each - delta
+
+    assert brentq(exceeded, 1, 40) == pytest.approx(6.04, abs=0.01)
+    assert epsilon([Event(sample_rate=1.0, noise_multiplier=sigma, count=queries)], delta=delta) == pytest.approx(
+        45.1, abs=0.1
+    )
 
 
 @settings(max_examples=20, deadline=None)

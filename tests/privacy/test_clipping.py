@@ -107,7 +107,10 @@ def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
     sums = []
     for count in (4000, 4001):
         lot = Lot(torch.ones(count, 5), torch.zeros(count, dtype=torch.long), torch.tensor([0, count]))
-        vector = lambda record, theta: torch.full((3,), 0.7) + 0 * record.input.sum()  # noqa: E731
+
+        def vector(record, theta):
+            return torch.full((3,), 0.7) + 0 * record.input.sum()
+
         sums.append(clipped_sums(model, vector, (torch.zeros(1, 3),), lot, torch.tensor([0.9])).sums[0])
     assert 0.9 * (1 - 2e-5) < float((sums[1] - sums[0]).norm()) <= 0.9
 

@@ -3,7 +3,8 @@
 An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
 Gaussian noise of σ times the clipping norm. Everything is an upper bound computed by `dp-accounting`:
 privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
-cannot handle is an error, never a guess.
+cannot handle is an error, never a guess. Calibration is by secant steps on the accountant itself, from a guess by the
+central limit theorem: as quick as a bracket by Rényi divergences, and good for both adjacencies.
 """
 
 import math

@@ -10,7 +10,8 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -167,26 +168,27 @@ class Ledger:
 
         `records` names the data set that the owners hold parts of, and `partition` how it was dealt to them.
         """
-        if not isinstance(run, str) or not all(isinstance(owner, str) for owner in owners):
-            raise PrivacyError("a run and its data owners are named by texts")
-        if run in self._runs:
-            raise PrivacyError(f"the ledger has a run {run!r} already; choose another name")
-        if not owners:
-            raise PrivacyError("an account needs at least one data owner")
-        if queries < 0:
-            raise PrivacyError(f"queries is {queries}; it cannot be negative")
-        if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
-            raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
-        lines = tuple(
-            Line(owner, records, partition, float(rate), float(sigma), release)
-            for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
-        )
-        for line in lines:
-            line.event(queries)  # refuses what is no mechanism
-        account = self._account(run, lines, queries)
-        self._check_budgets(account)
-        self._keep(account)
-        return account
+        with self._opening():
+            if not isinstance(run, str) or not all(isinstance(owner, str) for owner in owners):
+                raise PrivacyError("a run and its data owners are named by texts")
+            if run in self._runs:
+                raise PrivacyError(f"the ledger has a run {run!r} already; choose another name")
+            if not owners:
+                raise PrivacyError("an account needs at least one data owner")
+            if queries < 0:
+                raise PrivacyError(f"queries is {queries}; it cannot be negative")
+            if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
+                raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
+            lines = tuple(
+                Line(owner, records, partition, float(rate), float(sigma), release)
+                for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
+            )
+            for line in lines:
+                line.event(queries)  # refuses what is no mechanism
+            account = self._account(run, lines, queries)
+            self._check_budgets(account)
+            self._keep(account)
+            return account
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -294,6 +296,11 @@ class Ledger:
                 if account.spent and (run is None or account.run == run):
                     counts[account.run, line] += account.spent
         return counts
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        """Let nobody else open an account meanwhile, where others share the ledger."""
+        yield
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
         return Account(run, lines, allowed)

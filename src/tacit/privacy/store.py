@@ -6,7 +6,7 @@ when its process died keeps its allowance until the run is resumed, so that noth
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,32 +53,6 @@ class DurableLedger(Ledger):
                 self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
         self._load()
 
-    def open(
-        self,
-        *,
-        run: str,
-        owners: Sequence[str],
-        sample_rates: Sequence[float],
-        noise_multipliers: Sequence[float],
-        queries: int,
-        release: bool,
-        records: str = "",
-        partition: str = "",
-    ) -> Account:
-        """Allow `run` this many queries, seen by every process that shares the file, or refuse."""
-        with self._writing():
-            self._load()
-            return super().open(
-                run=run,
-                owners=owners,
-                sample_rates=sample_rates,
-                noise_multipliers=noise_multipliers,
-                queries=queries,
-                release=release,
-                records=records,
-                partition=partition,
-            )
-
     def reopen(self, run: str) -> Account:
         """Return the account of a run that stopped before its end, with all that it has spent."""
         with self._writing():
@@ -124,6 +98,12 @@ class DurableLedger(Ledger):
     def close(self) -> None:
         """Close the file. What is in it stays."""
         self._database.close()
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        with self._writing():
+            self._load()
+            yield
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
         return _DurableAccount(self, run, lines, allowed)

@@ -129,8 +129,8 @@ class Runner:
     def _record(self, log: ReleasedLog, *, answered: int) -> None:
         """Put the recording oracle before the real one, with the answers that are on record already."""
         replay = log.read(torch.device(self.config.device))
-        self.session.oracle.skip(answered + len(replay))  # type: ignore[attr-defined]
-        self._oracle = RecordingOracle(self.session.oracle, log, replay, answered)
+        self.session.real_oracle.skip(answered + len(replay))
+        self._oracle = RecordingOracle(self.session.real_oracle, log, replay, answered)
         self.session.oracle = self._oracle
 
     def _check_settings(self) -> None:
