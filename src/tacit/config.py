@@ -6,6 +6,7 @@ Flat keys, one meaning each; a misspelt key is an error that names the nearest r
 import hashlib
 import tomllib
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,6 +75,7 @@ class RunConfig(BaseModel):
     device: str = Field("cpu", description="cpu or cuda")
     evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
+    tensorboard: bool = Field(False, description="also write event files for TensorBoard")
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
@@ -170,6 +172,10 @@ class RunConfig(BaseModel):
             raise InvalidInput("private is false, so epsilon and noise_multiplier mean nothing; leave one of them out")
         if not self.private and self.private_diagnostics:
             raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+        if self.tensorboard and find_spec("tensorboard") is None:
+            raise InvalidInput(
+                "tensorboard is true, but it is not installed; install tacit[tensorboard], or leave the setting out"
+            )
 
     def _algorithm(self) -> Algorithm[Any]:
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}

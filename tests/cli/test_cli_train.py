@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.privacy import Budget, DurableLedger
+from tacit.report import Run, write_report
 
 QUICK = ["--agents", "4", "--split", "0.5", "--noise-multiplier", "3", "--lot-size", "24", "--rounds", "6", "--lr", "1"]
 
@@ -85,11 +87,40 @@ def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
     assert "NOT WHOLE" in out
 
 
+def test_a_run_that_states_less_than_the_record_is_told(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    path = tmp_path / "runs" / "one" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["epsilon_per_agent"][1] *= 0.9
+    path.write_text(json.dumps(summary))
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 1
+    assert "run 'one' states ε =" in out
+    assert "agent 1" in out
+
+
+def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    folder = tmp_path / "runs" / "one"
+    told = Run.load(folder)
+    assert told.charged == told.told == told.spent > 0
+    with sqlite3.connect(tmp_path / "runs" / "ledger.sqlite") as database:
+        database.execute("DELETE FROM queries WHERE number > 2")
+    less = Run.load(folder)
+    assert less.charged == 2
+    assert less.spent == told.spent
+    write_report(less, folder / "report.html")
+    assert "The ledger holds 2 queries of this run" in (folder / "report.html").read_text()
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 1
+    assert "run 'one' was answered 6 queries; 2 are on record" in out
+
+
 def test_ctrl_c_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "tacit.cli",
+        "tacit",
         "train",
         *QUICK,
         "--rounds",

@@ -132,6 +132,41 @@ def test_secret_runs_resume_with_new_keys_and_stay_releases(tmp_path):
     assert RunFolder.find(tmp_path / "secret").summary()["release"] is True
 
 
+def test_tensorboard_shows_the_snapshots_once_even_after_a_crash(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with Runner.start(tmp_path, "one", config(tensorboard=True)) as runner:
+        with pytest.raises(RuntimeError, match="crash"):
+            runner.play(stop=lambda: False, on_round=lambda now: crash() if now.session.round == 8 else None)
+    play(Runner.resume(tmp_path / "one"))
+    folder = RunFolder.find(tmp_path / "one")
+    shown = accumulator.EventAccumulator(str(folder.board_folder)).Reload()
+    looks = {event["round"]: event for event in folder.events() if event["event"] == "snapshot"}
+    for tag, value in {
+        "accuracy/mean": lambda look: sum(look["accuracy"]) / 4,
+        "accuracy of agents/2": lambda look: look["accuracy"][2],
+        "consensus distance": lambda look: look["consensus_distance"],
+        "bytes sent": lambda look: sum(look["bytes_sent"]),
+    }.items():
+        points = shown.Scalars(tag)
+        assert [point.step for point in points] == [0, 3, 6, 9, 12], tag
+        for point in points:
+            assert point.value == pytest.approx(value(looks[point.step]), rel=1e-6)
+    spent = [point.value for point in shown.Scalars("epsilon")]
+    assert spent == sorted(spent)
+    assert spent[0] == 0
+    assert spent[-1] == pytest.approx(max(folder.summary()["epsilon_per_agent"]), rel=1e-6)
+
+
+def crash():
+    raise RuntimeError("crash")
+
+
+def test_a_setting_that_needs_an_extra_says_so(monkeypatch):
+    monkeypatch.setattr("tacit.config.find_spec", lambda name: None)
+    with pytest.raises(InvalidInput, match=r"install tacit\[tensorboard\]"):
+        config(tensorboard=True)
+
+
 def test_private_diagnostics_go_to_a_file_of_their_own(tmp_path):
     play(Runner.start(tmp_path, "seen", config(private_diagnostics=True, source="secret")))
     folder = RunFolder.find(tmp_path / "seen")

@@ -1,11 +1,14 @@
 """`tacit list` and `tacit ledger`: what was run, and what was spent."""
 
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
-from tacit.cli.output import console, plain_table, print_json, round_up
+from tacit.cli.output import console, plain_table, print_json, round_up, working
 from tacit.errors import InvalidInput
 from tacit.privacy import DurableLedger
 from tacit.runs import list_runs
@@ -14,6 +17,7 @@ from tacit.runs.folder import LEDGER
 Runs = Annotated[Path, typer.Option(help="Folder of all runs, with their ledger.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
 BROKEN = 1
+_ROUNDING = 1e-6
 
 
 def list_(runs: Runs = Path("runs"), json: Json = False) -> None:
@@ -66,13 +70,37 @@ def ledger(
 ) -> None:
     """Derive what was spent, for every data owner, by run and in all, under both adjacencies.
 
+    With --verify, the ε that finished runs state is held against the ε that follows from the record.
+
     Example: tacit ledger --delta 1e-5 --verify
     """
     path = runs / LEDGER
     if not path.is_file():
         raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")
     record = DurableLedger(path)
-    problems = record.verify() if verify else []
+    with working("deriving ε"):
+        problems = [*record.verify(), *_misstated(record, runs)] if verify else []
+        rows = _spent(record, delta)
+    if json:
+        whole = not problems if verify else None
+        print_json({"ledger": str(path), "whole": whole, "problems": problems, "spent": rows})
+    else:
+        screen = console()
+        screen.print(f"spent, at δ={delta:g}, by the pld accountant" if rows else "nothing was spent")
+        for table in _tables(rows):
+            screen.print(table)
+        for problem in problems:
+            screen.print(f"NOT WHOLE: {problem}")
+        if verify and not problems:
+            screen.print(
+                "the record is whole: every query is there, none is past its allowance, every stated ε follows"
+            )
+    if problems:
+        raise typer.Exit(BROKEN)
+
+
+def _spent(record: DurableLedger, delta: float) -> list[dict[str, Any]]:
+    """Return a row for every owner and run, and one for every owner and all runs together."""
     rows: list[dict[str, Any]] = []
     for owner in record.owners:
         names = list(dict.fromkeys(entry.run for entry in record.entries(owner)))
@@ -91,31 +119,53 @@ def ledger(
                     "release": both["add_remove"].release,
                 }
             )
-    if json:
-        print_json(
-            {"ledger": str(path), "whole": None if not verify else not problems, "problems": problems, "spent": rows}
-        )
-    else:
-        screen = console()
-        table = plain_table(f"spent, at δ={delta:g}, by the pld accountant")
+    return rows
+
+
+def _tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
+    """Yield one table for all owners whose names begin alike, up to the last slash."""
+    for begin, group in groupby(rows, lambda row: row["owner"].rpartition("/")[0]):
+        table = plain_table(f"\n{begin}/…" if begin else "")
         table.add_column("owner", overflow="fold")
         table.add_column("run", overflow="fold")
         for column in ("queries", "ε add-or-remove", "ε replace-one", "release"):
             table.add_column(column, justify="right")
-        for row in rows:
-            values = row["epsilon"]
+        shown = None
+        for row in group:
+            name = row["owner"].rpartition("/")[2]
             table.add_row(
-                row["owner"] if row["run"] is None or row is rows[0] else "",
+                "" if name == shown else name,
                 row["run"] or "all together",
                 f"{row['queries']:,}",
-                round_up(values["add_remove"]),
-                round_up(values["replace_one"]),
+                round_up(row["epsilon"]["add_remove"]),
+                round_up(row["epsilon"]["replace_one"]),
                 "yes" if row["release"] else "no",
             )
-        screen.print(table if rows else "nothing was spent")
-        for problem in problems:
-            screen.print(f"NOT WHOLE: {problem}")
-        if verify and not problems:
-            screen.print("the record is whole: every query is there, and none is past its allowance")
-    if problems:
-        raise typer.Exit(BROKEN)
+            shown = name
+        yield table
+
+
+def _misstated(record: DurableLedger, runs: Path) -> Iterator[str]:
+    """Yield a sentence for every run whose files tell of more queries, or of less ε, than the record."""
+    for folder in list_runs(runs):
+        if not folder.config().private:
+            continue
+        entries = record.entries(run=folder.name)
+        charged = min((entry.event.count for entry in entries), default=0)
+        answered = max((event["queries"] for event in folder.events() if event["event"] == "snapshot"), default=0)
+        if charged < answered:
+            yield f"run {folder.name!r} was answered {answered} queries; {charged} are on record"
+            continue
+        summary = folder.summary()
+        if summary is None:
+            continue
+        owners = list(dict.fromkeys(entry.owner for entry in entries))
+        stated = summary["epsilon_per_agent"]
+        if len(owners) != len(stated):
+            yield f"run {folder.name!r} states ε of {len(stated)} owners; {len(owners)} are on record"
+            continue
+        terms = {key: summary[key] for key in ("delta", "adjacency", "accountant")}
+        for owner, value in zip(owners, stated, strict=True):
+            derived = record.guarantee(owner, run=folder.name, **terms).epsilon
+            if value < derived * (1 - _ROUNDING):
+                yield f"run {folder.name!r} states ε = {value:g} for {owner}; {round_up(derived)} follows from the record"

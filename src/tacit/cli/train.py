@@ -5,6 +5,7 @@ one stops at once, which loses nothing but the round.
 """
 
 import inspect
+import shlex
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from rich.table import Table
 
 from tacit.cli.output import console, plain_table, print_json, round_up, working
 from tacit.config import RunConfig
-from tacit.privacy import accounting
+from tacit.errors import StorageError
 from tacit.runs import RunFolder, Runner
 from tacit.runs.folder import fresh_name
 
@@ -87,18 +88,22 @@ def resume(
 
 
 def _play(runner: Runner, *, json: bool, quiet: bool) -> None:
-    shown = not (json or quiet)
-    with runner, _interruptible() as stopped:
-        if shown:
-            console().print(plan_table(runner))
-        with _display(runner, shown) as update:
-            result = runner.play(stop=stopped, on_round=update)
-    folder = runner.folder
+    shown, folder = not (json or quiet), runner.folder
+    screen = Console(stderr=True, markup=False, highlight=False)
+    go_on = f"Go on with: tacit resume {shlex.quote(str(folder.path))}"
+    try:
+        with runner, _interruptible(screen) as stopped:
+            if shown:
+                console().print(plan_table(runner))
+            with _display(runner, screen, shown) as update:
+                result = runner.play(stop=stopped, on_round=update)
+    except StorageError as error:
+        raise StorageError(f"{error}. What is on disk stays good. {go_on}") from error
+    except KeyboardInterrupt:
+        screen.print(f"stopped at once, in round {runner.session.round + 1} of {runner.config.rounds}. {go_on}")
+        raise typer.Exit(INTERRUPTED) from None
     if result is None:
-        Console(stderr=True, markup=False).print(
-            f"stopped after round {runner.session.round} of {runner.config.rounds}, and saved. "
-            f"Go on with: tacit resume {folder.path}"
-        )
+        screen.print(f"stopped after round {runner.session.round} of {runner.config.rounds}, and saved. {go_on}")
         raise typer.Exit(INTERRUPTED)
     summary = folder.summary() or {}
     if json:
@@ -156,9 +161,8 @@ def print_summary(folder: RunFolder, summary: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _display(runner: Runner, shown: bool) -> Iterator[Callable[[Runner], None]]:
+def _display(runner: Runner, screen: Console, shown: bool) -> Iterator[Callable[[Runner], None]]:
     """Yield what to call after every round; on a terminal it keeps a live picture of the run."""
-    screen = Console(stderr=True)
     if not (shown and screen.is_terminal):
         yield lambda _: None
         return
@@ -169,7 +173,7 @@ def _display(runner: Runner, shown: bool) -> Iterator[Callable[[Runner], None]]:
 
         def update(now: Runner) -> None:
             progress.update(task, completed=now.session.round)
-            live.update(Group(progress, _now(now)))
+            live.update(Group(progress, _now(now), *_seen(now)))
 
         update(runner)
         yield update
@@ -184,34 +188,31 @@ def _now(runner: Runner) -> Table:
     scored = ["-"] * 3
     if last.accuracy is not None:
         scored = [f"{value:.1%}" for value in (last.accuracy.mean(), last.accuracy.min(), last.accuracy.max())]
-    spent, promised = _spending(runner)
+    plan, spent = session.plan, ["∞", "∞"]
+    if plan.privacy is not None:
+        spent = [round_up(plan.largest_epsilon(queries)) for queries in (last.queries, plan.queries)]
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
     sent = f"{last.bytes_sent.sum() / 1e6:.1f}"
-    table.add_row(*scored, f"{last.consensus_distance:.2g}", spent, promised, sent, f"{rate:,.0f}")
+    table.add_row(*scored, f"{last.consensus_distance:.2g}", *spent, sent, f"{rate:,.0f}")
     return table
 
 
-def _spending(runner: Runner) -> tuple[str, str]:
-    """Return ε of the agent that spends fastest, after the queries of the last look and after all."""
-    plan = runner.session.plan
-    if plan.privacy is None:
-        return "∞", "∞"
-    pairs = zip(plan.sample_rates, plan.noise_multipliers, strict=True)
-    rate, sigma = max(pairs, key=lambda pair: pair[0] / pair[1])
-    values = [
-        accounting.epsilon(
-            [accounting.Event(sample_rate=rate, noise_multiplier=sigma, count=count)],
-            delta=plan.privacy.delta,
-            accountant=plan.privacy.accountant,
-            adjacency=plan.privacy.adjacency,
-        )
-        for count in (runner.session.watch.histories[0][-1].queries, plan.queries)
-    ]
-    return round_up(values[0]), round_up(values[1])
+def _seen(runner: Runner) -> list[Table]:
+    """Return what the last query saw of the private data, where that was asked for."""
+    seen = runner.session.diagnostics
+    if not seen:
+        return []
+    last = seen[-1]
+    table = plain_table("private: seen in the last lots")
+    for column in ("records in a lot", "share clipped", "loss"):
+        table.add_column(column, justify="right")
+    rows = (last.lot_sizes, last.clipped_share, last.loss)
+    table.add_row(*(f"{min(values):.3g} to {max(values):.3g}" for values in rows))
+    return [table]
 
 
 @contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
+def _interruptible(screen: Console) -> Iterator[Callable[[], bool]]:
     """Yield what tells whether Ctrl-C was pressed; the second time it stops at once."""
     pressed = False
 
@@ -220,7 +221,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         if pressed:
             raise KeyboardInterrupt
         pressed = True
-        Console(stderr=True).print("stopping after this round; press Ctrl-C again to stop at once")
+        screen.print("stopping after this round; press Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, press)
     try:

@@ -82,8 +82,17 @@ def _warnings(run: Run, spent: Spending | None) -> str:
     found = []
     if not run.finished:
         found.append(
-            f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at. "
-            "The ledger may hold queries made since then, which no ε on this page counts."
+            f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at."
+            + (
+                " No ledger is beside it, which may hold queries made since then."
+                if run.plan.private and run.charged is None
+                else ""
+            )
+        )
+    if run.charged is not None and run.charged < run.told:
+        found.append(
+            f"The ledger holds {run.charged:,} queries of this run, but its events tell of {run.told:,}. The ledger is not "
+            "whole, or not that of this run; ε is derived from the larger number."
         )
     if spent is not None and spent.stated is not None and not spent.agrees:
         found.append(

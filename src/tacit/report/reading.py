@@ -1,6 +1,6 @@
 """A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
 
-`events.jsonl` is the truth for everything but ε, which no file here is trusted for. A last line that a crash cut
+`events.jsonl` is the truth for everything but ε: the queries come from the ledger beside the run, if it is there. A last line that a crash cut
 off is ignored, and so are events of unknown kinds; anything else that is broken is an error that says where.
 """
 
@@ -17,7 +17,9 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from tacit.errors import InvalidInput
+from tacit.privacy import DurableLedger
 from tacit.report.events import Finish, Plan, Resume, Snapshot, check_lengths
+from tacit.runs.folder import LEDGER
 
 Values = npt.NDArray[np.float64]
 Measure = Literal["accuracy", "loss"]
@@ -71,6 +73,8 @@ class Run:
     seconds: float
     resumes: int
     lost_queries: int
+    charged: int | None
+    """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
     summary: Mapping[str, Any] | None
 
     @classmethod
@@ -97,6 +101,7 @@ class Run:
             seconds=story.seconds if story.seconds is not None else max((s.seconds for s in history), default=0.0),
             resumes=story.resumes,
             lost_queries=story.lost_queries,
+            charged=_charged(folder) if story.plan.private else None,
             summary=summary,
         )
 
@@ -112,7 +117,12 @@ class Run:
 
     @property
     def spent(self) -> int:
-        """How many queries each agent's data was charged for, up to the last look and in crashes after it."""
+        """How many queries each agent's data was charged for: what the ledger holds, and never less than the events say."""
+        return max(self.charged or 0, self.told)
+
+    @property
+    def told(self) -> int:
+        """How many queries the events tell of, up to the last look and in crashes after it."""
         return self.queries + self.lost_queries
 
     @property
@@ -193,6 +203,19 @@ class _Story:
         if self._settled not in (None, settled):
             raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
         self._settled, self.plan = settled, self.plan or Plan.model_validate(event)
+
+
+def _charged(folder: Path) -> int | None:
+    """Return how many queries of each owner the ledger beside a run holds for it."""
+    path = folder.resolve().parent / LEDGER
+    if not path.is_file():
+        return None
+    ledger = DurableLedger(path)
+    try:
+        entries = ledger.entries(run=folder.resolve().name)
+        return max((entry.event.count for entry in entries), default=0)
+    finally:
+        ledger.close()
 
 
 def _read(path: Path) -> bytes:

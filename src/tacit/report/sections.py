@@ -47,6 +47,7 @@ def ledger(run: Run, spent: Spending | None) -> str:
     pairs = [
         ("data owners", f"{plan.agents:,}"),
         ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
+        ("counted by", "the events of this run alone" if run.charged is None else "the ledger, one row a query"),
         ("most spent", f"agent {spent.agent}: {kept}"),
         ("other adjacency", str(other)),
     ]

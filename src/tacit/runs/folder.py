@@ -6,6 +6,7 @@ runs/<name>/events.jsonl      plan, snapshots, checkpoints, resumes, the end
 runs/<name>/checkpoint.safetensors
 runs/<name>/released-*.bin    answers since the checkpoint
 runs/<name>/private.jsonl     private diagnostics, only where asked for
+runs/<name>/tensorboard/      event files, only where asked for
 runs/<name>/summary.json      once it is finished
 """
 
@@ -37,6 +38,7 @@ class RunFolder:
         self.checkpoint_file = path / "checkpoint.safetensors"
         self.summary_file = path / "summary.json"
         self.private_file = path / "private.jsonl"
+        self.board_folder = path / "tensorboard"
 
     @property
     def name(self) -> str:
@@ -61,7 +63,11 @@ class RunFolder:
             raise InvalidInput(f"{folder.path} is there already; choose another name, or resume that run") from None
         except OSError as error:
             raise StorageError(f"{folder.path} cannot be made: {error.strerror}") from error
-        write_atomically(folder.config_file, config.to_toml().encode())
+        try:
+            write_atomically(folder.config_file, config.to_toml().encode())
+        except StorageError:
+            folder.path.rmdir()
+            raise
         return folder
 
     @staticmethod

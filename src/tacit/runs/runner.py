@@ -17,6 +17,7 @@ from tacit.config import RunConfig
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import DurableLedger
 from tacit.results import Result, Snapshot
+from tacit.runs.board import Board
 from tacit.runs.checkpoint import Checkpoint, flatten, restore
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
@@ -44,11 +45,16 @@ class Runner:
             self._graph = graph
             self._logged = 0  # snapshots that are in events.jsonl
             self._shown = 0  # private diagnostics that are in their file
+            self._board: Board | None = None
             if fresh:
                 self._log_plan()
                 self._record(ReleasedLog(folder.released_file(0)), answered=0)
             else:
                 self._restore()
+            if config.tensorboard:
+                resumed_at = None if fresh else self.session.round
+                self._board = Board(folder.board_folder, self.session.plan, resumed_at=resumed_at)
+                self._resources.callback(self._board.close)
         except BaseException:
             if fresh and hasattr(self, "session"):
                 self.session.close()
@@ -201,6 +207,8 @@ class Runner:
         history = self.session.watch.histories[0]
         for snapshot in history[self._logged :]:
             self.folder.log("snapshot", **_facts(snapshot), seconds=self.session.seconds)
+            if self._board is not None:
+                self._board.write(snapshot)
         self._logged = len(history)
         for seen in (self.session.diagnostics or [])[self._shown :]:
             self.folder.log_private(seen._asdict())

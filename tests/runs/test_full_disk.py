@@ -1,0 +1,83 @@
+"""A disk that is full at any moment of a run: a sentence, nothing lost, and the run goes on once there is room.
+
+The disk is real: a small tmpfs in a mount namespace of the test's own, filled up to some kilobytes.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+SETTINGS = (
+    "--dataset digits --agents 4 --split 0.5 --noise-multiplier 3 --lot-size 24 --rounds 12 --source seeded "
+    "--checkpoint-every 4 --evaluate-every 2 --spare-queries 4 --quiet"
+)
+
+# Runs inside the namespace: fill the disk, train, make room, go on; print what happened.
+SCENARIO = """
+import hashlib, json, os, pathlib, subprocess, sys
+from safetensors.numpy import load_file
+disk, room, settings = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split()
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+def tacit(*words):
+    return subprocess.run([sys.executable, "-m", "tacit", *words], capture_output=True, text=True)
+def fill(room):
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
+    (disk / "ballast").write_bytes(bytes(max(0, free - room)))
+runs, told = disk / "runs", []
+fill(room)
+words = ("train", "--runs", str(runs), "--name", "one", *settings)
+for _ in range(20):
+    done = tacit(*words)
+    told.append((done.returncode, done.stderr))
+    if done.returncode == 0:
+        break
+    if (runs / "one" / "events.jsonl").exists():
+        words = ("resume", str(runs / "one"), "--quiet")
+    room += 40_000
+    (disk / "ballast").unlink()
+    fill(room)
+verified = tacit("ledger", "--runs", str(runs), "--verify", "--json")
+print(json.dumps({
+    "told": told,
+    "verified": verified.returncode,
+    "queries": [row["queries"] for row in json.loads(verified.stdout)["spent"] if row["run"]],
+    "models": hashlib.sha256(load_file(runs / "one" / "checkpoint.safetensors")["state.0"].tobytes()).hexdigest(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def in_namespace():
+    """How to run a command with mounts of its own."""
+    words = ["unshare", "--user", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*words, "true"], capture_output=True).returncode:
+        pytest.skip("this system lets nobody make a mount namespace, so there is no small disk to fill")
+    return words
+
+
+def play(in_namespace, tmp_path, room):
+    tmp_path.mkdir(exist_ok=True)
+    words = [*in_namespace, sys.executable, "-c", SCENARIO, str(tmp_path), str(room), SETTINGS]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_run_survives_a_full_disk_at_any_moment(in_namespace, tmp_path):
+    whole = play(in_namespace, tmp_path / "whole", 3_900_000)
+    assert [code for code, _ in whole["told"]] == [0]
+    for room in (4_000, 90_000, 130_000, 170_000):
+        filled = play(in_namespace, tmp_path / str(room), room)
+        failures, (last, _) = filled["told"][:-1], filled["told"][-1]
+        assert last == 0
+        assert failures, "the disk was not small enough for this test"
+        for code, words in failures:
+            assert code in (1, 2)
+            assert words.startswith("error: "), words
+            assert words.count("\n") == 1, words
+        assert filled["verified"] == 0
+        assert all(12 <= queries <= 16 for queries in filled["queries"])
+        assert filled["models"] == whole["models"]
