@@ -3,7 +3,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check clean
+.PHONY: demo test test-slow check docs bench clean
 
 demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
@@ -19,8 +19,16 @@ check: $(READY)  ## lint and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+bench: $(READY)  ## every benchmark, beside Opacus; about half an hour
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@$(BIN)/python -m benchmarks all
+
+docs: $(READY)  ## the documentation site, in site/
+	@$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs site
+	@echo "open site/index.html"
+
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
 	@echo "making the environment in $(VENV); the first time this takes some minutes"

@@ -5,65 +5,109 @@ Flat keys, one meaning each; a misspelt key is an error that names the nearest r
 
 import hashlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import networkx as nx
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tacit import models
 from tacit.algorithms import DSGD, DSGT, SGD, Adam, Algorithm, DiNNO, Local, Momentum, Plain, Step
-from tacit.data import AgentData, load, synthetic
+from tacit.data import AgentData
 from tacit.errors import InvalidInput, choose
-from tacit.privacy import Accountant, Adjacency, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources
+from tacit.privacy import Accountant, Adjacency, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources
 from tacit.schedules import Constant, LogSpaced
 from tacit.settings import Training
-from tacit.specs import parse_graph, parse_split
+from tacit.specs import load_dataset, parse_graph, parse_split
+from tacit.wording import mistake
+
+_COMPILE: dict[str, Compile] = {"auto": "auto", "always": True, "never": False}
+
+
+def _as_option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
+
+
+# How advice names what contradicts something else: as keys of a file, and as options of a command line.
+_NAMED = ("epsilon", "noise_multiplier", "private_diagnostics", "tensorboard")
+_KEYS = {"no_private": "private = false"} | {key: key for key in _NAMED}
+_OPTIONS = {"no_private": "--no-private"} | {key: _as_option(key) for key in _NAMED}
+
+
+def _displaced(options: Mapping[str, Any]) -> Collection[str]:
+    """Return the settings that cannot stand beside these options."""
+    displaced: set[str] = set()
+    if options.get("epsilon") is not None:
+        displaced |= {"noise_multiplier", "private"}
+    if options.get("noise_multiplier") is not None:
+        displaced |= {"epsilon", "private"}
+    if options.get("private") is False:
+        displaced |= {"epsilon", "noise_multiplier", "private_diagnostics"}
+    if options.get("algorithm") is not None:
+        displaced |= _idle(str(options["algorithm"]))
+    return displaced
+
+
+def _idle(algorithm: str) -> set[str]:
+    """Return the settings that mean nothing to an algorithm."""
+    idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
+    if algorithm == "dsgt":  # which has a step of its own
+        idle |= {"step", "momentum"}
+    if algorithm in ("sgd", "local"):
+        idle |= {"graph", "mixing", "allow_drift"}
+    return idle
+
+
+def _as_text(value: Any) -> Any:
+    """Return the t of A(t) as a text: a file may give it as a number."""
+    return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 class RunConfig(BaseModel):
     """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = Field(
-        "dsgt", description="update rule; sgd pools all data in one place"
+        "dsgt", description="dsgt, dsgd, dinno, local (nobody talks) or sgd (all data in one place)"
     )
     dataset: str = Field(
-        "digits", description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS"
+        "digits", description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small or synthetic:RECORDS"
     )
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
-    split: str = Field("1.0", description="who gets what: t of A(t), iid, or dirichlet:ALPHA")
+    split: Annotated[str, BeforeValidator(_as_text)] = Field(
+        "1.0", description="who gets what: t of A(t), iid or dirichlet:ALPHA"
+    )
     graph: str = Field("ring", description="a kind such as ring or torus, random:fiedler=0.39, or a file")
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
-        "metropolis", description="how neighbours are weighed"
+        "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
     )
     allow_drift: bool = Field(False, description="let weights through that move the average")
     model: str = Field("logistic", description="logistic, mlp, convnet or resnet9")
 
-    private: bool = Field(True, description="clip and add noise; --no-private trains without a promise")
-    epsilon: float | None = Field(None, gt=0, description="what every record may lose; noise follows from it")
+    private: bool = Field(True, description="clip and add noise")
+    epsilon: float | None = Field(None, gt=0, description="ε that every record may lose; noise follows from it")
     noise_multiplier: float | None = Field(None, gt=0, description="σ, in the place of epsilon")
-    delta: float = Field(1e-5, gt=0, lt=1, description="the δ of (ε, δ)")
+    delta: float = Field(1e-5, gt=0, lt=1, description="δ of (ε, δ)")
     clip: float = Field(1.0, gt=0, description="norm C to which gradients are clipped")
     lot_size: float = Field(64.0, gt=0, description="expected records in a lot")
-    adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are")
-    accountant: Accountant = Field("pld", description="how ε is derived")
+    adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are: add_remove or replace_one")
+    accountant: Accountant = Field("pld", description="how ε is derived: pld (tight) or rdp (a looser bound)")
     source: Literal["secret", "seeded", "fast"] = Field(
-        "secret", description="where lots and noise come from; only secret makes a release"
+        "secret", description="where lots and noise come from: secret, seeded or fast; only secret makes a release"
     )
-    spare_queries: int = Field(2, ge=0, description="queries held for answers that a crash may lose")
+    spare_queries: int = Field(2, ge=0, le=10**6, description="queries held for answers that a crash may lose")
     private_diagnostics: bool = Field(False, description="write what queries saw of private data; not a release")
 
-    rounds: int = Field(200, ge=1, description="number of rounds")
+    rounds: int = Field(200, ge=1, le=10**7, description="number of rounds")
     lr: float = Field(0.5, gt=0, description="step size, in the first round if it changes")
     lr_final: float | None = Field(None, gt=0, description="step size in the last round, log-spaced from lr")
     step: Literal["plain", "momentum", "adam"] | None = Field(
-        None, description="direction of descent; adam for dinno, else plain"
+        None, description="direction of descent: plain, momentum or adam; adam for dinno, else plain"
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="for step momentum")
     rho: float = Field(0.5, gt=0, description="dinno: weight of agreement")
@@ -73,6 +117,9 @@ class RunConfig(BaseModel):
 
     seed: int = Field(0, ge=0, description="public chance: start, split, graph")
     device: str = Field("cpu", description="cpu or cuda")
+    compile: Literal["auto", "always", "never"] = Field(
+        "auto", description="compile gradients: auto (long runs), always or never"
+    )
     evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
@@ -88,16 +135,23 @@ class RunConfig(BaseModel):
             raise InvalidInput(f"{path} is not TOML: {error}") from error
 
     @staticmethod
-    def of(settings: Mapping[str, Any]) -> "RunConfig":
-        """Check settings; every mistake is named with its value and what would be right."""
+    def of(settings: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> "RunConfig":
+        """Check settings; every mistake is named with its value and what would be right.
+
+        `options` are those of a command line. They win over settings, and displace settings that contradict them;
+        what is wrong with them is told in their terms.
+        """
         for key in settings:
             choose("setting", key, RunConfig.model_fields)
+        given = dict(options or {})
+        together = {key: value for key, value in settings.items() if key not in _displaced(given)} | given
         try:
-            config = RunConfig(**settings)
+            config = RunConfig(**together)
         except ValidationError as error:
-            lines = [f"{'.'.join(map(str, e['loc']))} is {e['input']!r}: {e['msg']}" for e in error.errors()]
+            found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
+            lines = [mistake(_as_option(key) if key in given else key, each) for key, each in found]
             raise InvalidInput("; ".join(lines)) from None
-        config._check()
+        config._check(_KEYS if options is None else _OPTIONS)
         return config
 
     def to_toml(self) -> str:
@@ -111,13 +165,7 @@ class RunConfig(BaseModel):
 
     def load_data(self) -> AgentData:
         """Load the records and deal them out."""
-        if self.dataset.startswith("synthetic"):
-            _, _, records = self.dataset.partition(":")
-            if records and not records.isdigit():
-                raise InvalidInput(f"dataset is {self.dataset!r}; write synthetic:RECORDS, such as synthetic:6400")
-            whole = synthetic(int(records or 6400), seed=self.seed)
-        else:
-            whole = load(self.dataset, self.data_dir)
+        whole = load_dataset(self.dataset, self.data_dir, self.seed)
         data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
         return data.pooled() if self.algorithm == "sgd" else data
 
@@ -125,8 +173,10 @@ class RunConfig(BaseModel):
         """Build or read the graph, or none where nobody talks."""
         return None if self.algorithm in ("sgd", "local") else parse_graph(self.graph, agents, self.seed)
 
-    def training(self, *, name: str, ledger: Ledger | None, data: AgentData, graph: nx.Graph | None) -> Training:
-        """Return the settings of the run as the library takes them."""
+    def training(
+        self, *, name: str, ledger: Ledger | None, data: AgentData, graph: nx.Graph | None, compiled: bool | None = None
+    ) -> Training:
+        """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
         shape, classes = data.data.input_shape, data.data.classes
         if classes is None:
             raise InvalidInput(f"{self.dataset} has no classes; the command line trains classifiers only")
@@ -159,22 +209,37 @@ class RunConfig(BaseModel):
             spare_queries=self.spare_queries if self.private else 0,
             evaluate_every=self.evaluate_every,
             private_diagnostics=self.private_diagnostics,
+            compile=_COMPILE[self.compile] if compiled is None else compiled,
             device=self.device,
         )
 
-    def _check(self) -> None:
+    def _check(self, said: Mapping[str, str]) -> None:
+        """Refuse settings that contradict each other, which are called as `said`."""
         given = (self.epsilon is not None) + (self.noise_multiplier is not None)
         if self.private and given != 1:
             raise InvalidInput(
-                "say what to promise: either epsilon or noise_multiplier, and not both; or private = false for no privacy"
+                f"say what to promise: either {said['epsilon']} or {said['noise_multiplier']}, and not both; or "
+                f"{said['no_private']} for no privacy"
             )
         if not self.private and given:
-            raise InvalidInput("private is false, so epsilon and noise_multiplier mean nothing; leave one of them out")
+            raise InvalidInput(
+                f"{said['no_private']} promises nothing, so {said['epsilon']} and {said['noise_multiplier']} mean "
+                "nothing; leave one or the other out"
+            )
         if not self.private and self.private_diagnostics:
-            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+            raise InvalidInput(
+                f"{said['private_diagnostics']} tells of clipping, and a run without privacy does not clip"
+            )
+        for key in sorted(_idle(self.algorithm)):
+            if key != "step" and getattr(self, key) != RunConfig.model_fields[key].default:
+                named = _as_option(key) if said is _OPTIONS else key
+                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
+        momentum = RunConfig.model_fields["momentum"].default
+        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
+            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
         if self.tensorboard and find_spec("tensorboard") is None:
             raise InvalidInput(
-                "tensorboard is true, but it is not installed; install tacit[tensorboard], or leave the setting out"
+                f"{said['tensorboard']}: TensorBoard is not installed; install tacit[tensorboard], or leave this out"
             )
 
     def _algorithm(self) -> Algorithm[Any]:

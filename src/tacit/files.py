@@ -1,8 +1,10 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one."""
+"""Writing files so that a crash leaves the old one or the new one, never half of one; and what may stand in them."""
 
+import math
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import StorageError
 
@@ -36,3 +38,12 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def finite(value: Any) -> Any:
+    """Return a document for JSON, with nothing in the place of numbers that JSON has no word for."""
+    if isinstance(value, dict):
+        return {key: finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -61,6 +61,15 @@ def example(data: AgentData, count: int = 3) -> Tensor:
     return data.data.prepare(torch.randint(0, 2, shape, generator=generator).to(dtype))
 
 
+def public_lot(data: AgentData, count: int, device: torch.device) -> Lot:
+    """Return records that are not private, as one agent's lot."""
+    held_out = data.data.validation or data.data.test
+    train = data.data.train.targets
+    made_up = held_out is None or len(held_out) < count
+    targets = train.new_zeros((count, *train.shape[1:])) if held_out is None or made_up else held_out.targets[:count]
+    return Lot(example(data, count).to(device), targets.to(device), torch.tensor([0, count], device=device))
+
+
 def connect(
     graph: Graphs | None,
     mixing: str | sparse.csr_array,
@@ -91,11 +100,7 @@ def connect(
 
 def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) -> None:
     """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked."""
-    inputs = example(data, 2)
-    held_out = data.data.validation or data.data.test
-    train = data.data.train.targets
-    targets = train.new_zeros((2, *train.shape[1:])) if held_out is None or len(held_out) < 2 else held_out.targets[:2]
-    lot = Lot(inputs.to(theta.device), targets.to(theta.device), torch.tensor([0, 2], device=theta.device))
+    lot = public_lot(data, 2, theta.device)
     with torch.no_grad():
         outputs = model.outputs(theta, lot.inputs)
         classes = data.data.classes

@@ -13,15 +13,18 @@ import torch
 from torch import Tensor
 
 from tacit.counting import Cost, check_rows_apart, count
-from tacit.errors import GraphError, InvalidInput
+from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
-from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, starts
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PerSample, PlainOracle, PrivateOracle, VmapEngine
+from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, public_lot, starts
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PerSample, PlainOracle, PrivateOracle, choose_engine
 from tacit.results import Result
 from tacit.schedules import as_schedule, step_size
 from tacit.settings import Training
 from tacit.watching import Watch
+
+_CHECKED_RECORDS = 7
+_LEAST_NOISE = 0.02
 
 
 class Round:
@@ -62,6 +65,12 @@ class Session:
         declared = declared_sizes(data, training.sizes)
         self.plan = training.privacy.plan(declared, self.cost.queries + training.spare_queries)
 
+        if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
+            raise PrivacyError(
+                f"the noise multiplier is {min(self.plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
+                "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
+            )
+
         module = make_module(training.model, training.seed)
         check_module(module, example(data))
         self.model = FlatModel(module, training.loss).to(device)
@@ -74,6 +83,15 @@ class Session:
             same_start=training.same_start,
         ).to(device)
         probe(self.model, theta[0], data)
+        self.chosen = choose_engine(
+            self.model,
+            theta[0],
+            public_lot(data, _CHECKED_RECORDS, device),
+            lot_sizes=self.plan.lot_sizes * trials,
+            queries=self.cost.queries,
+            private=self.plan.privacy is not None,
+            compile=training.compile,
+        )
         self.network = self._connect(theta.dtype, device, taps=training.taps)
         self.watch = Watch(self.model, data, self.network)
         self.watch.look(theta, 0, 0)
@@ -110,8 +128,12 @@ class Session:
         self.state, self.round = state, self.round + 1
         every = training.evaluate_every or max(1, training.rounds // 20)
         if self.round % every == 0 or self.finished:
-            self.watch.look(self.state.theta, self.round, self.oracle.queries)
+            self.look()
         self.seconds += time.perf_counter() - started
+
+    def look(self) -> None:
+        """Score the models as they are."""
+        self.watch.look(self.state.theta, self.round, self.oracle.queries)
 
     def results(self) -> list[Result]:
         """Return what came of every trial so far."""
@@ -179,7 +201,7 @@ class Session:
         agents, sources = training.data.agents, training.chosen_sources
         stacked: dict[str, Any] = {
             "model": self.model,
-            "engine": VmapEngine(self.model),
+            "engine": self.chosen.engine,
             "data": training.data,
             "plan": plan.repeated(self.trials),
             "sources": [source for trial in range(self.trials) for source in sources.make(agents, trial)],
@@ -187,6 +209,8 @@ class Session:
         }
         if plan.privacy is None:
             return PlainOracle(**stacked)
+        if any(line.release != training.is_release for account in self.accounts for line in account.lines):
+            raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
         opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
         try:
             for run in self.runs[len(self.accounts) :]:

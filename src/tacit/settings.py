@@ -14,7 +14,7 @@ from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy
 from tacit.networks import Tap
 from tacit.preparation import Graphs, Model
-from tacit.privacy import Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
+from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
 from tacit.schedules import Schedule
 
 
@@ -43,6 +43,8 @@ class Training:
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
+    compile: whether gradients are compiled, which takes about a minute and makes them some times faster. `"auto"`
+        compiles where the run is long enough to win that back. Rounding differs from that of a run that is not compiled.
     device: where tensors live.
     progress: show a progress bar, if the error stream is a terminal.
     """
@@ -67,6 +69,7 @@ class Training:
     spare_queries: int = 0
     private_diagnostics: bool = False
     taps: Sequence[Tap] = ()
+    compile: Compile = "auto"
     device: torch.device | str = "cpu"
     progress: bool = False
 
@@ -103,6 +106,8 @@ class Training:
             raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
         if not isinstance(self.model, nn.Module) and not callable(self.model):
             raise InvalidInput(f"model is {self.model!r}; give an nn.Module or a function that makes one")
+        if self.compile not in (True, False, "auto"):
+            raise InvalidInput(f"compile is {self.compile!r}; it must be True, False or 'auto'")
         if not callable(self.loss):
             raise InvalidInput(f"loss is {self.loss!r}; give a function of outputs and targets, one value per record")
         if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):

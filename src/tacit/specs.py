@@ -1,17 +1,18 @@
-"""Short texts that name a partition or a graph, as a command line or a configuration file gives them."""
+"""Short texts that name a data set, a partition or a graph, as a command line or a configuration file gives them."""
 
 import math
 import os
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
 
-from tacit.data import IID, ByClass, Dirichlet, Partition
+from tacit.data import IID, ByClass, DataSet, Dirichlet, Partition, load, synthetic
 from tacit.errors import GraphError, InvalidInput, choose
 from tacit.graphs import build, find_graph, read_graph
-from tacit.graphs.topologies import KINDS
+from tacit.graphs.topologies import KINDS, sides
 
 Read = Callable[[str], float]
 
@@ -24,6 +25,16 @@ _SEARCH: dict[str, Read] = {
 }
 _BUILD: dict[str, Read] = {"degree": int, "rows": int, "rewire": float, "probability": float}
 _OPTIONS: dict[str, Read] = {**_SEARCH, **_BUILD, "seed": int}
+
+
+def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> DataSet:
+    """Return the data set that a text names: one that `tacit.data.load` knows, or `synthetic:RECORDS`."""
+    name, _, records = text.strip().partition(":")
+    if name != "synthetic":
+        return load(text, folder)
+    if records and not records.isdigit():
+        raise InvalidInput(f"dataset is {text!r}; write synthetic:RECORDS, such as synthetic:6400")
+    return synthetic(int(records or 6400), seed=seed)
 
 
 def parse_split(text: str) -> Partition:
@@ -81,6 +92,20 @@ def parse_graph(
         raise GraphError(f"how many agents? A {kind} graph can have any number; give --agents")
     seed = int(chosen.pop("seed", seed))
     return find_graph(agents, seed=seed, **chosen) if kind == "random" else build(kind, agents, seed=seed, **chosen)
+
+
+def flattened(text: str, agents: int, options: Mapping[str, float] | None = None) -> str | None:
+    """Say so where a text asks for a torus or a grid that is so thin that it is something simpler."""
+    kind, _, rest = text.strip().partition(":")
+    simpler = {"torus": "ring", "grid": "path"}.get(kind)
+    if simpler is None or agents < 3:
+        return None
+    rows, columns = sides(agents, _options(kind, rest, options).get("rows"))
+    if min(rows, columns) > 1:
+        return None
+    prime = sides(agents)[0] == 1
+    advice = f"{agents + 1} agents would have rows and columns" if prime else "other rows would make it wider"
+    return f"a {kind} of {rows} × {columns} agents is a {simpler}; {advice}"
 
 
 def _from_file(path: str, agents: int | None, options: Mapping[str, float] | None) -> nx.Graph:

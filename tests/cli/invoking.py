@@ -12,6 +12,8 @@ from tacit.cli import app
 
 TACIT = Path(sys.executable).with_name("tacit")
 MAGIC = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<?xml"}
+QUICK = ["--agents", "4", "--split", "0.5", "--noise-multiplier", "3", "--lot-size", "24", "--rounds", "6", "--lr", "1"]
+PLAIN = ["--no-private", *QUICK[:4], *QUICK[6:]]
 _ENV = {"COLUMNS": "80", "OMP_NUM_THREADS": "1", "TERM": "dumb"}
 
 
@@ -56,6 +58,11 @@ def stopped_reading(*args: object) -> str:
     started.stderr.close()
     started.wait(120)
     return said
+
+
+def one_line(text: str) -> str:
+    """Return a text as it was before it was wrapped."""
+    return " ".join(text.split())
 
 
 def is_picture(path: Path) -> bool:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from invoking import answer, complaint, document, is_picture, process
 
+from tacit.config import RunConfig
 from tacit.data import IID, ByClass, Dirichlet, load
 from tacit.errors import InvalidInput
 from tacit.specs import parse_split
@@ -28,6 +29,14 @@ def test_json_says_who_gets_what():
     assert (result["name"], result["agents"], result["classes"]) == ("digits", 10, 10)
     assert (result["split"], result["seed"]) == ("0.5", 3)
     assert sum(result["sizes"]) == 1433
+
+
+def test_synthetic_data_is_that_which_train_takes():
+    result = document("data", "synthetic:600", "--agents", 4, "--seed", 3)
+    config = RunConfig.of({"dataset": "synthetic:600", "agents": 4, "seed": 3, "private": False})
+    assert result["counts"] == config.load_data().counts.tolist()
+    assert sum(result["sizes"]) == 600
+    assert "write synthetic:RECORDS" in complaint("data", "synthetic:few", "--agents", 4)
 
 
 def test_at_one_each_agent_has_a_class_of_its_own():
@@ -104,7 +113,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         (("data", "--agents", 10), "missing argument"),
         (("data", "digits", "--agents", 0), "cannot divide 1433 training records of digits among 0 agents"),
         (("data", "digits", "--agents", 5000), "between 1 and 1433 agents"),
-        (("data", "digits", "--agents", "ten"), "--agents is 'ten', but it must be a whole number"),
+        (("data", "digits", "--agents", "ten"), "--agents is 'ten'; it must be a whole number"),
         ((*DIGITS, "--split", 1.5), "t=1.5 is outside [0, 1]"),
         ((*DIGITS, "--split", "half"), "unknown split 'half' (a number t from 0 to 1 for A(t), iid, or"),
         ((*DIGITS, "--split", "idd"), "did you mean 'iid'?"),
@@ -112,7 +121,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         ((*DIGITS, "--split", "dirichlet"), "has no number for alpha; write it as in dirichlet:0.3"),
         ((*DIGITS, "--split", "dirichlet:-1"), "alpha=-1.0 is outside (0, 1e6]"),
         (("data", "digits", "--agents", 500, "--split", "dirichlet:0.01"), "use a larger alpha, fewer agents"),
-        ((*DIGITS, "--seed", -3), "--seed is '-3', but it must be at least 0"),
+        ((*DIGITS, "--seed", -3), "--seed is '-3'; it must be at least 0"),
         ((*DIGITS, "--plot", "x.bmp"), "x.bmp: a picture is saved as .png, .pdf, .svg"),
         ((*DIGITS, "--plit", 1), "unknown option '--plit'; did you mean '--split'?"),
     ],

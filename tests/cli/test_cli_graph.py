@@ -1,10 +1,13 @@
+import json
 import math
 
 import networkx as nx
 import numpy as np
 import pytest
 from invoking import answer, complaint, document, is_picture, stopped_reading
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.cli.graph import ranges
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import build, find_graph, normalized_algebraic_connectivity, read_graph
@@ -138,7 +141,7 @@ def test_the_same_command_makes_the_same_picture(tmp_path):
         (("ring",), "how many agents?"),
         ((), "missing argument 'KIND|FILE'"),
         (("ring", "--agents", 0), "agents must be a whole number of at least 1, got 0"),
-        (("ring", "--agents", "ten"), "--agents is 'ten', but it must be a whole number"),
+        (("ring", "--agents", "ten"), "--agents is 'ten'; it must be a whole number"),
         (("ring", "--agents", 10, "--degree", 3), "graph kind 'ring' takes no options, got 'degree'"),
         (("ring", "--agents", 10, "--fiedler", 0.3), "use kind 'random' instead of 'ring'"),
         (("grid", "--agents", 10, "--degree", 3), "unknown option of graph kind 'grid' 'degree'"),
@@ -158,8 +161,8 @@ def test_the_same_command_makes_the_same_picture(tmp_path):
         (("erdos_renyi", "--agents", 50, "--probability", 0.001), "were all disconnected"),
         (("small_world", "--agents", 9, "--rewire", 2), "rewire must be a number between 0 and 1, got 2.0"),
         (("star", "--agents", 5, "--mixing", "uniform"), "use 'metropolis' or 'max_degree'"),
-        (("star", "--agents", 5, "--mixing", "metro"), "'metro' is not one of 'metropolis', 'max_degree', 'uniform'"),
-        (("ring", "--agents", 4, "--seed", -1), "--seed is '-1', but it must be at least 0"),
+        (("star", "--agents", 5, "--mixing", "metro"), "--mixing is 'metro'; it must be one of metropolis, max"),
+        (("ring", "--agents", 4, "--seed", -1), "--seed is '-1'; it must be at least 0"),
         (("missing.txt",), "missing.txt: cannot be read: No such file"),
         (("some/[red]where[/red]",), "some/[red]where[/red]: cannot be read: No such file"),
         (("/",), "/: cannot be read: Is a directory"),
@@ -265,3 +268,24 @@ def test_a_text_that_names_no_graph_says_why(text, message):
 def test_runs_of_numbers_are_drawn_together():
     assert ranges([]) == ""
     assert ranges([0, 1, 3, 4, 5, 9]) == "0 1 3–5 9"
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("torus", "--agents", 7), "note: a torus of 1 × 7 agents is a ring; 8 agents would have rows and columns\n"),
+        (
+            ("torus", "--agents", 6, "--rows", 6),
+            "note: a torus of 6 × 1 agents is a ring; other rows would make it wider\n",
+        ),
+        (("torus:rows=1", "--agents", 6), "note: a torus of 1 × 6 agents is a ring; other rows would make it wider\n"),
+        (("grid", "--agents", 5), "note: a grid of 1 × 5 agents is a path; 6 agents would have rows and columns\n"),
+        (("torus", "--agents", 6), ""),
+        (("ring", "--agents", 7), ""),
+    ],
+)
+def test_a_torus_that_is_no_more_than_a_ring_is_told(args, message):
+    result = CliRunner().invoke(app, ["graph", *map(str, args), "--json"])
+    assert result.exit_code == 0
+    assert result.stderr == message
+    assert json.loads(result.stdout)["agents"] == int(args[2])

@@ -1,34 +1,14 @@
-"""`tacit train`, `resume`, `list` and `ledger`, as a user types them, and what bad input gets."""
+"""`tacit train` and `resume`, as a user types them, and what bad input gets."""
 
 import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
-import time
 
 import pytest
-from typer.testing import CliRunner
+from invoking import PLAIN, QUICK, one_line
 
-from tacit.cli import app
-from tacit.privacy import Budget, DurableLedger
+from tacit.privacy import DurableLedger
 from tacit.report import Run, write_report
-
-QUICK = ["--agents", "4", "--split", "0.5", "--noise-multiplier", "3", "--lot-size", "24", "--rounds", "6", "--lr", "1"]
-
-
-@pytest.fixture
-def tacit(tmp_path, monkeypatch):
-    """Run a command in an empty folder; returns exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        result = CliRunner().invoke(app, [str(word) for word in words])
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return result.exit_code, result.stdout, result.stderr
-
-    return run
+from tacit.runs import RunFolder
 
 
 def test_train_prints_the_plan_and_what_came_of_it(tacit, tmp_path):
@@ -58,45 +38,69 @@ def test_options_win_over_the_file(tacit, tmp_path):
     assert max(summary["epsilon_per_agent"]) <= 2.0
 
 
-def test_list_and_ledger_tell_what_was_run_and_spent(tacit):
+RIVALS = [
+    ("epsilon = 2.0", ["--noise-multiplier", 5], {"noise_multiplier": 5.0}),
+    ("noise_multiplier = 5.0", ["--epsilon", 2], {"epsilon": 2.0}),
+    ("epsilon = 2.0", ["--no-private"], {"private": False}),
+    ("noise_multiplier = 5.0\nprivate_diagnostics = true", ["--no-private"], {"private": False}),
+    ("private = false", ["--epsilon", 2], {"epsilon": 2.0, "private": True}),
+    (
+        "epsilon = 2.0\ncarry = true\nprivate_diagnostics = true",
+        ["--no-carry", "--no-private-diagnostics"],
+        {"carry": False, "epsilon": 2.0},
+    ),
+    (
+        'epsilon = 2.0\nalgorithm = "dsgd"\nstep = "momentum"',
+        ["--algorithm", "dsgt"],
+        {"algorithm": "dsgt", "epsilon": 2.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "options", "settled"), RIVALS, ids=[str(options) for _, options, _ in RIVALS])
+def test_an_option_displaces_its_rival_in_the_file(tacit, tmp_path, file, options, settled):
+    (tmp_path / "run.toml").write_text(f"agents = 4\nlot_size = 24\nrounds = 2\n{file}\n")
+    code, _, error = tacit("train", "run.toml", *options, "--name", "one", "--quiet")
+    assert code == 0, error
+    config = RunFolder(tmp_path / "runs" / "one").config()
+    for key in ("epsilon", "noise_multiplier"):
+        assert getattr(config, key) == settled.get(key)
+    assert settled.items() <= config.model_dump().items()
+    assert not config.private_diagnostics
+
+
+def test_a_runs_own_settings_can_be_fed_back(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
-    tacit("train", *QUICK, "--name", "two", "--source", "seeded")
-    code, out, _ = tacit("list", "--json")
+    assert tacit("train", "runs/one/config.toml", "--name", "two")[0] == 0
+    one, two = (RunFolder(tmp_path / "runs" / name).config() for name in ("one", "two"))
+    assert one == two
+
+
+@pytest.mark.parametrize("algorithm", ["sgd", "local", "dsgd", "dsgt", "dinno"])
+def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
+    words = ("train", *PLAIN, "--algorithm", algorithm)
+    code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
-    assert [(row["run"], row["state"]) for row in json.loads(out)["runs"]] == [("one", "finished"), ("two", "finished")]
-    code, out, _ = tacit("ledger", "--json", "--verify")
-    record = json.loads(out)
+    assert one_line(out).split("in runs/one")[0].split()[-1] == "none"
+    code, out, _ = tacit(*words, "--name", "two", "--json")
     assert code == 0
-    assert record["whole"] is True
-    rows = [row for row in record["spent"] if row["owner"] == record["spent"][0]["owner"]]
-    assert [row["run"] for row in rows] == ["one", "two", None]
-    assert [row["release"] for row in rows] == [True, False, False]
-    one, two, both = (row["epsilon"]["add_remove"] for row in rows)
-    assert max(one, two) < both
-    assert all(row["epsilon"]["replace_one"] > row["epsilon"]["add_remove"] for row in rows)
-    assert "all together" in tacit("ledger")[1]
-    assert "finished" in tacit("list")[1]
+    assert json.loads(out)["epsilon_per_agent"] is None
+    assert json.loads((tmp_path / "runs" / "two" / "summary.json").read_text())["epsilon_per_agent"] is None
+    assert tacit("report", "one")[0] == 0
+    assert tacit("compare", "one", "two")[0] == 0
+    assert "∞" not in tacit("list")[1]
+    assert [row["epsilon"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [None, None]
 
 
-def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
-    tacit("train", *QUICK, "--name", "one")
-    record = DurableLedger(tmp_path / "runs" / "ledger.sqlite")
-    record._database.execute("DELETE FROM queries WHERE number = 3")
-    code, out, _ = tacit("ledger", "--verify")
-    assert code == 1
-    assert "NOT WHOLE" in out
-
-
-def test_a_run_that_states_less_than_the_record_is_told(tacit, tmp_path):
-    tacit("train", *QUICK, "--name", "one")
-    path = tmp_path / "runs" / "one" / "summary.json"
-    summary = json.loads(path.read_text())
-    summary["epsilon_per_agent"][1] *= 0.9
-    path.write_text(json.dumps(summary))
-    code, out, _ = tacit("ledger", "--verify")
-    assert code == 1
-    assert "run 'one' states ε =" in out
-    assert "agent 1" in out
+def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
+    code, out, _ = tacit("train", *PLAIN, "--lr", "1e30", "--name", "one", "--json")
+    assert code == 0
+    strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
+    assert json.loads(out, **strict)["consensus_distance"] is None
+    for line in (tmp_path / "runs" / "one" / "events.jsonl").read_text().splitlines():
+        json.loads(line, **strict)
+    assert tacit("report", "one")[0] == 0
+    assert "nan" not in tacit("list")[1]
 
 
 def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
@@ -116,46 +120,22 @@ def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     assert "run 'one' was answered 6 queries; 2 are on record" in out
 
 
-def test_ctrl_c_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "tacit",
-        "train",
-        *QUICK,
-        "--rounds",
-        "4000",
-        "--name",
-        "long",
-        "--source",
-        "seeded",
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as run:
-        events = tmp_path / "runs" / "long" / "events.jsonl"
-        while not events.exists() or '"snapshot"' not in events.read_text():
-            assert run.poll() is None, run.stderr.read()
-            time.sleep(0.05)
-        run.send_signal(signal.SIGINT)
-        _, told = run.communicate(timeout=120)
-    assert run.returncode == 130
-    assert "Go on with: tacit resume runs/long" in " ".join(told.split())
-    assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
-
-
 BAD = [
     ("train", "say what to promise"),
     ("train --epsilon 1 --noise-multiplier 2", "not both"),
-    ("train --no-private --epsilon 1", "private is false"),
-    ("train --epsilon -1", "epsilon is -1.0: Input should be greater than 0"),
-    ("train --epsilon 1 --delta 2", "delta is 2.0"),
-    ("train --epsilon 1 --rounds 0", "rounds is 0"),
-    ("train --epsilon 1 --rounds many", "--rounds is 'many', but it must be a whole number"),
+    ("train", "either --epsilon or --noise-multiplier, and not both; or --no-private"),
+    ("train --no-private --epsilon 1", "--no-private promises nothing"),
+    ("train --no-private --private", "--private and --no-private contradict each other"),
+    ("train --epsilon -1", "--epsilon is -1.0; it must be greater than 0"),
+    ("train --epsilon 1 --delta 2", "--delta is 2.0; it must be less than 1"),
+    ("train --epsilon 1 --rounds 0", "--rounds is 0; it must be at least 1"),
+    ("train --epsilon 1 --rounds many", "--rounds is 'many'; it must be a whole number"),
     ("train --epsilon 1 --agents 0", "agents is 0"),
     ("train --epsilon 1 --agents 5000", "cannot divide"),
-    ("train --epsilon 1 --algorithm dsgdd", "dsgdd"),
+    (
+        "train --epsilon 1 --algorithm dsgdd",
+        "--algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno; did you mean 'dsgd'?",
+    ),
     ("train --epsilon 1 --dataset mnits", "did you mean 'mnist'"),
     ("train --epsilon 1 --dataset synthetic:few", "synthetic:RECORDS"),
     ("train --epsilon 1 --model convnets", "did you mean 'convnet'"),
@@ -178,7 +158,16 @@ BAD = [
     ("train missing.toml --epsilon 1", "missing.toml"),
     ("train broken.toml --epsilon 1", "is not TOML"),
     ("train misspelt.toml", "did you mean 'rounds'"),
-    ("train wrong.toml", "rounds is 'many'"),
+    ("train wrong.toml", "error: rounds is 'many'; it must be a whole number"),
+    (
+        "train negative.toml",
+        "error: algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno; did you mean 'dsgd'?; epsilon is -1.0; "
+        "it must be greater than 0",
+    ),
+    ("train --epsilon", "requires an argument (see 'tacit train --help')"),
+    ("train --epsilon 1 --json=3", "(see 'tacit train --help')"),
+    ("train --epsilon 1 --budget 0", "a budget of epsilon=0.0 allows nothing"),
+    ("train --no-private --budget 1", "--budget bounds what private runs spend"),
     ("train --epsilon 1 --graph apart.txt", "connected"),
     ("train --epsilon 1 --graph pair.txt", "the graph has 2 agents, but 10 are wanted"),
     ("train --epsilon 1 --dataset synthetic --model convnet --lot-size 9", "channels, height, width"),
@@ -196,6 +185,7 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing_behind(line, message, taci
     (tmp_path / "broken.toml").write_text("rounds = [")
     (tmp_path / "misspelt.toml").write_text("epsilon = 1.0\nrond = 3\n")
     (tmp_path / "wrong.toml").write_text('epsilon = 1.0\nrounds = "many"\n')
+    (tmp_path / "negative.toml").write_text('epsilon = -1.0\nalgorithm = "dsgdd"\n')
     (tmp_path / "apart.txt").write_text("0 1\n2 3\n")
     (tmp_path / "pair.txt").write_text("0 1\n")
     if "spent" in line:
@@ -205,45 +195,42 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing_behind(line, message, taci
         account.spend()
     code, out, error = tacit(*line.split())
     assert code == 2
-    said = " ".join(error.split())
+    said = one_line(error)
     assert message in said
     assert "Traceback" not in said + out
     assert not [path for path in (tmp_path / "runs").glob("*") if path.is_dir()]
 
 
-def test_a_second_run_that_would_pass_the_budget_is_refused(tacit, tmp_path):
-    DurableLedger(tmp_path / "runs" / "ledger.sqlite", Budget(epsilon=1.0, delta=1e-5))
-    assert tacit("train", *QUICK, "--name", "one")[0] == 0
-    code, _, error = tacit("train", *QUICK, "--noise-multiplier", 0.7, "--name", "two")
-    assert code == 2
-    assert "past its budget of ε=1" in " ".join(error.split())
-    assert not (tmp_path / "runs" / "two").exists()
-
-
-def test_report_and_compare_write_pages_and_figures(tacit, tmp_path):
-    for name in ("one", "two"):
-        assert tacit("train", *QUICK, "--name", name)[0] == 0
-    code, out, _ = tacit("report", "runs/one", "runs/two", "--figures")
-    assert code == 0
-    assert "runs/two/report.html" in out
-    page = (tmp_path / "runs" / "one" / "report.html").read_text()
-    assert "add-or-remove-one" in page
-    assert sorted(path.suffix for path in (tmp_path / "runs" / "one" / "figures").iterdir()).count(".pdf") >= 4
-    code, out, _ = tacit("compare", "runs/one", "runs/two", "-o", "both.html", "--figures", "pictures")
-    assert code == 0
-    assert "two" in (tmp_path / "both.html").read_text()
-    assert list((tmp_path / "pictures").glob("*.png"))
-
-
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("line", "message"),
     [
-        (["report", "nowhere"], "nowhere"),
-        (["compare", "runs/one"], "at least two runs"),
-        (["report", "."], "config.toml"),
+        ("agents = true", "agents is True; it must be a whole number"),
+        ('epsilon = "1"', "epsilon is '1'; it must be a number"),
+        ('rounds = "5"', "rounds is '5'; it must be a whole number"),
+        ('private = "yes"', "private is 'yes'; it must be true or false"),
+        ("seed = 1.5", "seed is 1.5; it must be a whole number"),
+        ("rounds = 1000000000000", "rounds is 1000000000000; it must be at most 1e+07"),
+        ("rho = 3.0", "rho means nothing to dsgt"),
+        ("momentum = 0.5", "momentum means nothing to dsgt"),
+        ('algorithm = "local"\ngraph = "torus"', "graph means nothing to local"),
+        ('algorithm = "dsgd"\nmomentum = 0.5', "momentum means nothing without step momentum"),
+        ('dataset = "syntheticfoo"', "syntheticfoo"),
+        ("noise_multiplier = 1e-9", "noise multiplier is 1e-09"),
     ],
 )
-def test_pages_of_what_is_no_run_are_refused(tacit, words, message):
-    code, _, error = tacit(*words)
+def test_settings_of_the_wrong_kind_or_without_meaning_are_refused(tacit, tmp_path, line, message):
+    promise = "" if "epsilon" in line or "noise" in line else "epsilon = 4.0\n"
+    (tmp_path / "run.toml").write_text(f"{promise}{line}\n")
+    code, out, err = tacit("train", "run.toml")
     assert code == 2
-    assert message in " ".join(error.split())
+    assert out == ""
+    assert message in one_line(err)
+    assert not (tmp_path / "runs").exists() or not any(path.is_dir() for path in (tmp_path / "runs").iterdir())
+
+
+def test_t_may_be_a_number_and_a_shared_file_serves_every_algorithm(tacit, tmp_path):
+    (tmp_path / "run.toml").write_text(
+        'algorithm = "dinno"\nrho = 0.7\nsplit = 0.5\nagents = 4\nnoise_multiplier = 3\nlot_size = 24\nrounds = 3\n'
+    )
+    for algorithm in ("dinno", "dsgt", "local"):
+        assert tacit("train", "run.toml", "--algorithm", algorithm, "-q")[0] == 0

@@ -25,6 +25,7 @@ const seen = (frame) => {
     room: page.documentElement.clientWidth,
     title: page.title,
     images: page.images.length,
+    cut: [...page.querySelectorAll(".scroll")].filter((table) => table.scrollHeight > table.clientHeight).length,
     ink: plots.length ? frame.contentWindow.getComputedStyle(plots[0].querySelector(".xtitle, .g-xtitle text") ?? plots[0]).fill : "",
   };
 };
@@ -94,6 +95,7 @@ def test_pages_draw_on_a_phone_without_an_error(pages, tmp_path):
         assert all(count > 0 for count in page["drawn"].values()), page
         assert page["width"] <= page["room"] <= 390, "the page scrolls sideways"
         assert page["images"] == 0
+        assert page["cut"] == 0, "a table is cut off by a scroll bar"
     assert hostile["title"] == '<img src=x onerror="document.title=1"> · Tacit'
 
 

@@ -3,9 +3,10 @@ from dataclasses import replace
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from tacit.report import save_comparison, save_figures
+from tacit.report import comparison, drawing, figure_overlays, save_comparison, save_figures
 
 KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 
@@ -13,7 +14,9 @@ KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 def names(paths):
     assert all(path.read_bytes()[:4] == (b"%PDF" if path.suffix == ".pdf" else b"\x89PNG") for path in paths)
     pictures = [imread(path) for path in paths if path.suffix == ".png"]
-    assert all(picture.shape[:2] == (750, 1050) and picture.std() > 0.01 for picture in pictures)
+    assert all(picture.shape[1] == 1050 and picture.std() > 0.01 for picture in pictures)
+    below = [path.stem.startswith("compare") for path in paths if path.suffix == ".png"]  # lines are named below
+    assert all((picture.shape[0] > 750) == more for picture, more in zip(pictures, below, strict=True))
     stems = sorted(path.stem for path in paths if path.suffix == ".png")
     assert stems == sorted(path.stem for path in paths if path.suffix == ".pdf")
     return set(stems)
@@ -31,6 +34,30 @@ def test_what_a_run_has_not_is_not_drawn(runs, tmp_path):
 def test_runs_are_overlaid_whatever_their_names(runs, tmp_path):
     chosen = [replace(runs["dsgt"], name="_hidden $x_1$"), runs["dinno"], runs["seeded"], runs["open"]]
     assert names(save_comparison(chosen, tmp_path)) == {"compare-accuracy", "compare-consensus", "compare-epsilon"}
+
+
+def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
+    long = replace(runs["dinno"], name="a name that is far too long for any figure " * 3)
+    with drawing._style():
+        figure = Figure(figsize=(3.5, 2.5))
+        ax = figure.add_subplot()
+        figure_overlays._accuracies(ax, comparison.entries_of([runs["dsgt"], long, runs["open"]]))
+        figure.draw_without_rendering()
+    (legend,) = figure.legends
+    drawn, named = ax.get_tightbbox(), legend.get_window_extent()
+    assert named.y1 <= drawn.y0
+    assert named.x1 <= figure.bbox.x1
+    assert ax.get_legend() is None
+
+
+def test_runs_of_very_different_length_share_their_axis(runs):
+    ax = Figure().add_subplot()
+    short = replace(runs["open"], plan=runs["open"].plan.model_copy(update={"rounds": 6}))
+    figure_overlays._accuracies(ax, comparison.entries_of([runs["dsgt"], short]))
+    assert ax.get_xlabel() == "share of the run’s rounds"
+    assert ax.get_xlim() == (0, 1)
+    assert ax.lines[0].get_xdata()[-1] == 1
+    assert ax.lines[1].get_xdata().tolist() == [look.round / 6 for look in short.history]
 
 
 def test_figures_are_the_same_whatever_the_users_settings(runs, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from made_runs import read_events, write_events
 
 from tacit.errors import InvalidInput, StorageError
-from tacit.report import Run, write_comparison, write_report
+from tacit.report import Run, frame, write_comparison, write_report
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
 
@@ -122,7 +122,7 @@ def test_a_seeded_run_is_marked_wherever_it_claims_something(runs, tmp_path):
 def test_a_run_without_privacy_promises_nothing(runs, tmp_path):
     html = page(runs["open"], tmp_path)
     said = words(html)
-    assert "✕ NOT A RELEASE NO PRIVACY No promise: ε = ∞" in said
+    assert "✕ NOT A RELEASE NO PRIVACY ε: none, nothing is promised" in said
     assert "What ε means" not in said
     assert "none" in said
     assert set(charts(html)) == {"accuracy", "graph", "consensus", "partition"}
@@ -134,6 +134,18 @@ def test_one_agent_has_a_report_too(runs, tmp_path):
     assert "One agent holds all data." in said
     assert "One agent agrees with itself." in said
     assert [trace["name"] for trace in charts(html)["accuracy"]["data"]] == ["accuracy"]
+
+
+def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one_who_pools_it(runs, tmp_path):
+    said = words(page(runs["alone"], tmp_path))
+    assert "Whatever someone makes of the published model" in said
+    assert "From the one who pools the data and trains on it, nothing is hidden." in said
+    assert "Suppose someone sees the published model" in said
+    assert "other agents" not in said
+    assert "hears every message" not in said
+    several = words(page(runs["dsgt"], tmp_path))
+    assert "Whatever all other agents together make of what they heard" in several
+    assert "pools the data" not in several
 
 
 def test_an_unfinished_run_says_so(folder, tmp_path):
@@ -180,6 +192,57 @@ def test_equal_agents_share_a_row_of_the_plan(runs, tmp_path):
 
     assert rows("dsgt") == ["all agents"]
     assert rows("seeded") == ["0, 2, 4", "1, 3, 5"]
+
+
+def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
+    plan, *rest = read_events(folder)
+    rates = [0.2 + 0.01 * agent for agent in range(6)]
+    write_events(folder, [plan | {"sample_rates": rates}, *rest])
+    (folder / "summary.json").unlink()
+    ledger = page(Run.load(folder), tmp_path).split("The ledger")[1].split("What ε means")[0]
+    assert ledger.count("digits/A(t=0.8)/seed 0/6 agents/") == 1
+    assert re.findall(r'<th scope="row">(.*?)</th>', ledger) == [f"agent {agent}" for agent in range(6)]
+
+
+def test_tables_are_shown_whole_and_very_long_ones_folded(tmp_path, runs):
+    style = page(runs["dsgt"], tmp_path).split("<style>")[1].split("</style>")[0]
+    assert not re.search(r"\.scroll[^}]*(max-height|overflow:|overflow-y)", style)
+    rows = [(str(row), "x") for row in range(60)]
+    assert "details" not in frame.table(("a", "b"), rows[:50])
+    folded = frame.table(("a", "b"), rows)
+    assert folded.count("<tr><th scope") == 62
+    assert "<summary>10 more rows</summary>" in folded
+
+
+def test_a_heat_map_starts_at_zero(folder, tmp_path):
+    plan, *rest = read_events(folder)
+    write_events(folder, [plan | {"counts": [[100, 110]] * 6}, *rest])
+    (cells,) = charts(page(Run.load(folder), tmp_path))["partition"]["data"]
+    assert (cells["zmin"], cells["zmax"]) == (0, 110)
+
+
+def test_runs_of_very_different_length_are_laid_over_each_other_by_share(runs, folder, tmp_path):
+    plan, *rest = read_events(folder)
+    write_events(folder, [plan | {"rounds": 100}, *rest])
+    drawn = charts(write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text())
+    for name in ("accuracy", "consensus", "epsilon"):
+        axis = drawn[name]["layout"]["xaxis"]
+        assert axis["title"]["text"] == "share of the run’s rounds"
+        assert axis["range"][1] < 1.1
+        ends = [trace["x"][-1] for trace in drawn[name]["data"] if trace.get("showlegend", True)]
+        assert ends == [1.0, 0.2]
+
+
+def test_runs_on_the_same_records_are_told_however_they_were_dealt_out(runs, folder, tmp_path):
+    plan, *rest = read_events(folder)
+    for owners, warned in (
+        ([owner.replace("seed 0", "seed 1") for owner in plan["owners"]], True),
+        ([owner.replace("digits", "letters") for owner in plan["owners"]], False),
+    ):
+        write_events(folder, [plan | {"owners": owners}, *rest])
+        said = words(write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text())
+        assert ("asked the same records, dealt out to agents in different ways" in said) == warned
+        assert "same owners’ data" not in said
 
 
 def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):

@@ -69,7 +69,7 @@ def play(in_namespace, tmp_path, room):
 def test_a_run_survives_a_full_disk_at_any_moment(in_namespace, tmp_path):
     whole = play(in_namespace, tmp_path / "whole", 3_900_000)
     assert [code for code, _ in whole["told"]] == [0]
-    for room in (4_000, 90_000, 130_000, 170_000):
+    for room in (4_000, 90_000, 170_000):
         filled = play(in_namespace, tmp_path / str(room), room)
         failures, (last, _) = filled["told"][:-1], filled["told"][-1]
         assert last == 0

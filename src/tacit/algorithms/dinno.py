@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tacit.algorithms.interface import At, Stacked
-from tacit.algorithms.steps import Adam, Step
+from tacit.algorithms.steps import Adam, Step, descend
 from tacit.errors import InvalidInput
 
 
@@ -60,5 +60,5 @@ class DiNNO:
         for _ in range(self.inner_steps):
             gradient = at.gradient(psi) + dual + 2 * rho * (degree * psi - anchor)
             direction, step = self.step.step(step, gradient)
-            psi = psi - at.lr * direction
+            psi = descend(psi, at.lr, direction)
         return DiNNOState(psi, dual, step)

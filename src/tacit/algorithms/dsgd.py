@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tacit.algorithms.interface import At, Stacked
-from tacit.algorithms.steps import Plain, Step
+from tacit.algorithms.steps import Plain, Step, descend
 
 
 class DSGDState(NamedTuple):
@@ -34,4 +34,4 @@ class DSGD:
         """Mix and descend."""
         direction, step = self.step.step(state.step, at.gradient(state.theta))
         mixed = at.exchange(state.theta).mix()
-        return DSGDState(mixed - at.lr * direction, step)
+        return DSGDState(descend(mixed, at.lr, direction), step)

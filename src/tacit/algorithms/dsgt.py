@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from tacit.algorithms.interface import At, Stacked
+from tacit.algorithms.steps import descend
 
 
 class DSGTState(NamedTuple):
@@ -37,5 +38,5 @@ class DSGT:
         """Update the tracker, descend and mix."""
         g = at.gradient(state.theta)
         y = g + state.mixed_tracker - state.gradient
-        theta, mixed = at.exchange(state.theta - at.lr * y, y).mix()
+        theta, mixed = at.exchange(descend(state.theta, at.lr, y), y).mix()
         return DSGTState(theta=theta, gradient=g, tracker=y, mixed_tracker=mixed)

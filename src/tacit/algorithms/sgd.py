@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tacit.algorithms.interface import At, Stacked
-from tacit.algorithms.steps import Plain, Step
+from tacit.algorithms.steps import Plain, Step, descend
 
 
 class SGDState(NamedTuple):
@@ -32,4 +32,4 @@ class SGD:
     def round(self, state: SGDState, at: At) -> SGDState:
         """Take one step."""
         direction, step = self.step.step(state.step, at.gradient(state.theta))
-        return SGDState(state.theta - at.lr * direction, step)
+        return SGDState(descend(state.theta, at.lr, direction), step)

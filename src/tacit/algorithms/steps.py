@@ -95,3 +95,8 @@ class Adam:
 def _check_decay(name: str, value: float) -> None:
     if not 0 <= value < 1:
         raise InvalidInput(f"{name} is {value}; it must lie in [0, 1)")
+
+
+def descend(theta: Stacked, lr: float | Tensor, direction: Stacked) -> Stacked:
+    """Return θ − η·d, in one pass where the step size is one number for all agents."""
+    return theta - lr * direction if isinstance(lr, Tensor) else torch.sub(theta, direction, alpha=lr)

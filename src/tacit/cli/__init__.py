@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import budget, data, graph, records, report, train
-from tacit.cli.output import Commands
+from tacit.cli import budget, data, graph, ledger, listing, report, train
+from tacit.cli.failing import Commands
 
 app = typer.Typer(
     name="tacit",
@@ -41,8 +41,8 @@ def _tacit(
 
 app.command("train")(train.make_train())
 app.command("resume")(train.resume)
-app.command("list")(records.list_)
-app.command("ledger")(records.ledger)
+app.command("list")(listing.list_)
+app.command("ledger")(ledger.ledger)
 app.command("report")(report.report)
 app.command("compare")(report.compare)
 app.command("budget", cls=budget.Command)(budget.budget)

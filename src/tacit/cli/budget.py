@@ -56,7 +56,7 @@ def budget(
     accountant: Annotated[
         Accountant, typer.Option(metavar="NAME", help="pld (tight) or rdp (a looser bound).")
     ] = "pld",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="[FILE]", help=f"Draw ε over queries: png, pdf or svg, {DEFAULT_PICTURE} if unnamed."),

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.output import check_picture, console, counted, plain_table, print_json, save_picture, working
-from tacit.data import load
-from tacit.specs import parse_split
+from tacit.specs import load_dataset, parse_split
 
 Counts = npt.NDArray[np.int64]
 SHOWN = 20  # agents, before the rest is summed up
@@ -23,7 +22,10 @@ _PALE, _DEEP = (198, 219, 239), (8, 69, 148)
 
 def data(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS."
+        ),
     ],
     agents: Annotated[int, typer.Option(help="How many share the training records.")],
     split: Annotated[
@@ -33,7 +35,7 @@ def data(
     data_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where data sets lie; else TACIT_DATA, else a cache.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the heat map: png, pdf or svg.")] = None,
 ) -> None:
     """Show who gets what when a data set is divided among agents.
@@ -45,7 +47,7 @@ def data(
     check_picture(plot)
     how = parse_split(split)
     with working("loading and dealing"):
-        dealt = load(name, data_dir).split(agents, how, seed)
+        dealt = load_dataset(name, data_dir, seed).split(agents, how, seed)
         counts = dealt.counts
         title = f"{name}, {how}, {counted(agents, 'agent')}, seed {seed}: {counts.sum():,} training records"
         if plot is not None:

@@ -16,6 +16,7 @@ from tacit.cli.output import (
     console,
     counted,
     digits,
+    note,
     plain_table,
     print_json,
     save_picture,
@@ -24,7 +25,7 @@ from tacit.cli.output import (
 from tacit.errors import GraphError
 from tacit.graphs import Measures, measure, write_edge_list
 from tacit.graphs.topologies import KINDS
-from tacit.specs import parse_graph
+from tacit.specs import flattened, parse_graph
 
 Rule = Literal["metropolis", "max_degree", "uniform"]
 LISTED = 32  # agents whose neighbours are still worth listing
@@ -51,7 +52,7 @@ def graph(
     mixing: Annotated[
         Rule, typer.Option(metavar="RULE", help="Weights of the spectral gap: metropolis, max_degree, uniform.")
     ] = "metropolis",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: png, pdf or svg.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an edge list for `tacit train`.")] = None,
 ) -> None:
@@ -73,15 +74,16 @@ def graph(
         "probability": probability,
         "rows": rows,
     }
+    given = {name: value for name, value in options.items() if value is not None}
     with working("building"):
-        found = parse_graph(
-            kind, agents, seed, options={name: value for name, value in options.items() if value is not None}
-        )
+        found = parse_graph(kind, agents, seed, options=given)
         measures = measure(found, mixing)
         if save is not None:
             write_edge_list(found, save)
         if plot is not None:
             _draw(plot, found, measures, kind)
+    if thin := flattened(kind, len(found), given):
+        note(thin)
     if as_json:
         print_json({"kind": kind, **measures.to_dict(), "mixing": mixing, "edge_list": [list(e) for e in found.edges]})
         return

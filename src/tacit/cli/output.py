@@ -1,88 +1,37 @@
-"""What all commands share: how they print, how they fail, how they save a picture.
+"""What all commands share: how they print and how they save a picture.
 
 A result goes to stdout, as text that fits 80 columns or as one JSON document; everything else goes to stderr. Text
 is printed as it is: square brackets in a file's name are no markup.
 """
 
-import errno
 import io
 import json
 import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
-from typer.core import TyperGroup
 
-from tacit.errors import InvalidInput, TacitError
-from tacit.files import write_atomically
+from tacit.errors import InvalidInput
+from tacit.files import finite, write_atomically
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
     from matplotlib.figure import Figure
 
-WRONG_INPUT, BROKEN_OUTPUT = 2, 1
+RunsFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of all runs, with their ledger.")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no plan and no progress.")]
 PICTURES = (".png", ".pdf", ".svg")
-_WANTED = {
-    "int_parsing": "a whole number",
-    "float_parsing": "a number",
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-class Commands(TyperGroup):
-    """A group of commands whose errors are sentences on stderr, never tracebacks."""
-
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        """Read the options that stand before a command."""
-        with errors_as_sentences():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command and see its output off."""
-        with errors_as_sentences():
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a full disk can still be told
-            return result
-
-
-@contextmanager
-def errors_as_sentences() -> Iterator[None]:
-    """End with a sentence and an exit code where something raises what a person can do something about."""
-    try:
-        yield
-    except TacitError as error:
-        fail(str(error), WRONG_INPUT)
-    except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # which typer does not export, and answers with the help
-            raise
-        command = getattr(getattr(error, "ctx", None), "command_path", "tacit")
-        fail(f"{_sentence(error)} (see '{command} --help')", error.exit_code)
-    except MemoryError as error:
-        fail(f"this does not fit into memory: {error}", BROKEN_OUTPUT)
-    except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever reads has seen enough
-            raise
-        _drop_stdout()
-        fail(f"{error.filename or 'output'}: {error.strerror or error}", BROKEN_OUTPUT)
-
-
-def fail(message: str, code: int) -> NoReturn:
-    """Say what was wrong and end."""
-    screen = Console(stderr=True, highlight=False, markup=False)
-    # A line in a log or a pipe stays a line, so that it can be searched for.
-    screen.print(Text.assemble(("error: ", "bold red"), message), soft_wrap=not screen.is_terminal)
-    raise typer.Exit(code)
 
 
 def console() -> Console:
@@ -90,10 +39,33 @@ def console() -> Console:
     return Console(highlight=False, markup=False)
 
 
+def messages() -> Console:
+    """Return where everything else goes."""
+    return Console(stderr=True, highlight=False, markup=False)
+
+
+def note(words: str) -> None:
+    """Say on stderr what a user may not have expected."""
+    _say("note: ", "bold", words)
+
+
+def complain(words: str) -> None:
+    """Say on stderr what is wrong, without ending."""
+    _say("error: ", "bold red", words)
+
+
+def print_whole(result: RenderableType) -> None:
+    """Print a result; a table in a file or a pipe is as wide as it needs to be."""
+    screen = console()
+    if not screen.is_terminal:
+        screen.width = max(screen.width, Measurement.get(screen, screen.options.update(width=10_000), result).maximum)
+    screen.print(result)
+
+
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """Show on a terminal's stderr that something takes a moment; elsewhere show nothing."""
-    screen = Console(stderr=True, highlight=False)
+    screen = messages()
     if screen.is_terminal:
         with screen.status(message):
             yield
@@ -102,9 +74,15 @@ def working(message: str) -> Iterator[None]:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document: a key on a line, whatever it holds behind it."""
-    lines = [f"  {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in document.items()]
+    """Print one JSON document: a key on a line, whatever it holds behind it, with null for what is not finite."""
+    lines = [f"  {json.dumps(key)}: {json.dumps(finite(value), allow_nan=False)}" for key, value in document.items()]
     sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def _say(begin: str, style: str, words: str) -> None:
+    screen = messages()
+    # A line in a log or a pipe stays a line, so that it can be searched for.
+    screen.print(Text.assemble((begin, style), words), soft_wrap=not screen.is_terminal)
 
 
 def plain_table(title: str | None = None) -> Table:
@@ -180,25 +158,3 @@ def save_picture(figure: "Figure", path: Path) -> None:
         mpl.rcParams.update({"svg.hashsalt": "tacit", "pdf.fonttype": 42})
         figure.savefig(content, format=ending, dpi=200, metadata=metadata)
     write_atomically(path, content.getvalue())
-
-
-def _sentence(error: typer.TyperException) -> str:
-    """Say what was wrong with an option in our words, which name the value and the nearest right name."""
-    if option := getattr(error, "option_name", None):
-        near = getattr(error, "possibilities", None)
-        if near is not None:
-            return f"unknown option {option!r}" + (f"; did you mean {near[0]!r}?" if near else "")
-    if isinstance(error.__cause__, ValidationError):
-        first = error.__cause__.errors(include_url=False)[0]
-        name = (*getattr(getattr(error, "param", None), "opts", ()), "a value")[0]
-        if wanted := _WANTED.get(first["type"]):
-            return f"{name} is {first['input']!r}, but it must be {wanted.format(**first.get('ctx', {}))}"
-        return f"{name}: {first['msg'].removeprefix('Value error, ').rstrip('.')}"
-    message = error.format_message().rstrip(".")
-    return message[:1].lower() + message[1:]
-
-
-def _drop_stdout() -> None:
-    """Let what cannot be written go, so that the interpreter does not try again as it ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

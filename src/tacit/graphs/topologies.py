@@ -136,6 +136,12 @@ def _hops(agents: int, target: Callable[[Numbers, int], Numbers]) -> Pairs:
 
 def _rectangle(agents: int, rows: int | None) -> Numbers:
     """Return 0..N-1 laid out in rows."""
+    shape = sides(agents, rows)
+    return np.arange(agents).reshape(shape)
+
+
+def sides(agents: int, rows: int | None = None) -> tuple[int, int]:
+    """Return the rows and columns of a grid or torus: the most square there are, unless the rows are given."""
     agents = whole("agents", agents, least=1)
     divisors = [number for number in range(1, agents + 1) if agents % number == 0]
     if rows is None:
@@ -143,4 +149,4 @@ def _rectangle(agents: int, rows: int | None) -> Numbers:
     elif whole("rows", rows, least=1) not in divisors:
         listed = ", ".join(map(str, divisors))
         raise GraphError(f"{agents} agents do not fill {rows} rows; rows can be {listed}")
-    return np.arange(agents).reshape(rows, -1)
+    return rows, agents // rows

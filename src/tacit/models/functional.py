@@ -35,24 +35,24 @@ class FlatModel:
             names = ", ".join(sorted(map(str, kinds)))
             raise ModelError(f"the model's parameters are {names}; use float32 for all of them, or float64")
         self.dtype = next(iter(kinds))
-        self._names = list(parameters)
+        self.names = list(parameters)
         self._shapes = [p.shape for p in parameters.values()]
-        self._counts = [p.numel() for p in parameters.values()]
-        self.size = sum(self._counts)
-        self._training = copy.deepcopy(module).train()
+        self.counts = [p.numel() for p in parameters.values()]
+        self.size = sum(self.counts)
+        self.training_module = copy.deepcopy(module).train()
         self._evaluation = copy.deepcopy(module).eval()
         self._loss = loss
 
     def to(self, device: torch.device) -> "FlatModel":
         """Move the copies to a device."""
-        self._training.to(device)
+        self.training_module.to(device)
         self._evaluation.to(device)
         return self
 
     def flatten(self, module: nn.Module) -> Float[Tensor, " params"]:
         """Return the trainable parameters of a module of the same make as one vector."""
         parameters = dict(module.named_parameters())
-        return torch.cat([parameters[name].detach().reshape(-1) for name in self._names])
+        return torch.cat([parameters[name].detach().reshape(-1) for name in self.names])
 
     def module(self, theta: Float[Tensor, " params"]) -> nn.Module:
         """Return an ordinary module with these parameters, ready for use."""
@@ -65,8 +65,8 @@ class FlatModel:
 
     def outputs(self, theta: Float[Tensor, " params"], inputs: Tensor, *, training: bool = False) -> Tensor:
         """Return the outputs for a batch."""
-        module = self._training if training else self._evaluation
-        return functional_call(module, self._unflatten(theta), (self._cast(inputs),))
+        module = self.training_module if training else self._evaluation
+        return functional_call(module, self._unflatten(theta), (self.cast(inputs),))
 
     def losses(
         self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
@@ -84,9 +84,17 @@ class FlatModel:
             )
         return losses
 
-    def _cast(self, inputs: Tensor) -> Tensor:
+    def unflatten_stacked(self, theta: Float[Tensor, "agents params"]) -> dict[str, Tensor]:
+        """Return every parameter of stacked agents by name: [agents, ...]."""
+        pieces = theta.split(self.counts, dim=1)
+        return {
+            n: p.unflatten(1, s) if s else p[:, 0] for n, p, s in zip(self.names, pieces, self._shapes, strict=True)
+        }
+
+    def cast(self, inputs: Tensor) -> Tensor:
+        """Return floating inputs in the kind of number that the model computes with."""
         return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
 
     def _unflatten(self, theta: Float[Tensor, " params"]) -> dict[str, Tensor]:
-        pieces = theta.split(self._counts)
-        return {n: p.view(s) for n, p, s in zip(self._names, pieces, self._shapes, strict=True)}
+        pieces = theta.split(self.counts)
+        return {n: p.view(s) for n, p, s in zip(self.names, pieces, self._shapes, strict=True)}

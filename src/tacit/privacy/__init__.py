@@ -2,23 +2,28 @@
 
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
 from tacit.privacy.clipping import Engine, Lot, PerSample, Record, VmapEngine
+from tacit.privacy.engines import Chosen, Compile, GhostEngine, choose_engine
 from tacit.privacy.ledger import Account, Budget, Entry, Guarantee, Ledger
 from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
 from tacit.privacy.sources import Fast, Secret, Seeded, Sources
 from tacit.privacy.specification import NoPrivacy, Plan, Privacy
-from tacit.privacy.store import DurableLedger
+from tacit.privacy.store import DurableAccount, DurableLedger
 
 __all__ = [
     "Account",
     "Accountant",
     "Adjacency",
     "Budget",
+    "Chosen",
+    "Compile",
     "Diagnostics",
+    "DurableAccount",
     "DurableLedger",
     "Engine",
     "Entry",
     "Event",
     "Fast",
+    "GhostEngine",
     "Guarantee",
     "Ledger",
     "Lot",
@@ -34,6 +39,7 @@ __all__ = [
     "Seeded",
     "Sources",
     "VmapEngine",
+    "choose_engine",
     "epsilon",
     "noise_multiplier",
 ]

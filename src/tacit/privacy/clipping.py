@@ -2,7 +2,7 @@
 
 The interface is narrow on purpose: stacked parameters and flat samples with offsets per agent go in, one clipped
 sum per agent comes out, with norms for the oracle's diagnostics. This engine is a `vmap` of `grad`, which serves every
-module; a faster one can take its place behind the same three arguments.
+module; those in `engines` are faster where they apply, behind the same three arguments.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,8 @@ from tacit.models.functional import FlatModel
 # Rounding may push a clipped vector's norm past C by some units in the last place; this much room is left below.
 _HAIR = 1e-5
 _NORM_BLOCK = 256
+# How much memory the per-sample vectors of one piece of a lot may take.
+_PIECE_BYTES = 256 * 2**20
 _BLOCK_NUMBERS = 2**18
 
 
@@ -61,7 +63,12 @@ PerSample = Callable[..., Float[Tensor, " width"]]
 
 
 class Engine(Protocol):
-    """Computes sums of gradients over a lot, for stacked agents with different parameters."""
+    """Computes sums of gradients over a lot, for stacked agents with different parameters.
+
+    `most_records` is how many records, agents padded to the longest lot, it may be handed at once.
+    """
+
+    most_records: int
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
@@ -75,6 +82,7 @@ class VmapEngine:
 
     def __init__(self, model: FlatModel) -> None:
         self._model = model
+        self.most_records = records_at_once(model.size, model.dtype)
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
@@ -88,6 +96,11 @@ class VmapEngine:
 
         inputs, targets, keep = _pad(lot)
         return vmap(grad(total))(theta, inputs, targets, keep)
+
+
+def records_at_once(width: int, dtype: torch.dtype) -> int:
+    """Return how many per-sample vectors of this width may be made at once."""
+    return max(1, _PIECE_BYTES // (2 * width * dtype.itemsize))
 
 
 def clipped_sums(

@@ -129,7 +129,7 @@ class Account:
         if self._spent >= self._allowed:
             raise BudgetExceeded(
                 f"run {self.run!r} has made all {self._allowed} queries that were counted and calibrated for; one more "
-                "would break its promise. How often an algorithm asks must not depend on the answers. Nothing was spent"
+                "would break its promise. How often an algorithm asks must not depend on the answers. It was not made"
             )
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """The only door to the data.
 
-`PrivateOracle.gradient(theta)` writes one event per agent to the ledger, draws a Poisson lot, clips per sample,
-sums, adds Gaussian noise, divides by the *expected* lot size and returns the result. Nothing else that depends
-on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
+`PrivateOracle.gradient(theta)` draws a Poisson lot, clips per sample, sums, adds Gaussian noise, divides by the
+*expected* lot size, writes one event per agent to the ledger, and only then returns the result. Nothing else that
+depends on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
 `PlainOracle` has the same face without clipping, noise and ledger: the non-private baseline.
 """
 
@@ -19,15 +19,14 @@ from torch import Tensor
 from tacit.data import AgentData
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums
+from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums, records_at_once
 from tacit.privacy.ledger import Account
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream
 from tacit.privacy.specification import Plan
 
-# How much memory the per-sample values of one piece of a lot may take.
-_PIECE_BYTES = 256 * 2**20
 _PLAIN_PIECE_RECORDS = 512
+_SUM_BYTES = 24 * 2**20
 
 
 class Oracle(Protocol):
@@ -104,16 +103,17 @@ class LotDrawer:
             lots.append(held[torch.from_numpy(draw_lot(stream, len(held), rate)).to(self._device)])
         return streams, lots
 
-    def pieces(self, lots: list[Tensor], most: int) -> Iterator[_Piece]:
+    def pieces(self, lots: list[Tensor], most: int, agent: int = 0) -> Iterator[_Piece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
 
         A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
+        `agent` is the one whose lot comes first.
         """
         first = 0
         while first < len(lots):
             if len(lots[first]) > most:
                 for part in lots[first].split(most):
-                    yield self._piece(first, [part])
+                    yield self._piece(agent + first, [part])
                 first += 1
                 continue
             last, longest = first, 0
@@ -121,7 +121,7 @@ class LotDrawer:
                 longest = max(longest, len(lots[last]))
                 last += 1
             if longest:
-                yield self._piece(first, lots[first:last])
+                yield self._piece(agent + first, lots[first:last])
             first = last
 
     def _piece(self, first: int, parts: list[Tensor]) -> _Piece:
@@ -158,6 +158,9 @@ class PrivateOracle:
         self._model, self._engine, self._plan = model, engine, plan
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
+        self._clips, self._lot_sizes = (
+            torch.tensor(values, dtype=torch.float64, device=self._device) for values in (plan.clips, plan.lot_sizes)
+        )
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self.queries = 0
 
@@ -167,12 +170,12 @@ class PrivateOracle:
         def compute(piece: _Piece, clip: Tensor) -> Clipped:
             return self._engine.clipped_sums(theta[piece.first : piece.last], piece.lot, clip)
 
-        return self._release(compute, theta, theta.shape[1])
+        return self._release(compute, theta, theta.shape[1], self._engine.most_records)
 
     def query(
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
-        """Return (Σ clip_C(v) + σC ξ)/L for v = per_sample(record, *public), a vector of `width` numbers.
+        """Return (Σ clip_C(v) + σC ξ)/L for `v = per_sample(record, *public)`, a vector of `width` numbers.
 
         `public` holds stacked tensors, of which `per_sample` sees its own agent's rows; `width` is that of the
         first of them unless given.
@@ -183,35 +186,67 @@ class PrivateOracle:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
             return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width)
 
-        return self._release(compute, public[0], width)
+        return self._release(compute, public[0], width, records_at_once(width, self._model.dtype))
 
     def _release(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int
+        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
-        plan = self._plan
-        if theta.shape[0] != plan.agents:
-            raise PrivacyError(f"{theta.shape[0]} rows were given for {plan.agents} agents")
+        if theta.shape[0] != self._plan.agents:
+            raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
+        for account in self._accounts:
+            account.check()
+        try:
+            released = self._compute(compute, theta, width, most)
+        except Exception:
+            self._spend()  # that it failed may tell of the records
+            raise
+        # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing.
         self._spend()
         self.queries += 1
+        return released
+
+    def _compute(
+        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+    ) -> Float[Tensor, "agents width"]:
+        plan = self._plan
         streams, lots = self._drawer.draw()
-        clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
-        most = max(1, _PIECE_BYTES // (2 * width * theta.element_size()))
-        # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
-        released = torch.zeros(plan.agents, width, dtype=torch.float64, device=self._device)
+        released = torch.empty(plan.agents, width, dtype=self._model.dtype, device=self._device)
         norms: list[Tensor] = []
-        with torch.no_grad(), _withheld(self._diagnostics is not None):
-            for piece in self._drawer.pieces(lots, most):
-                part = compute(piece, clips[piece.first : piece.last])
-                released[piece.first : piece.last] += part.sums
-                if self._diagnostics is not None:
-                    norms.append(part.norms)
-            if self._diagnostics is not None:
+        # Some agents at a time: their sums stay in the processor's cache until they are done.
+        some = max(1, _SUM_BYTES // (8 * width))
+        for first in range(0, plan.agents, some):
+            agents = slice(first, min(first + some, plan.agents))
+            with torch.no_grad(), _withheld(self._diagnostics is not None):
+                sums, lengths = self._sums(compute, lots[agents], first, width, most)
+            norms += lengths
+            # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
+            for row, agent in enumerate(range(agents.start, agents.stop)):
+                noise = torch.from_numpy(streams[agent].normals(width)).to(self._device)
+                sums[row].add_(noise, alpha=plan.noise_multipliers[agent] * plan.clips[agent])
+            released[agents] = sums.div_(self._lot_sizes[agents, None])
+        if self._diagnostics is not None:
+            with torch.no_grad():
                 self._diagnostics.append(self._diagnose(theta, lots, norms))
-        for agent, stream in enumerate(streams):
-            scale = plan.noise_multipliers[agent] * plan.clips[agent]
-            released[agent] += scale * torch.from_numpy(stream.normals(width)).to(self._device)
-            released[agent] /= plan.lot_sizes[agent]
-        return released.to(self._model.dtype)
+        return released
+
+    def _sums(
+        self, compute: Callable[[_Piece, Tensor], Clipped], lots: list[Tensor], first: int, width: int, most: int
+    ) -> tuple[Float[Tensor, "agents width"], list[Tensor]]:
+        """Return the clipped sums of some agents from `first` on, and the norms of their records."""
+        sums: Tensor | None = None
+        norms = []
+        for piece in self._drawer.pieces(lots, most, first):
+            part = compute(piece, self._clips[piece.first : piece.last])
+            norms.append(part.norms)
+            if sums is None and len(part.sums) == len(lots):
+                sums = part.sums
+                continue
+            if sums is None:
+                sums = torch.zeros(len(lots), width, dtype=torch.float64, device=self._device)
+            sums[piece.first - first : piece.last - first] += part.sums
+        if sums is None:  # all lots are empty
+            sums = torch.zeros(len(lots), width, dtype=torch.float64, device=self._device)
+        return sums, norms
 
     def skip(self, queries: int) -> None:
         """Go on as if so many queries were answered already, by a process before this one."""
@@ -270,13 +305,13 @@ class PlainOracle:
             lambda piece: self._engine.plain_sums(theta[piece.first : piece.last], piece.lot),
             theta,
             theta.shape[1],
-            _PLAIN_PIECE_RECORDS,
+            max(self._engine.most_records, _PLAIN_PIECE_RECORDS),
         )
 
     def query(
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
-        """Return Σ v/L for v = per_sample(record, *public)."""
+        """Return Σ v/L for `v = per_sample(record, *public)`."""
         width = public[0].shape[1] if width is None else width
         unbounded = torch.full((public[0].shape[0],), torch.inf, dtype=torch.float64, device=self._device)
 
@@ -285,8 +320,7 @@ class PlainOracle:
             clip = unbounded[piece.first : piece.last]
             return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width).sums
 
-        most = max(1, _PIECE_BYTES // (2 * width * public[0].element_size()))
-        return self._mean(compute, public[0], width, most)
+        return self._mean(compute, public[0], width, records_at_once(width, self._model.dtype))
 
     def skip(self, queries: int) -> None:
         """Go on as if so many queries were answered already, by a process before this one."""

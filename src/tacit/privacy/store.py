@@ -5,6 +5,8 @@ when its process died keeps its allowance until the run is resumed, so that noth
 """
 
 import json
+import os
+import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,10 +17,11 @@ from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.ledger import Account, Budget, Entry, Ledger, Line
 
 _APPLICATION = 0x7AC17
+_VERSION = 2
 _SCHEMA = f"""
 CREATE TABLE budgets (owner TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT;
 CREATE TABLE accounts (
-  id INTEGER PRIMARY KEY, run TEXT NOT NULL, allowed INTEGER NOT NULL CHECK (allowed >= 0),
+  id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, token TEXT NOT NULL, allowed INTEGER NOT NULL CHECK (allowed >= 0),
   is_open INTEGER NOT NULL CHECK (is_open IN (0, 1))
 ) STRICT;
 CREATE TABLE lines (
@@ -30,30 +33,42 @@ CREATE TABLE queries (
   account INTEGER NOT NULL REFERENCES accounts, number INTEGER NOT NULL, PRIMARY KEY (account, number)
 ) STRICT, WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = 1;
+PRAGMA user_version = {_VERSION};
 """
 _EVERYONE = ""  # the owner under which the budget of all is kept
 
 
 class DurableLedger(Ledger):
-    """A `Ledger` whose truth is a file. A budget given here is stored and holds for whoever opens the file later."""
+    """A `Ledger` whose truth is a file. A budget given here is stored and holds for whoever opens the file later.
+
+    `read_only` reads a file that is there and writes nothing, not even where the file lies in a folder of an auditor.
+    """
 
     def __init__(
-        self, path: Path | str, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None
+        self,
+        path: Path | str,
+        budget: Budget | None = None,
+        budgets: Mapping[str, Budget] | None = None,
+        *,
+        read_only: bool = False,
     ) -> None:
         super().__init__()
         self.path = Path(path)
-        self._own: dict[int, _DurableAccount] = {}
-        self._database = _connect(self.path)
+        self._own: dict[int, DurableAccount] = {}
+        self._database = _connect(self.path, read_only=read_only)
+        if not read_only:
+            self._store_budgets(budget, budgets)
+        self._load()
+
+    def _store_budgets(self, budget: Budget | None, budgets: Mapping[str, Budget] | None) -> None:
         with self._writing():
             for owner, each in {**({_EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
                 row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
-                if row is not None and Budget(**json.loads(row[0])) != each:
+                if row is not None and _budget(row[0], self.path) != each:
                     raise PrivacyError(f"the ledger {self.path} has another budget already: {row[0]}")
                 self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
-        self._load()
 
-    def reopen(self, run: str) -> Account:
+    def reopen(self, run: str) -> "DurableAccount":
         """Return the account of a run that stopped before its end, with all that it has spent."""
         with self._writing():
             self._load()
@@ -63,6 +78,21 @@ class DurableLedger(Ledger):
             if not row[1]:
                 raise PrivacyError(f"run {run!r} is finished and its account closed; start a new run")
             return self._own[row[0]]
+
+    def lines(self, run: str) -> tuple[Line, ...]:
+        """Return whose data a run may ask, and by which mechanism."""
+        self._load()
+        return tuple(line for account in self._own.values() if account.run == run for line in account.lines)
+
+    def allowed(self, run: str) -> int | None:
+        """Return how many queries a run was allowed; None if the ledger does not know it."""
+        self._load()
+        return next((account.allowed for account in self._own.values() if account.run == run), None)
+
+    def is_open(self, run: str) -> bool:
+        """Tell whether a run has an account that may still be charged."""
+        self._load()
+        return any(account.run == run and account.remaining for account in self._own.values())
 
     def entries(self, owner: str | None = None, run: str | None = None) -> list[Entry]:
         """Return what was spent, by this and every other process."""
@@ -106,12 +136,12 @@ class DurableLedger(Ledger):
             yield
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
-        return _DurableAccount(self, run, lines, allowed)
+        return DurableAccount(self, run, lines, allowed, secrets.token_hex(8))
 
     def _keep(self, account: Account) -> None:
-        if isinstance(account, _DurableAccount) and account.id is None:
-            insert = "INSERT INTO accounts (run, allowed, is_open) VALUES (?, ?, 1)"
-            account.id = self._database.execute(insert, (account.run, account.allowed)).lastrowid
+        if isinstance(account, DurableAccount) and account.id is None:
+            insert = "INSERT INTO accounts (run, token, allowed, is_open) VALUES (?, ?, ?, 1)"
+            account.id = self._database.execute(insert, (account.run, account.token, account.allowed)).lastrowid
             assert account.id is not None
             rows = [
                 (account.id, place, e.owner, e.records, e.partition, e.sample_rate, e.noise_multiplier, e.release)
@@ -125,25 +155,25 @@ class DurableLedger(Ledger):
         """Read the file anew; accounts that were handed out stay the same objects."""
         with _reported(self.path):
             stored = dict(self._database.execute("SELECT owner, budget FROM budgets").fetchall())
-            self.budgets = {owner: Budget(**json.loads(text)) for owner, text in stored.items()}
+            self.budgets = {owner: _budget(text, self.path) for owner, text in stored.items()}
             self.budget = self.budgets.pop(_EVERYONE, None)
             lines: dict[int, list[Line]] = {}
             for number, _, *fields, release in self._database.execute("SELECT * FROM lines ORDER BY account, place"):
                 owner, records, partition, rate, sigma = fields
                 lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release)))
             spent = dict(self._database.execute("SELECT account, COUNT(*) FROM queries GROUP BY account").fetchall())
-            accounts = self._database.execute("SELECT id, run, allowed, is_open FROM accounts").fetchall()
+            accounts = self._database.execute("SELECT id, run, token, allowed, is_open FROM accounts").fetchall()
         self._by_owner, self._runs = {}, set()
         known = {number for number, *_ in accounts}
         self._own = {number: account for number, account in self._own.items() if number in known}
-        for number, run, allowed, is_open in accounts:
+        for number, run, token, allowed, is_open in accounts:
             if number not in self._own:
-                self._own[number] = _DurableAccount(self, run, tuple(lines.get(number, ())), allowed, number)
+                self._own[number] = DurableAccount(self, run, tuple(lines.get(number, ())), allowed, token, number)
             account = self._own[number]
             account._spent, account._open = spent.get(number, 0), bool(is_open)
             super()._keep(account)
 
-    def _spend(self, account: "_DurableAccount") -> None:
+    def _spend(self, account: "DurableAccount") -> None:
         with self._writing():
             state = "SELECT is_open, (SELECT COUNT(*) FROM queries WHERE account = id) FROM accounts WHERE id = ?"
             is_open, spent = self._database.execute(state, (account.id,)).fetchone()
@@ -154,7 +184,7 @@ class DurableLedger(Ledger):
                 )
             self._database.execute("INSERT INTO queries VALUES (?, ?)", (account.id, spent + 1))
 
-    def _close_account(self, account: "_DurableAccount") -> None:
+    def _close_account(self, account: "DurableAccount") -> None:
         with self._writing():
             self._database.execute("UPDATE accounts SET is_open = 0 WHERE id = ?", (account.id,))
 
@@ -173,12 +203,14 @@ class DurableLedger(Ledger):
             raise
 
 
-class _DurableAccount(Account):
+class DurableAccount(Account):
+    """An account on disk. Its token, made by chance, tells the files of its run from those of any other."""
+
     def __init__(
-        self, ledger: DurableLedger, run: str, lines: tuple[Line, ...], allowed: int, id: int | None = None
+        self, ledger: DurableLedger, run: str, lines: tuple[Line, ...], allowed: int, token: str, id: int | None = None
     ) -> None:
         super().__init__(run, lines, allowed)
-        self._ledger, self.id = ledger, id
+        self._ledger, self.token, self.id = ledger, token, id
 
     def _write(self) -> None:
         self._ledger._spend(self)
@@ -189,8 +221,17 @@ class _DurableAccount(Account):
         super().close()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _budget(text: str, path: Path) -> Budget:
+    try:
+        return Budget(**json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"{path} holds a budget that cannot be read: {text!r}; it was left as it is") from error
+
+
+def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     with _reported(path):
+        if read_only:
+            return _open_to_read(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(path, isolation_level=None, timeout=60)
         database.execute("PRAGMA synchronous = FULL")
@@ -202,8 +243,29 @@ def _connect(path: Path) -> sqlite3.Connection:
             for statement in _SCHEMA.split(";\n"):
                 database.execute(statement)
             database.execute("COMMIT")
+        _check_version(database, path)
         database.execute("PRAGMA journal_mode = WAL")
         return database
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """Open a file that must be there. Where nothing can be written, a file without a journal beside it is read as it is."""
+    journal = path.with_name(path.name + "-wal")
+    frozen = not os.access(path.parent, os.W_OK) and not journal.exists()
+    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
+    database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60)
+    if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        database.close()
+        raise PrivacyError(f"{path} is not a ledger of Tacit")
+    _check_version(database, path)
+    return database
+
+
+def _check_version(database: sqlite3.Connection, path: Path) -> None:
+    version = database.execute("PRAGMA user_version").fetchone()[0]
+    if version != _VERSION:
+        database.close()
+        raise PrivacyError(f"{path} is a ledger of version {version}, and this program reads version {_VERSION}")
 
 
 @contextmanager

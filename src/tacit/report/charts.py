@@ -90,9 +90,11 @@ def accuracy(run: Run, scores: Scores) -> Chart:
     return chart(data, x=rounds_axis(run.plan.rounds), y=score_axis(measure), showlegend=several)
 
 
-def band(rounds: list[int], low: list[float | None], high: list[float | None], colour: str, name: str) -> list[Chart]:
+def band(
+    rounds: Sequence[float], low: list[float | None], high: list[float | None], colour: str, name: str
+) -> list[Chart]:
     """Return two traces with the space between them filled."""
-    edge: Chart = {"type": "scatter", "mode": "lines", "x": rounds, "line": {"width": 0}, "hoverinfo": "skip"}
+    edge: Chart = {"type": "scatter", "mode": "lines", "x": list(rounds), "line": {"width": 0}, "hoverinfo": "skip"}
     return [
         edge | {"y": low, "showlegend": False},
         edge | {"y": high, "fill": "tonexty", "fillcolor": colour, "name": name, "showlegend": bool(name)},

@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 from tacit.errors import InvalidInput
@@ -124,7 +125,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         "δ",
         "adjacency",
         "release",
-        "apart",
+        "distance",
         "sent by each",
         "time",
     )
@@ -134,7 +135,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         ends = (float(scores.mean[-1]), *scores.worst_and_best) if scores else ()
         marks = [score(value, scores.measure) for value in ends] if scores else ["–"] * 3
         promised = (
-            ("∞", "–", "–")
+            ("none", "–", "–")
             if spent is None
             else (
                 epsilon(spent.guarantee.epsilon),
@@ -194,17 +195,22 @@ def _warnings(entries: Sequence[Entry]) -> str:
     wrong = [entry.name for entry in entries if entry.spent and not entry.spent.agrees]
     if wrong:
         found.append(f"summary.json states another ε than follows from the record: {', '.join(wrong)}.")
-    shared: dict[str, int] = {}
-    for entry in entries:
-        if entry.run.plan.private:
-            for owner in entry.run.plan.owners:
-                shared[owner] = shared.get(owner, 0) + 1
-    if any(count > 1 for count in shared.values()):
-        found.append(
-            "Some of these runs asked the same owners’ data. Each ε is of one run; who sees several of them sees more, "
-            "and what they spend adds up."
-        )
+    if same := _same_data(entries):
+        found.append(f"{same}. Each ε is of one run; who sees several of them sees more, and what they spend adds up.")
     return "".join(f'<p class="card warning" role="note">{text(words)}</p>' for words in found)
+
+
+def _same_data(entries: Sequence[Entry]) -> str:
+    """Say so if private runs asked the same data, be it dealt to the same owners or to others."""
+    asked = [entry.run.plan.owners for entry in entries if entry.run.plan.private]
+    owners = [set(each) for each in asked]
+    # Whatever stands before the first slash of an owner's name is the data set that was dealt out.
+    records = [{owner.partition("/")[0] for owner in each if "/" in owner} for each in asked]
+    if any(one & other for one, other in combinations(owners, 2)):
+        return "Some of these runs asked the same owners’ data"
+    if any(one & other for one, other in combinations(records, 2)):
+        return "Some of these runs asked the same records, dealt out to agents in different ways"
+    return ""
 
 
 def _differences(entries: Sequence[Entry], kind: str) -> str:

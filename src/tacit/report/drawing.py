@@ -83,6 +83,12 @@ def rounds_axis(ax: Axes, rounds: int) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
+def shares_axis(ax: Axes) -> None:
+    """Let x run over the share of each run's rounds."""
+    ax.set(xlabel="share of the run’s rounds", xlim=(0, 1))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
 def score_axis(ax: Axes, measure: str) -> None:
     """Let y show accuracies, from zero and not past one, or losses."""
     ax.set_ylabel(f"{measure} on validation")
@@ -104,16 +110,16 @@ def distance_axis(ax: Axes, runs: Sequence[Run]) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
 
 
-def draw_distance(ax: Axes, run: Run, **look: Any) -> Any:
-    """Draw how far a run's models are apart, and return the line."""
+def draw_distance(ax: Axes, run: Run, length: int = 1, **look: Any) -> Any:
+    """Draw how far a run's models are apart, with so many rounds to a unit, and return the line."""
     apart = np.array(distances(run))
     shown = np.where((apart > 0) & np.isfinite(apart), apart, np.nan)
-    return ax.plot([s.round for s in run.history], shown, **look)[0]
+    return ax.plot([s.round / length for s in run.history], shown, **look)[0]
 
 
-def draw_spending(ax: Axes, spent: Spending, **look: Any) -> Any:
-    """Draw ε over the rounds, and return the line."""
-    return ax.plot([s.round for s in spent.snapshots], spent.epsilons, **look)[0]
+def draw_spending(ax: Axes, spent: Spending, length: int = 1, **look: Any) -> Any:
+    """Draw ε over the rounds, with so many of them to a unit, and return the line."""
+    return ax.plot([s.round / length for s in spent.snapshots], spent.epsilons, **look)[0]
 
 
 def draw_budgets(ax: Axes, budgets: Sequence[float], colour: str = WARN) -> None:

@@ -17,12 +17,15 @@ from tacit.report.drawing import (
     rounds_axis,
     save,
     score_axis,
+    shares_axis,
     terms_of,
 )
-from tacit.report.overlays import Entry
+from tacit.report.overlays import Entry, Scale
 from tacit.report.palette import SERIES
 from tacit.report.reading import Run
 
+_LONGEST, _HALF = 48, 20  # letters of a name that fit the width of a figure, and half of it
+_LINE = 0.17  # inches
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
@@ -41,30 +44,31 @@ def save_comparison(runs: Sequence[Run], folder: Path | str) -> list[Path]:
 
 def _accuracies(ax: Axes, entries: Sequence[Entry]) -> None:
     measure = measure_of([entry.run for entry in entries])
-    named = {}
+    named, scale = {}, Scale.of(entries)
     for entry in entries:
         scores, look = entry.run.scores, _look(entry)
         if scores is not None and scores.measure == measure:
+            x = scale.places(entry.run, scores.rounds)
             if entry.run.plan.agents > 1:
-                ax.fill_between(scores.rounds, scores.low, scores.high, color=look["color"], alpha=0.13, lw=0)
-            named[entry.name] = ax.plot(scores.rounds, scores.mean, **look)[0]
+                ax.fill_between(x, scores.low, scores.high, color=look["color"], alpha=0.13, lw=0)
+            named[entry.name] = ax.plot(x, scores.mean, **look)[0]
     _finish(ax, entries, named)
     score_axis(ax, measure)
 
 
 def _distances(ax: Axes, entries: Sequence[Entry]) -> None:
-    shown = [entry for entry in entries if is_apart(entry.run)]
-    named = {entry.name: draw_distance(ax, entry.run, **_look(entry)) for entry in shown}
+    shown, scale = [entry for entry in entries if is_apart(entry.run)], Scale.of(entries)
+    named = {e.name: draw_distance(ax, e.run, scale.length(e.run), **_look(e)) for e in shown}
     _finish(ax, entries, named)
     distance_axis(ax, [entry.run for entry in shown])
 
 
 def _spendings(ax: Axes, entries: Sequence[Entry]) -> None:
-    named, shown = {}, []
+    named, shown, scale = {}, [], Scale.of(entries)
     for entry in entries:
         if entry.spent is not None and entry.spent.snapshots:
             name = entry.name if entry.spent.guarantee.release else f"{entry.name}, not a release"
-            named[name] = draw_spending(ax, entry.spent, **_look(entry))
+            named[name] = draw_spending(ax, entry.spent, scale.length(entry.run), **_look(entry))
             shown.append(entry.spent)
     draw_budgets(ax, sorted({each.budget for each in shown if each.budget is not None}), colour="#4d5a69")
     _finish(ax, entries, named)
@@ -76,8 +80,19 @@ def _look(entry: Entry) -> dict[str, Any]:
 
 
 def _finish(ax: Axes, entries: Sequence[Entry], named: dict[str, Any]) -> None:
-    """Name the lines one by one: matplotlib would take a name that begins with an underscore for a hidden one."""
-    rounds_axis(ax, max(entry.run.plan.rounds for entry in entries))
-    legend = ax.legend(list(named.values()), [" "] * len(named), loc="best")
-    for shown, name in zip(legend.get_texts(), named, strict=True):
+    """Settle the rounds' axis, and name the lines below the drawing, where they cover nothing."""
+    scale = Scale.of(entries)
+    if scale.by_share:
+        shares_axis(ax)
+    else:
+        rounds_axis(ax, scale.longest)
+    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in named]
+    columns = 2 if max(map(len, names)) <= _HALF else 1
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + _LINE * -(-len(names) // columns))
+    # Named one by one: matplotlib would take a name that begins with an underscore for a hidden one.
+    legend = figure.legend(list(named.values()), [" "] * len(names), loc="outside lower left", ncols=columns)
+    for shown, name in zip(legend.get_texts(), names, strict=True):
         shown.set_text(name)

@@ -17,6 +17,8 @@ from tacit import __version__
 from tacit.report.charts import Chart
 from tacit.report.words import amount
 
+_LONG = 50  # rows of a table that are shown at once
+
 
 def text(value: object) -> str:
     """Return anything as text that is only text."""
@@ -48,7 +50,18 @@ def tile(name: str, value: str, more: str = "", share: float | None = None) -> s
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "") -> str:
-    """Return a table whose rows are headed by their first cells, which are HTML; all others are text."""
+    """Return a table whose rows are headed by their first cells, which are HTML; all others are text.
+
+    Of a very long one, the rest is folded away.
+    """
+    first, rest = rows[:_LONG], rows[_LONG:]
+    if not rest:
+        return _table(head, rows, kind)
+    more = f'<details class="rest"><summary>{len(rest):,} more rows</summary>{_table(head, rest, kind)}</details>'
+    return _table(head, first, kind) + more
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
     top = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
     body = "".join(
         f'<tr><th scope="row">{row[0]}</th>'

@@ -40,6 +40,7 @@ def partition(run: Run) -> Chart:
         "x": classes,
         "y": agents,
         "zmin": 0,
+        "zmax": max(1, max(map(max, counts))),  # plotly heeds the one only with the other
         "colorscale": [[i / 4, f"--heat-{i}"] for i in range(5)],
         "xgap": 2 if few else 0,
         "ygap": 2 if few else 0,

@@ -25,6 +25,7 @@ from tacit.report.spent import Spending
 from tacit.report.words import epsilon as spelled
 from tacit.report.words import number, score
 
+_VERY_DIFFERENT = 3  # times as many rounds
 # The page has a key of its own for narrow screens, which then stands in for the legend.
 _KEYED: Chart = {"showlegend": True, "meta": {"keyed": True}}
 
@@ -72,27 +73,54 @@ def _trace(entry: Entry, **fields: Any) -> Chart:
     }
 
 
-def _longest(entries: Sequence[Entry]) -> Chart:
-    return rounds_axis(max(entry.run.plan.rounds for entry in entries))
+@dataclass(frozen=True)
+class Scale:
+    """Where the rounds of each run stand on the common axis: at their numbers, or at their share of all its rounds."""
+
+    longest: int
+    by_share: bool
+
+    @staticmethod
+    def of(entries: Sequence[Entry]) -> "Scale":
+        """Choose shares for runs of so different a length that the short ones would not be seen."""
+        lengths = [entry.run.plan.rounds for entry in entries]
+        return Scale(max(lengths), max(lengths) > _VERY_DIFFERENT * min(lengths))
+
+    def length(self, run: Run) -> int:
+        """Return how many of a run's rounds make one unit of the axis."""
+        return run.plan.rounds if self.by_share else 1
+
+    def places(self, run: Run, rounds: Sequence[int]) -> list[float]:
+        """Return where these rounds of a run stand."""
+        return [round / self.length(run) for round in rounds] if self.by_share else list(rounds)
+
+    @property
+    def axis(self) -> Chart:
+        """The axis of a chart."""
+        if not self.by_share:
+            return rounds_axis(self.longest)
+        return rounds_axis(1) | {"title": title("share of the run’s rounds"), "tickformat": ".0%"}
 
 
 def accuracy(entries: Sequence[Entry], measure: str) -> Chart | None:
     """Every run's mean over the rounds, with the band from its worst agent to its best."""
     data: list[Chart] = []
+    scale = Scale.of(entries)
     for entry, scores in _scored(entries, measure):
         rounds = list(scores.rounds)
+        x = scale.places(entry.run, rounds)
         if entry.run.plan.agents > 1:
-            edges = band(rounds, numbers(scores.low), numbers(scores.high), f"{entry.colour}@0.13", "")
+            edges = band(x, numbers(scores.low), numbers(scores.high), f"{entry.colour}@0.13", "")
             data += [edge | {"legendgroup": str(entry.place)} for edge in edges]
         hover = [
             f"<b>{entry.label}</b><br>round {r}: mean {score(m, measure)}<br>"
             f"from {score(a, measure)} to {score(b, measure)}"
             for r, m, a, b in zip(rounds, scores.mean, scores.low, scores.high, strict=True)
         ]
-        data.append(_trace(entry, x=rounds, y=numbers(scores.mean), text=hover, hovertemplate="%{text}<extra></extra>"))
+        data.append(_trace(entry, x=x, y=numbers(scores.mean), text=hover, hovertemplate="%{text}<extra></extra>"))
     if not data:
         return None
-    return chart(data, x=_longest(entries), y=score_axis(measure), **_KEYED)
+    return chart(data, x=scale.axis, y=score_axis(measure), **_KEYED)
 
 
 def consensus(entries: Sequence[Entry]) -> Chart | None:
@@ -100,21 +128,21 @@ def consensus(entries: Sequence[Entry]) -> Chart | None:
     axis = log_axis([value for entry in entries for value in distances(entry.run)])
     if axis is None:
         return None
-    data = []
+    data, scale = [], Scale.of(entries)
     for entry in entries:
         apart = distances(entry.run)
         if any(value is not None for value in positive(apart)):
             text = [
                 f"<b>{entry.label}</b><br>round {s.round}: {number(s.consensus_distance)}" for s in entry.run.history
             ]
-            rounds = [s.round for s in entry.run.history]
-            data.append(_trace(entry, x=rounds, y=positive(apart), text=text, hovertemplate="%{text}<extra></extra>"))
-    return chart(data, x=_longest(entries), y=axis, **_KEYED)
+            x = scale.places(entry.run, [s.round for s in entry.run.history])
+            data.append(_trace(entry, x=x, y=positive(apart), text=text, hovertemplate="%{text}<extra></extra>"))
+    return chart(data, x=scale.axis, y=axis, **_KEYED)
 
 
 def epsilon(entries: Sequence[Entry]) -> Chart | None:
     """ε of each private run over the rounds, with all budgets there are."""
-    data, top = [], 0.0
+    data, top, scale = [], 0.0, Scale.of(entries)
     budgets = sorted({entry.spent.budget for entry in entries if entry.spent and entry.spent.budget is not None})
     for entry in entries:
         if entry.spent is not None and entry.spent.snapshots:
@@ -123,15 +151,13 @@ def epsilon(entries: Sequence[Entry]) -> Chart | None:
                 f"<b>{entry.claim}</b><br>round {r}: ε = {spelled(e)}"
                 for r, e in zip(rounds, entry.spent.epsilons, strict=True)
             ]
-            y = list(entry.spent.epsilons)
-            data.append(
-                _trace(entry, name=entry.claim, x=rounds, y=y, text=text, hovertemplate="%{text}<extra></extra>")
-            )
+            x, y = scale.places(entry.run, rounds), list(entry.spent.epsilons)
+            data.append(_trace(entry, name=entry.claim, x=x, y=y, text=text, hovertemplate="%{text}<extra></extra>"))
             top = max([top, *y])
     if not data:
         return None
     axis = {"title": title("ε"), "range": [0, 1.15 * max([top, *budgets, 1e-9])]}
-    return chart(data, x=_longest(entries), y=axis, **_KEYED, **budget_lines(budgets, "--soft"))
+    return chart(data, x=scale.axis, y=axis, **_KEYED, **budget_lines(budgets, "--soft"))
 
 
 def bought(entries: Sequence[Entry]) -> Chart | None:

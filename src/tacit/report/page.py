@@ -34,7 +34,7 @@ def report(run: Run) -> str:
             *_figures(run, spent, drawn),
             sections.plan(run),
             sections.ledger(run, spent),
-            sections.meaning(spent),
+            sections.meaning(run, spent),
             sections.errata(run),
             sections.settings(run),
             "</div>",
@@ -59,7 +59,7 @@ def badge(run: Run) -> str:
 def _header(run: Run, spent: Spending | None) -> str:
     plan = run.plan
     if spent is None:
-        claim, terms = "No promise: ε = ∞", "the same lots, without clipping and noise"
+        claim, terms = "ε: none, nothing is promised", "the same lots, without clipping and noise"
     else:
         kept = spent.guarantee
         claim = f"ε = {epsilon(kept.epsilon)} at δ = {kept.delta:g}"
@@ -74,7 +74,7 @@ def _header(run: Run, spent: Spending | None) -> str:
         f'<p class="about">{text(about(run) + started)}</p>'
         f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
         f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(promise(spent))}</p></section>"
+        f"<p>{text(promise(spent, central=plan.agents == 1))}</p></section>"
     )
 
 

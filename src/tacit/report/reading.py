@@ -210,7 +210,7 @@ def _charged(folder: Path) -> int | None:
     path = folder.resolve().parent / LEDGER
     if not path.is_file():
         return None
-    ledger = DurableLedger(path)
+    ledger = DurableLedger(path, read_only=True)
     try:
         entries = ledger.entries(run=folder.resolve().name)
         return max((entry.event.count for entry in entries), default=0)

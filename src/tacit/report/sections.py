@@ -58,9 +58,13 @@ def ledger(run: Run, spent: Spending | None) -> str:
         pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
     budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
     lines = [(epsilon(value), number(budget)) for value, budget in zip(spent.per_agent, budgets, strict=True)]
+    begin = _common(plan.owners)
+    if begin:
+        pairs.insert(1, ("called", f"{begin}…"))
     rows = []
     for line, members, who in _groups(lines):
-        whose = plan.owners[members[0]] if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
+        name = plan.owners[members[0]].removeprefix(begin)
+        whose = name if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
         rows.append((text(whose), f"{run.spent:,}", *line))
     return (
         '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
@@ -69,17 +73,20 @@ def ledger(run: Run, spent: Spending | None) -> str:
     )
 
 
-def meaning(spent: Spending | None) -> str:
+def meaning(run: Run, spent: Spending | None) -> str:
     """What the ε of this run allows an attacker, in plain words."""
     if spent is None:
         return ""
     kept = spent.guarantee
     even, caught = attacks(kept.epsilon, kept.delta)
     which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
+    sees = (
+        "sees the published model, and every model on the way to it" if run.plan.agents == 1 else "hears every message"
+    )
     supposed = "" if kept.release else " All of this supposes secret lots and noise, which this run did not have."
     return (
         '<section class="card"><h2>What ε means</h2>'
-        f"<p>Suppose someone hears every message, knows all records but one, and bets on whether that record {which}. "
+        f"<p>Suppose someone {sees}, knows all records but one, and bets on whether that record {which}. "
         f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best attack there could be wins at most "
         f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
         f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
@@ -119,6 +126,14 @@ def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
     for agent, row in enumerate(rows):
         members.setdefault(row, []).append(agent)
     return [(row, who, "all agents" if len(who) == len(rows) > 1 else agents(who)) for row, who in members.items()]
+
+
+def _common(owners: Sequence[str]) -> str:
+    """Return what all owners' names begin with, up to a slash, so that it need not be said for each."""
+    begin = owners[0][: owners[0].rfind("/") + 1] if len(owners) > 1 else ""
+    while begin and not all(owner.startswith(begin) for owner in owners):
+        begin = begin[: begin.rfind("/", 0, -1) + 1]
+    return begin
 
 
 def _range(values: Sequence[float]) -> str:

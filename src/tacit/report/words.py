@@ -87,25 +87,33 @@ def thin(count: int) -> float:
     return max(0.12, min(0.45, 4.5 / count))
 
 
-def promise(spent: Spending | None) -> str:
-    """What a run that spent this promises to every single record."""
+def promise(spent: Spending | None, *, central: bool = False) -> str:
+    """What a run that spent this promises to every single record, of agents or of one who has all data."""
     if spent is None:
         return (
-            "This run clips nothing and adds no noise: what the agents said can reveal their records. "
+            f"This run clips nothing and adds no noise: {'the model' if central else 'what the agents said'} can reveal "
+            f"{'records' if central else 'their records'}. "
             "It is a baseline to compare with, for public or made-up data only."
         )
     guarantee = spent.guarantee
     factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700 else math.inf
+    held, holds = ("the data", "was used") if central else ("an agent’s data", "an agent holds")
     tell = (
-        "whether any single record is among an agent’s data"
+        f"whether any single record is among {held}"
         if guarantee.adjacency == "add_remove"
-        else "which of two records an agent holds"
+        else f"which of two records {holds}"
+    )
+    who = (
+        "Whatever someone makes of the published model, there is a limit to how well they can tell"
+        if central
+        else "Whatever all other agents together make of what they heard, there is a limit to how well they can tell"
     )
     words = (
-        f"Whatever all other agents together make of what they heard, there is a limit to how well they can tell {tell}: it makes "
-        f"any outcome at most {number(factor, 3)} (e to the ε) times as likely, but for a probability of "
-        f"δ = {guarantee.delta:g}."
+        f"{who} {tell}: it makes any outcome at most {number(factor, 3)} (e to the ε) times as likely, but for a "
+        f"probability of δ = {guarantee.delta:g}."
     )
+    if central:
+        words += " From the one who pools the data and trains on it, nothing is hidden."
     if guarantee.release:
         return words
     return (

@@ -1,6 +1,7 @@
 """The state between two rounds, as safetensors: tensors and a little metadata, never code, never private data."""
 
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, tensor
 from tacit.errors import InvalidInput, StorageError
 from tacit.files import write_atomically
 
-_FORMAT = "tacit-checkpoint-1"
+_FORMAT = "tacit-checkpoint-2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class Checkpoint:
 
     fingerprint: str
     """Tells the settings that the run was started with."""
+    token: str
+    """Tells the run from any other with the same settings."""
     round: int
     answered: int
     """How many queries' answers went into the state."""
@@ -32,12 +35,23 @@ class Checkpoint:
         facts = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,
+            "token": self.token,
             "round": self.round,
             "answered": self.answered,
             "seconds": self.seconds,
         }
         content = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
+        facts["checksum"] = _checksum(content)
         write_atomically(path, save(content, metadata={"tacit": json.dumps(facts)}))
+
+    def _check(self) -> None:
+        """Raise a KeyError for what no run would write."""
+        whole = all(type(value) is int and value >= 0 for value in (self.round, self.answered))
+        if not whole or not isinstance(self.seconds, int | float) or not self.seconds >= 0:
+            raise KeyError("round, answered or seconds")
+        for name in ("generator", "bytes_sent"):
+            if name not in self.tensors:
+                raise KeyError(name)
 
     @staticmethod
     def load(path: Path) -> "Checkpoint":
@@ -48,11 +62,22 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             if facts.pop("format") != _FORMAT:
                 raise KeyError("format")
-            return Checkpoint(**facts, tensors=tensors)
+            if facts.pop("checksum") != _checksum(tensors):
+                raise KeyError("checksum")
+            saved = Checkpoint(**facts, tensors=tensors)
+            saved._check()
+            return saved
         except OSError as error:
             raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
         except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
             raise StorageError(f"{path} is broken or no checkpoint of Tacit ({error}); it was left alone") from error
+
+
+def _checksum(tensors: dict[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].numpy().tobytes(), zlib.crc32(name.encode(), total))
+    return total
 
 
 def flatten(state: Any, name: str = "state") -> dict[str, Tensor]:

@@ -10,19 +10,18 @@ runs/<name>/tensorboard/      event files, only where asked for
 runs/<name>/summary.json      once it is finished
 """
 
-import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
-from tacit.files import sync_folder, write_atomically
+from tacit.files import finite, sync_folder, write_atomically
+from tacit.runs import lock
 
 LEDGER = "ledger.sqlite"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -84,21 +83,14 @@ class RunFolder:
         """Read the settings."""
         return RunConfig.of(RunConfig.read(self.config_file))
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Keep every other process off this run; the lock goes with the process, however it ends."""
-        try:
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise StorageError(f"{self.path} cannot be locked: {error.strerror}") from error
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InvalidInput(f"another process is working on {self.path}; two must not work on one run") from None
-            yield
-        finally:
-            os.close(descriptor)
+        return lock.held(self.path / ".lock", self.path)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a process is working on this run. Asking keeps no process from it."""
+        return lock.is_held(self.path / ".lock")
 
     def log(self, event: str, **facts: Any) -> None:
         """Append one event and wait until it is on disk."""
@@ -114,24 +106,26 @@ class RunFolder:
 
     def summarise(self, summary: dict[str, Any]) -> None:
         """Write the summary of a finished run."""
-        write_atomically(self.summary_file, json.dumps(summary, indent=1).encode() + b"\n")
+        write_atomically(self.summary_file, json.dumps(finite(summary), indent=1).encode() + b"\n")
 
     def summary(self) -> dict[str, Any] | None:
         """Return the summary, if the run is finished."""
         if not self.summary_file.exists():
             return None
         try:
-            content: dict[str, Any] = json.loads(self.summary_file.read_text())
-            return content
-        except (OSError, json.JSONDecodeError) as error:
+            content = json.loads(self.summary_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise StorageError(f"{self.summary_file} cannot be read: {error}") from error
+        if not isinstance(content, dict):
+            raise StorageError(f"{self.summary_file} holds no summary")
+        return content
 
     def released_file(self, answered: int) -> Path:
         """Return where answers go that follow so many others."""
         return self.path / f"released-{answered:08d}.bin"
 
     def _append(self, path: Path, facts: dict[str, Any]) -> None:
-        line = json.dumps(facts, ensure_ascii=False).encode() + b"\n"
+        line = json.dumps(finite(facts), ensure_ascii=False).encode() + b"\n"
         try:
             _drop_cut_line(path)
             with path.open("ab") as file:
@@ -146,7 +140,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """Return the JSON objects of a file, line by line, without lines that a crash cut off."""
     found = []
     if path.exists():
-        for line in path.read_bytes().split(b"\n"):
+        for line in _content(path).split(b"\n"):
             try:
                 facts = json.loads(line)
             except ValueError:
@@ -156,21 +150,11 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def list_runs(runs: Path) -> list[RunFolder]:
-    """Return all runs in a folder, the oldest first."""
-    if not runs.is_dir():
-        return []
-    folders = [RunFolder(path) for path in runs.iterdir() if (path / "config.toml").is_file()]
-    return sorted(folders, key=lambda folder: folder.config_file.stat().st_mtime)
-
-
-def fresh_name(runs: Path, config: RunConfig) -> str:
-    """Return a name that no run has yet, made of the algorithm and the data set."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{config.algorithm}-{config.dataset}")
-    number = 1
-    while (runs / f"{stem}-{number}").exists():
-        number += 1
-    return f"{stem}-{number}"
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _drop_cut_line(path: Path) -> None:

@@ -16,29 +16,33 @@ from torch import Tensor
 from tacit.errors import StorageError
 from tacit.privacy import Oracle, PerSample
 
-_HEADER = struct.Struct("<4sIIII")  # magic, rows, columns, kind, checksum of what follows
-_MAGIC = b"TACg"
+_HEADER = struct.Struct("<4s8sIIII")  # magic, token of the run, rows, columns, kind, checksum of what follows
+_MAGIC = b"TACh"
 _KINDS = {torch.float32: 4, torch.float64: 8}
 
 
 class ReleasedLog:
-    """An append-only file of answers. A last one that was cut off by a crash is dropped."""
+    """An append-only file of one run's answers, which its token tells. A last one that a crash cut off is dropped."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, token: str) -> None:
         self.path = path
+        self._token = bytes.fromhex(token)
         self._file: BinaryIO | None = None
+        self._end: int | None = None
 
     def read(self, device: torch.device) -> list[Tensor]:
-        """Return all whole answers, and cut off what follows them."""
+        """Return all whole answers. Nothing is changed on disk before the first new one is written."""
         if not self.path.exists():
             return []
         content = self.path.read_bytes()
         answers, place = [], 0
-        while (end := _whole(content, place)) is not None:
+        while place < len(content):
+            end = self._end_of(content, place)
+            if end is None:
+                break
             answers.append(_decode(content[place:end]).to(device))
             place = end
-        if place < len(content):
-            os.truncate(self.path, place)
+        self._end = place
         return answers
 
     def append(self, answer: Tensor) -> None:
@@ -46,7 +50,9 @@ class ReleasedLog:
         try:
             if self._file is None:
                 self._file = self.path.open("ab")
-            self._file.write(_encode(answer))
+                if self._end is not None:
+                    self._file.truncate(self._end)
+            self._file.write(_encode(answer, self._token))
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -57,6 +63,24 @@ class ReleasedLog:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _end_of(self, content: bytes, place: int) -> int | None:
+        """Return where the answer at `place` ends, None if a crash cut it off; anything else is no log of this run."""
+        if place + _HEADER.size > len(content):
+            return None
+        magic, token, rows, columns, kind, checksum = _HEADER.unpack_from(content, place)
+        end = place + _HEADER.size + rows * columns * kind
+        if magic != _MAGIC or kind not in _KINDS.values():
+            raise StorageError(f"{self.path} is broken at byte {place}; it was left alone")
+        if token != self._token:
+            raise StorageError(f"{self.path} belongs to another run; it was left alone")
+        if end > len(content):
+            return None
+        if zlib.crc32(content[place + _HEADER.size : end]) != checksum:
+            if end == len(content):
+                return None  # its room was made on disk, and the crash came before its content
+            raise StorageError(f"{self.path} is broken at byte {place}; it was left alone")
+        return end
 
 
 class RecordingOracle:
@@ -88,23 +112,13 @@ class RecordingOracle:
         return answer
 
 
-def _encode(answer: Tensor) -> bytes:
+def _encode(answer: Tensor, token: bytes) -> bytes:
     body = answer.detach().cpu().contiguous().numpy().tobytes()
     rows, columns = answer.shape
-    return _HEADER.pack(_MAGIC, rows, columns, _KINDS[answer.dtype], zlib.crc32(body)) + body
-
-
-def _whole(content: bytes, place: int) -> int | None:
-    """Return where the answer at `place` ends, or None if it is not all there."""
-    if place + _HEADER.size > len(content):
-        return None
-    magic, rows, columns, kind, checksum = _HEADER.unpack_from(content, place)
-    end = place + _HEADER.size + rows * columns * kind
-    body = content[place + _HEADER.size : end]
-    return end if magic == _MAGIC and end <= len(content) and zlib.crc32(body) == checksum else None
+    return _HEADER.pack(_MAGIC, token, rows, columns, _KINDS[answer.dtype], zlib.crc32(body)) + body
 
 
 def _decode(record: bytes) -> Tensor:
-    _, rows, columns, kind, _ = _HEADER.unpack_from(record)
+    _, _, rows, columns, kind, _ = _HEADER.unpack_from(record)
     dtype = {size: dtype for dtype, size in _KINDS.items()}[kind]
     return torch.frombuffer(bytearray(record[_HEADER.size :]), dtype=dtype).reshape(rows, columns)

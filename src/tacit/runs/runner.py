@@ -1,54 +1,71 @@
 """Drives a session and keeps it on disk, so that it survives anything and never asks the data twice for one round.
 
-The order of things makes it so: the ledger has a query before it is made, the released log has its answer before the
-algorithm sees it, and a checkpoint is whole before the answers that it replaces are dropped.
+The order of things makes it so: the ledger has a query before its answer leaves the oracle, the released log has the
+answer before the algorithm sees it, and a checkpoint is whole before the answers that it replaces are dropped. A token,
+made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
 
+import secrets
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from tacit.config import RunConfig
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
-from tacit.privacy import DurableLedger
-from tacit.results import Result, Snapshot
+from tacit.privacy import Budget, DurableAccount, DurableLedger
+from tacit.results import Result
 from tacit.runs.board import Board
+from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint, flatten, restore
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
+from tacit.runs.telling import edges_of, plan_facts, snapshot_facts, snapshots, summary_facts
 from tacit.session import Session
+
+Say = Callable[[str], None]
+
+
+def _say_nothing(step: str) -> None:
+    """Tell nobody."""
 
 
 class Runner:
     """A run on disk, being played. Make one with `start` or `resume`, and close it."""
 
-    def __init__(self, folder: RunFolder, config: RunConfig, *, fresh: bool) -> None:
+    def __init__(
+        self, folder: RunFolder, config: RunConfig, *, fresh: bool, budget: Budget | None, on_step: Say
+    ) -> None:
         self.folder, self.config = folder, config
         self._resources = ExitStack()
         try:
             self._resources.enter_context(folder.locked())
-            self._ledger = DurableLedger(folder.ledger_file)
-            self._resources.callback(self._ledger.close)
+            path = folder.ledger_file
+            self.ledger = DurableLedger(path) if budget is None else BudgetedLedger(path, budget)
+            self._resources.callback(self.ledger.close)
             if not fresh:
                 self._check_settings()
+            on_step("loading data")
             data = config.load_data()
             graph = config.load_graph(data.agents)
-            ledger = self._ledger if config.private else None
-            training = config.training(name=folder.name, ledger=ledger, data=data, graph=graph)
-            accounts = None if fresh or not config.private else [self._ledger.reopen(folder.name)]
+            ledger = self.ledger if config.private else None
+            plan = None if fresh else self._plan_on_record()
+            compiled = None if plan is None else plan.get("compiled")
+            training = config.training(name=folder.name, ledger=ledger, data=data, graph=graph, compiled=compiled)
+            accounts = None if fresh or not config.private else [self.ledger.reopen(folder.name)]
+            on_step("calibrating noise" if config.private else "preparing models")
             self.session = Session(training, accounts=accounts)
             self._graph = graph
             self._logged = 0  # snapshots that are in events.jsonl
             self._shown = 0  # private diagnostics that are in their file
             self._board: Board | None = None
+            self._token = self._find_token()
             if fresh:
                 self._log_plan()
-                self._record(ReleasedLog(folder.released_file(0)), answered=0)
+                self._record(ReleasedLog(folder.released_file(0), self._token), answered=0)
             else:
                 self._restore()
             if config.tensorboard:
@@ -62,11 +79,17 @@ class Runner:
             raise
 
     @staticmethod
-    def start(runs: Path, name: str, config: RunConfig) -> "Runner":
-        """Begin a new run in a folder of its own. If it cannot begin, no folder is left behind."""
+    def start(
+        runs: Path, name: str, config: RunConfig, *, budget: Budget | None = None, on_step: Say = _say_nothing
+    ) -> "Runner":
+        """Begin a new run in a folder of its own. If it cannot begin, no folder is left behind.
+
+        `budget` is stored in the ledger and bounds what all runs there spend together. `on_step` is told what is
+        being done.
+        """
         folder = RunFolder.create(runs, name, config)
         try:
-            return Runner(folder, config, fresh=True)
+            return Runner(folder, config, fresh=True, budget=budget, on_step=on_step)
         except BaseException:
             if not folder.events_file.exists():
                 for path in (folder.path / ".lock", folder.config_file):
@@ -75,14 +98,18 @@ class Runner:
             raise
 
     @staticmethod
-    def resume(path: Path) -> "Runner":
+    def resume(path: Path, *, on_step: Say = _say_nothing) -> "Runner":
         """Go on with a run that stopped before its end."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
+            _close_account(folder)
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
         if not folder.ledger_file.exists():
             raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, nothing may be asked")
-        return Runner(folder, folder.config(), fresh=False)
+        config = folder.config()
+        # Killed before it opened its account or told its plan, a run has asked nothing: it begins now.
+        began = bool(folder.events()) or _account_is_open(folder)
+        return Runner(folder, config, fresh=not began, budget=None, on_step=on_step)
 
     def play(self, *, stop: Callable[[], bool], on_round: Callable[["Runner"], None] = lambda _: None) -> Result | None:
         """Play to the end and return the result, or to the round after `stop()` says so and return nothing."""
@@ -106,6 +133,7 @@ class Runner:
         tensors["bytes_sent"] = torch.from_numpy(session.network.bytes_sent.copy())
         Checkpoint(
             fingerprint=self.config.fingerprint,
+            token=self._token,
             round=session.round,
             answered=self._oracle.queries,
             seconds=session.seconds,
@@ -114,9 +142,14 @@ class Runner:
         after = self.folder.released_file(self._oracle.queries)
         if after != before.path:
             before.close()
-            self._oracle.log = ReleasedLog(after)
+            self._oracle.log = ReleasedLog(after, self._token)
             before.path.unlink(missing_ok=True)
         self.folder.log("checkpoint", round=session.round)
+
+    @property
+    def lost_queries(self) -> int:
+        """How many queries were charged whose answers a crash lost."""
+        return self.session.accounts[0].spent - self._oracle.on_record if self.session.accounts else 0
 
     def close(self) -> None:
         """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
@@ -141,72 +174,82 @@ class Runner:
 
     def _check_settings(self) -> None:
         """Refuse settings that are not those the run began with."""
-        began = [event.get("fingerprint") for event in self.folder.events() if event["event"] == "plan"]
-        if began and began[0] != self.config.fingerprint:
+        plan = self._plan_on_record()
+        if plan is not None and plan.get("fingerprint") != self.config.fingerprint:
             raise InvalidInput(
                 f"{self.folder.config_file} was changed since the run began; put it back, or start a new run with it"
             )
 
+    def _plan_on_record(self) -> dict[str, Any] | None:
+        return next((event for event in self.folder.events() if event.get("event") == "plan"), None)
+
+    def _find_token(self) -> str:
+        """Return what tells this run from any other; the ledger knows it, and the plan must agree."""
+        plan, accounts = self._plan_on_record(), self.session.accounts
+        if not accounts:
+            return secrets.token_hex(8) if plan is None else str(plan["token"])
+        account = accounts[0]
+        assert isinstance(account, DurableAccount)
+        if plan is None and account.spent:
+            raise StorageError(
+                f"{self.folder.events_file} has no plan, but {account.spent} queries of this run are on record; the run "
+                "cannot go on without it"
+            )
+        if plan is not None and plan.get("token") != account.token:
+            raise StorageError(f"{self.folder.events_file} belongs to another run than the one that the ledger knows")
+        return account.token
+
+    def _check_graph(self) -> None:
+        """Refuse a graph that is not the one the run began with: a file may have changed."""
+        plan = self._plan_on_record()
+        if plan is not None and plan["edges"] != edges_of(self._graph):
+            raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
+
     def _restore(self) -> None:
         session, folder = self.session, self.folder
         answered = 0
-        if not folder.events():
+        self._check_graph()
+        if self._plan_on_record() is None:
             self._log_plan()  # it was killed before it could say so
         if folder.checkpoint_file.exists():
             saved = Checkpoint.load(folder.checkpoint_file)
             if saved.fingerprint != self.config.fingerprint:
                 raise InvalidInput(f"{folder.checkpoint_file} belongs to other settings than {folder.config_file}")
+            if saved.token != self._token:
+                raise StorageError(f"{folder.checkpoint_file} belongs to another run; it was left alone")
             session.state = restore(session.state, saved.tensors)
             session.generator.set_state(saved.tensors["generator"])
             session.network.bytes_sent[:] = saved.tensors["bytes_sent"].numpy()
             session.round, session.seconds = saved.round, saved.seconds
             answered = saved.answered
-        self._record(ReleasedLog(folder.released_file(answered)), answered=answered)
+        self._record(ReleasedLog(folder.released_file(answered), self._token), answered=answered)
         on_record = self._oracle.on_record
-        lost = session.accounts[0].spent - on_record if session.accounts else 0
+        lost = self.lost_queries
         missing = session.cost.queries - on_record
+        if lost < 0 or missing < 0:
+            charged = session.accounts[0].spent if session.accounts else session.cost.queries
+            raise StorageError(
+                f"{on_record} answers of run {folder.name!r} are on disk, but only {charged} queries on record: the ledger "
+                f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. Nothing was asked"
+            )
         if session.accounts and session.accounts[0].remaining < missing:
             raise BudgetExceeded(
                 f"{lost} answers of run {folder.name!r} were charged and lost; the {missing} queries still to make do not "
                 f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
             )
-        self._logged = len(session.watch.histories[0])
-        told = sum(event["lost_queries"] for event in folder.events() if event["event"] == "resume")
+        if looks := snapshots(folder.events(), until=session.round):
+            session.watch.histories[0][:] = looks
+            self._logged = len(looks)
+        told = sum(event.get("lost_queries", 0) for event in folder.events() if event.get("event") == "resume")
         folder.log("resume", round=session.round, lost_queries=lost - told)
 
     def _log_plan(self) -> None:
-        session = self.session
-        data, plan = session.training.data, session.plan
-        promise = plan.privacy
-        self.folder.log(
-            "plan",
-            fingerprint=self.config.fingerprint,
-            algorithm=type(session.training.algorithm).__name__,
-            dataset=data.data.name,
-            agents=data.agents,
-            rounds=session.training.rounds,
-            edges=[] if self._graph is None else [list(map(int, edge)) for edge in self._graph.edges],
-            counts=data.counts.tolist(),
-            sizes=list(data.sizes),
-            owners=list(data.owners),
-            sample_rates=list(plan.sample_rates),
-            lot_sizes=list(plan.lot_sizes),
-            clips=list(plan.clips) if promise else None,
-            noise_multipliers=list(plan.noise_multipliers),
-            queries=plan.queries,
-            private=promise is not None,
-            epsilon=[promise.epsilon] * data.agents if promise and promise.epsilon else None,
-            delta=promise.delta if promise else None,
-            adjacency=promise.adjacency if promise else None,
-            accountant=promise.accountant if promise else None,
-            release=session.training.is_release,
-            params=session.model.size,
-        )
+        self.folder.log("plan", token=self._token, **plan_facts(self.config, self.session, self._graph))
 
     def _log_snapshots(self) -> None:
         history = self.session.watch.histories[0]
         for snapshot in history[self._logged :]:
-            self.folder.log("snapshot", **_facts(snapshot), seconds=self.session.seconds)
+            self.folder.log("snapshot", **snapshot_facts(snapshot), seconds=self.session.seconds)
             if self._board is not None:
                 self._board.write(snapshot)
         self._logged = len(history)
@@ -215,47 +258,26 @@ class Runner:
             self._shown += 1
 
     def _finish(self) -> Result:
+        if self.session.watch.histories[0][-1].round != self.session.round:
+            self.session.look()  # killed between its last checkpoint and its last look
+            self._log_snapshots()
         result = self.session.results()[0]
-        privacy = result.plan.privacy
-        accuracy = result.history[-1].accuracy
-        spent = [guarantee.epsilon for guarantee in result.guarantees()]
         self.folder.log("finish", round=self.session.round, seconds=result.seconds)
-        self.folder.summarise(
-            {
-                "algorithm": self.config.algorithm,
-                "dataset": self.config.dataset,
-                "accuracy_mean": None if accuracy is None else float(accuracy.mean()),
-                "accuracy_min": None if accuracy is None else float(accuracy.min()),
-                "accuracy_max": None if accuracy is None else float(accuracy.max()),
-                "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
-                "consensus_distance": result.consensus_distance,
-                "epsilon_per_agent": spent or None,
-                "delta": privacy.delta if privacy else None,
-                "adjacency": privacy.adjacency if privacy else None,
-                "accountant": privacy.accountant if privacy else None,
-                "release": result.release,
-                "rounds": self.session.round,
-                "bytes_sent": result.bytes_sent,
-                "seconds": result.seconds,
-                "samples_per_second": result.samples_per_second,
-            }
-        )
+        self.folder.summarise(summary_facts(self.config, result))
         self.session.close()
         self._oracle.log.close()
         self._oracle.log.path.unlink(missing_ok=True)
         return result
 
 
-def _facts(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "round": snapshot.round,
-        "queries": snapshot.queries,
-        "accuracy": _listed(snapshot.accuracy),
-        "loss": _listed(snapshot.loss),
-        "consensus_distance": snapshot.consensus_distance,
-        "bytes_sent": _listed(snapshot.bytes_sent),
-    }
+def _account_is_open(folder: RunFolder) -> bool:
+    with closing(DurableLedger(folder.ledger_file)) as ledger:
+        return ledger.is_open(folder.name)
 
 
-def _listed(values: "np.ndarray[Any, Any] | None") -> list[float] | None:
-    return None if values is None else values.tolist()
+def _close_account(folder: RunFolder) -> None:
+    """Give back what a finished run may still hold: it was killed between its summary and this."""
+    if folder.ledger_file.exists():
+        with closing(DurableLedger(folder.ledger_file)) as ledger:
+            if ledger.is_open(folder.name):
+                ledger.reopen(folder.name).close()

@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside its rivals, in one process, taking turns. `python -m benchmarks NAME --json`."""

@@ -1,0 +1,94 @@
+"""Many small systems at once, as an audit trains them: 3 agents, 100 records each, lots of 10, the paper's ConvNet."""
+
+import copy
+from collections.abc import Callable
+from itertools import count as counting
+
+import networkx as nx
+import torch
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+import tacit
+from benchmarks.report import Report, Row
+from benchmarks.timing import Times, default_threads, take_turns, threads
+from tacit.data import AgentData, DataSet
+from tacit.models import convnet
+
+AGENTS, RECORDS, LOT, ROUNDS, CLIP, SIGMA, LR = 3, 100, 10, 100, 1.0, 1.5, 0.05
+
+
+def made_up() -> AgentData:
+    """Return random images of three classes, one class an agent."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(AGENTS * RECORDS, 1, 32, 32, generator=generator)
+    targets = torch.arange(AGENTS).repeat_interleave(RECORDS)
+    return DataSet.from_records(name="audit", train=(inputs, targets)).split(AGENTS, tacit.data.ByClass(1.0))
+
+
+def our_systems(data: AgentData, systems: int) -> Callable[[], object]:
+    """Return a way to train so many systems side by side."""
+    seeds = counting()
+
+    def train() -> object:
+        return tacit.train_trials(
+            systems,
+            tacit.DSGD(),
+            model=lambda: convnet((1, 32, 32), 10),
+            data=data,
+            privacy=tacit.Privacy(noise_multiplier=SIGMA, delta=1e-2, clip=CLIP, lot_size=LOT),
+            rounds=ROUNDS,
+            lr=LR,
+            graph=nx.complete_graph(AGENTS),
+            sources=tacit.Fast(next(seeds)),
+            evaluate_every=ROUNDS,
+            compile=True,
+        )
+
+    return train
+
+
+def opacus_system(data: AgentData) -> Callable[[], None]:
+    """Return the loop that one would write with Opacus: one system, agent by agent, then the average of neighbours."""
+    images, labels = data.data.prepare(data.data.train.inputs), data.data.train.targets
+    parts = [(images[index], labels[index]) for index in data.indices]
+    loss = nn.CrossEntropyLoss()
+
+    def train() -> None:
+        start = convnet((1, 32, 32), 10)
+        agents = []
+        for _ in range(AGENTS):
+            model = GradSampleModule(copy.deepcopy(start))
+            plain = torch.optim.SGD(model.parameters(), lr=LR)
+            agents.append(
+                (model, DPOptimizer(plain, noise_multiplier=SIGMA, max_grad_norm=CLIP, expected_batch_size=LOT))
+            )
+        for _ in range(ROUNDS):
+            for (model, optimizer), (inputs, targets) in zip(agents, parts, strict=True):
+                lot = torch.rand(len(targets)) < LOT / RECORDS
+                if lot.any():
+                    optimizer.zero_grad()
+                    loss(model(inputs[lot]), targets[lot]).backward()
+                    optimizer.step()
+            with torch.no_grad():
+                for same in zip(*(model.parameters() for model, _ in agents), strict=True):
+                    mean = torch.stack(same).mean(dim=0)
+                    for each in same:
+                        each.copy_(mean)
+
+    return train
+
+
+def run(turns: int) -> Report:
+    """Time systems per second."""
+    report = Report("audit", f"systems of {AGENTS} agents, {ROUNDS} rounds, lots of {LOT}; milliseconds a system")
+    data, systems = made_up(), 100
+    for count in dict.fromkeys((1, default_threads())):
+        with threads(count):
+            sides = {"ours": our_systems(data, systems), "opacus_hooks": opacus_system(data)}
+            taken = take_turns(sides, turns=max(3, turns // 2))
+            times = Times(taken.seconds, per={"ours": systems})
+            report.add(count, [Row(side, times.median(side) * 1e3, "ms") for side in sides], times.ratios())
+    report.note(f"ours: {systems} systems side by side, with Fast noise; compiled before the clock starts")
+    return report

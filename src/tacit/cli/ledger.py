@@ -1,0 +1,121 @@
+"""`tacit ledger`: what was spent, of whose data, by which run."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
+from tacit.cli.spending import Record, Spent, group_of
+from tacit.cli.verifying import misstated
+from tacit.errors import InvalidInput, TacitError, choose
+from tacit.privacy import DurableLedger
+from tacit.runs import list_runs
+from tacit.runs.folder import LEDGER
+
+BROKEN = 1
+_DELTA = 1e-5  # where no run says otherwise
+
+
+def ledger(
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="Show these runs only, and not all together.")
+    ] = None,
+    runs: RunsFolder = Path("runs"),
+    delta: Annotated[
+        float | None, typer.Option(metavar="δ", help="Derive ε at this δ; else at the smallest δ of these runs.")
+    ] = None,
+    all_owners: Annotated[bool, typer.Option("--all", metavar="", help="List every owner, not who lost most.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", metavar="", help="Check that the record is whole; exit 1 if not.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group who lost most.
+
+    With --verify, the ε that finished runs state is held against the ε that follows from the record.
+
+    Example: tacit ledger --verify
+    """
+    path = runs / LEDGER
+    if not path.is_file():
+        raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")
+    with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
+        record = Record(durable)
+        asked = [choose("run", Path(name).name, record.runs) for name in only] if only else None
+        deltas = _deltas(runs, record.runs if asked is None else asked)
+        chosen = delta if delta is not None else min(deltas, default=_DELTA)
+        problems = [*durable.verify(), *misstated(record, durable, runs)] if verify else []
+        every = all_owners or json
+        rows = list((record.of_every_owner if every else record.of_those_who_lost_most)(chosen, asked))
+    if json:
+        whole = not problems if verify else None
+        spent = [row.to_dict() for row in rows]
+        print_json({"ledger": str(path), "whole": whole, "problems": problems, "spent": spent})
+    else:
+        _print(rows, chosen, len(deltas) > 1 and delta is None, every)
+        for words in record.dealt_out_anew(asked):
+            console().print(f"\nNote: {words}", soft_wrap=True)
+        _print_problems(problems, verify)
+    if problems:
+        raise typer.Exit(BROKEN)
+
+
+def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
+    """Return the δ of all private runs of these names that are still there to say it."""
+    found = set()
+    for folder in list_runs(runs):
+        try:
+            config = folder.config()
+        except TacitError:
+            continue
+        if config.private and folder.name in names:
+            found.add(config.delta)
+    return found
+
+
+def _print(rows: Sequence[Spent], delta: float, smallest: bool, every: bool) -> None:
+    screen = console()
+    if not rows:
+        screen.print("nothing was spent")
+        return
+    why = ", the smallest of these runs' δ" if smallest else ""
+    screen.print(f"spent, at δ={delta:g}{why}, by the pld accountant")
+    for table in _tables(rows, every):
+        screen.print()
+        screen.print(table)
+
+
+def _tables(rows: Sequence[Spent], every: bool) -> Iterator[Table]:
+    """Yield one table for all owners whose names begin alike, up to the last slash."""
+    for begin, group in groupby(rows, lambda row: row.group):
+        table = plain_table(f"{begin}/…" if begin else None)
+        names = ("owner", "run") if every else ("run", "lost most")
+        for column in names:
+            table.add_column(column, overflow="fold")
+        for column in ("queries", "ε add-or-remove", "ε replace-one", "release"):
+            table.add_column(column, justify="right")
+        shown = None
+        for row in group:
+            owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all together"
+            table.add_row(
+                *(("" if owner == shown else owner, run) if every else (run, owner)),
+                f"{row.queries:,}",
+                round_up(row.add_remove.epsilon),
+                round_up(row.replace_one.epsilon),
+                "yes" if row.release else "no",
+            )
+            shown = owner
+        yield table
+
+
+def _print_problems(problems: Sequence[str], verified: bool) -> None:
+    screen = console()
+    for problem in problems:
+        screen.print(f"NOT WHOLE: {problem}")
+    if verified and not problems:
+        screen.print("the record is whole: every query is there, none is past its allowance, every stated ε follows")

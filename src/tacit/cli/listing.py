@@ -1,0 +1,70 @@
+"""`tacit list`: what was run, how far it is, and what came of it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.output import Json, RunsFolder, complain, plain_table, print_json, print_whole, round_up
+from tacit.errors import TacitError
+from tacit.runs import RunFolder, list_runs
+
+_RIGHT = ("agents", "rounds", "accuracy", "ε")
+
+
+def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
+    """List all runs: how far they are and what came of them.
+
+    Example: tacit list --runs runs
+    """
+    rows = [_row(folder) for folder in list_runs(runs)]
+    if json:
+        print_json({"runs": rows})
+        return
+    table = plain_table()
+    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", "release"):
+        table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*_cells(row))
+    print_whole(table if rows else f"there are no runs in {runs}")
+
+
+def _row(folder: RunFolder) -> dict[str, Any]:
+    """Return what a run's files tell; of a folder that is broken, no more than that."""
+    nothing = dict.fromkeys(
+        ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "release")
+    )
+    try:
+        return {"run": folder.name, **nothing, **_facts(folder)}
+    except (TacitError, LookupError, TypeError, ValueError, OSError) as error:  # files can hold anything
+        why = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
+        complain(f"run {folder.name!r} is broken: {why}")
+        return {"run": folder.name, **nothing, "state": "broken"}
+
+
+def _facts(folder: RunFolder) -> dict[str, Any]:
+    config, summary, events = folder.config(), folder.summary(), folder.events()
+    looks = [event for event in events if event["event"] == "snapshot"]
+    plan: Mapping[str, Any] = next((event for event in events if event["event"] == "plan"), {})
+    scores = (looks[-1]["accuracy"] if looks else None) or []
+    spent = (summary or {}).get("epsilon_per_agent")
+    return {
+        "algorithm": config.algorithm,
+        "dataset": config.dataset,
+        "agents": config.agents,
+        "rounds": max((event["round"] for event in events if "round" in event), default=0),
+        "of": config.rounds,
+        "state": "finished" if summary else "running" if folder.is_running else "stopped",
+        "accuracy": None if None in scores or not scores else sum(scores) / len(scores),
+        "private": config.private,
+        "epsilon": max(spent) if spent else None,
+        "release": plan.get("release"),
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    plain = [str(row[key] or "-") for key in ("run", "algorithm", "dataset", "agents")]
+    rounds = "-" if row["of"] is None else f"{row['rounds']}/{row['of']}"
+    accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
+    spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
+    release = "-" if row["release"] is None else "yes" if row["release"] else "no"
+    return [*plain, rounds, row["state"], accuracy, spent, release]

@@ -1,0 +1,121 @@
+"""The options of `tacit train`: one for every setting of a run, in the panels of its help.
+
+A setting that is on or off has two options. Help shows the one that changes what happens; the other, which is hidden,
+takes a setting in a file back.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Optional, get_args, get_type_hints
+
+import typer
+
+from tacit.config import RunConfig
+from tacit.errors import InvalidInput
+
+PANELS = {
+    "Data and graph": ("dataset", "data_dir", "agents", "split", "graph", "mixing", "allow_drift"),
+    "Model": ("model",),
+    "Privacy": (
+        "epsilon",
+        "noise_multiplier",
+        "private",
+        "delta",
+        "clip",
+        "lot_size",
+        "adjacency",
+        "accountant",
+        "source",
+        "spare_queries",
+        "private_diagnostics",
+    ),
+    "Algorithm": (
+        "algorithm",
+        "rounds",
+        "lr",
+        "lr_final",
+        "step",
+        "momentum",
+        "rho",
+        "rho_growth",
+        "inner_steps",
+        "carry",
+    ),
+    "Run": ("seed", "device", "compile", "evaluate_every", "checkpoint_every", "tensorboard"),
+}
+RUN_PANEL = "Run"
+FLAG = ""  # what stands in help where an option takes no value
+_PLACEHOLDERS = {int: "N", float: "NUMBER", str: "NAME"}
+_PLACEHOLDER_OF = {
+    "data_dir": "FOLDER",
+    "split": "HOW",
+    "graph": "KIND",
+    "epsilon": "ε",
+    "noise_multiplier": "σ",
+    "delta": "δ",
+    "clip": "C",
+    "lot_size": "RECORDS",
+    "evaluate_every": "ROUNDS",
+    "checkpoint_every": "ROUNDS",
+}
+
+_TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
+
+Parameters = Mapping[str, tuple[Any, Any]]
+"""Annotation and default by name."""
+
+
+def with_parameters(command: Callable[..., None], parameters: Parameters, help: str) -> Callable[..., None]:
+    """Give a command these parameters, each of them a keyword, in the way that typer reads them."""
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in parameters.items()
+        ]
+    )
+    command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
+    command.__doc__ = help
+    return command
+
+
+def settings_options() -> dict[str, tuple[Any, Any]]:
+    """Return an option for every field of `RunConfig`, and the hidden counterpart of each flag."""
+    return {name: option for panel, keys in PANELS.items() for key in keys for name, option in _options(key, panel)}
+
+
+def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given as options, out of what typer hands over."""
+    given = {key: values[key] for key in RunConfig.model_fields if values[key] is not None}
+    for key in RunConfig.model_fields:
+        if values.get(f"no_{key}"):
+            if key in given:
+                name = key.replace("_", "-")
+                raise InvalidInput(f"--{name} and --no-{name} contradict each other; leave one of them out")
+            given[key] = False
+    return given
+
+
+def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    field, kind = RunConfig.model_fields[key], get_type_hints(RunConfig)[key]
+    look: dict[str, Any] = {"rich_help_panel": panel, "show_default": False}
+    if kind is bool:
+        name = key.replace("_", "-")
+        on = typer.Option(f"--{name}", help=field.description, hidden=field.default, metavar=FLAG, **look)
+        off = typer.Option(f"--no-{name}", help=_TAKEN_BACK.get(key), hidden=not field.default, metavar=FLAG, **look)
+        yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
+        yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
+        return
+    default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
+    placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
+    option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)
+    yield key, (Annotated[Optional[kind], option], None)  # noqa: UP045
+
+
+def _placeholder(kind: Any) -> str:
+    """Return what stands in help for a value of a type, or of one that may also be missing."""
+    kinds = (kind, *get_args(kind))
+    return next((word for each, word in _PLACEHOLDERS.items() if each in kinds), "NAME")
+
+
+def _shown(default: object) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)

@@ -1,0 +1,73 @@
+"""What a run will ask and say, printed before it does."""
+
+from rich.table import Table
+
+from tacit.cli.output import plain_table, round_up
+from tacit.runs import Runner
+
+_AGENTS_SHOWN = 20
+
+
+def plan_tables(runner: Runner) -> list[Table]:
+    """Return the plan as a whole and, where agents differ and are not too many to look at, of each."""
+    return [_plan(runner), *_mechanisms(runner)]
+
+
+def _plan(runner: Runner) -> Table:
+    session = runner.session
+    plan, cost = session.plan, session.cost
+    width = session.model.size
+    bytes_each = cost.vectors_sent / session.training.rounds * width * (8 if session.model.dtype.itemsize == 8 else 4)
+    degrees = session.network.degree.flatten().tolist()
+    table = plain_table(f"plan of {runner.folder.name}")
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    table.add_row("algorithm", f"{runner.config.algorithm}, {session.training.rounds} rounds")
+    table.add_row("model", f"{runner.config.model}, {width:,} parameters")
+    table.add_row("queries of each agent", f"{cost.queries:,} and {session.training.spare_queries} spare")
+    if plan.privacy is not None:
+        table.add_row("noise multiplier σ", _span(plan.noise_multipliers))
+        table.add_row("sampling rate q", _span(plan.sample_rates))
+        promised = max(plan.epsilons([plan.queries])[0])
+        terms = f"δ={plan.privacy.delta:g}, {plan.privacy.adjacency}, {plan.privacy.accountant}"
+        table.add_row("ε after all of them", f"{round_up(promised)} at {terms}")
+        table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
+    else:
+        table.add_row("privacy", "none: nothing is promised")
+    table.add_row("sent by an agent a round", _bytes(bytes_each * max(degrees, default=0)) + " at most")
+    table.add_row("memory, about", _bytes(_memory(runner)))
+    return table
+
+
+def _mechanisms(runner: Runner) -> list[Table]:
+    plan, sizes = runner.session.plan, runner.session.training.data.sizes
+    each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
+    if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
+        return []
+    table = plain_table()
+    for column in ("agent", "records", "lot", "rate q", "noise σ"):
+        table.add_column(column, justify="right")
+    for agent, (size, lot, rate, sigma) in enumerate(each):
+        table.add_row(str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")
+    return [table]
+
+
+def _span(values: tuple[float, ...]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return ""
+
+
+def _memory(runner: Runner) -> float:
+    """Return about how much memory the run takes: records, states, a float64 sum and one piece of per-sample values."""
+    session = runner.session
+    records = session.training.data.data.train
+    stacked = session.state.theta.numel()
+    return float(records.inputs.nbytes + stacked * (6 * 4 + 2 * 8) + 2 * 256 * 2**20)

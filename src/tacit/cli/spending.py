@@ -1,0 +1,120 @@
+"""What was spent, derived from a ledger: of every owner, or in each group of owners of the one who lost most."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacit.privacy import Guarantee, Ledger
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one run, or all of them together, spent of one owner's data."""
+
+    owner: str
+    run: str | None
+    """None for all runs together."""
+    queries: int
+    add_remove: Guarantee
+    replace_one: Guarantee
+
+    @property
+    def group(self) -> str:
+        """What the owner's name begins with, up to the last slash: owners who hold parts of one whole."""
+        return group_of(self.owner)
+
+    @property
+    def release(self) -> bool:
+        """Whether all that was said of the data can be a release."""
+        return self.add_remove.release
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain facts."""
+        return {
+            "owner": self.owner,
+            "run": self.run,
+            "queries": self.queries,
+            "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
+            "delta": self.add_remove.delta,
+            "release": self.release,
+        }
+
+
+class Record:
+    """A ledger as it was at one moment, in memory, where it is read quickly however many owners there are."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        text = ledger.to_json()
+        self.ledger = Ledger.from_json(text)
+        self._events: list[dict[str, Any]] = json.loads(text)["events"]
+
+    @cached_property
+    def runs(self) -> list[str]:
+        """All runs that spent something."""
+        return list(dict.fromkeys(event["run"] for event in self._events))
+
+    @cached_property
+    def _runs_of(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for event in self._events:
+            runs = found.setdefault(event["owner"], [])
+            if event["run"] not in runs:
+                runs.append(event["run"])
+        return found
+
+    def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
+        """Yield a row for every owner and run and, unless certain runs are asked for, one for all runs together."""
+        for owner, names in self._runs_of.items():
+            for run in [*names, None] if runs is None else [name for name in names if name in runs]:
+                yield self._spent(owner, run, delta)
+
+    def of_those_who_lost_most(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
+        """Yield a row for every group of owners and run, of the owner who lost most, and one for several runs together."""
+        groups: dict[str, list[str]] = {}
+        for owner in self._runs_of:
+            groups.setdefault(group_of(owner), []).append(owner)
+        for owners in groups.values():
+            names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
+            for run in names if runs is None else [name for name in names if name in runs]:
+                asked = [owner for owner in owners if run in self._runs_of[owner]]
+                yield self._spent(self.foremost(asked, delta=delta, run=run)[0], run, delta)
+            if runs is None and len(names) > 1:
+                yield self._spent(self.foremost(owners, delta=delta)[0], None, delta)
+
+    def foremost(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
+        """Return the owner who lost most, and how much."""
+        kept = self.ledger.guarantees(owners, **terms)
+        return max(zip(owners, kept, strict=True), key=lambda pair: pair[1].epsilon)
+
+    def runs_on(self, owners: Sequence[str]) -> list[str]:
+        """Return the runs that asked any of these owners' data."""
+        return list(dict.fromkeys(run for owner in owners for run in self._runs_of.get(owner, ())))
+
+    def dealt_out_anew(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence for every data set that was dealt to owners in more ways than one, by these runs or all."""
+        ways: dict[str, dict[str, None]] = {}
+        for event in self._events:
+            if event["records"] and (runs is None or event["run"] in runs):
+                ways.setdefault(event["records"], {})[event["partition"]] = None
+        return [
+            f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
+            "for a record, what their groups lost adds up"
+            for records, partitions in ways.items()
+            if len(partitions) > 1
+        ]
+
+    def _spent(self, owner: str, run: str | None, delta: float) -> Spent:
+        return Spent(
+            owner=owner,
+            run=run,
+            queries=sum(entry.event.count for entry in self.ledger.entries(owner, run)),
+            add_remove=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
+            replace_one=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
+        )
+
+
+def group_of(owner: str) -> str:
+    """Return what an owner's name begins with, up to the last slash."""
+    return owner.rpartition("/")[0]

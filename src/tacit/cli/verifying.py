@@ -1,0 +1,73 @@
+"""What runs state of themselves, held against what the ledger has on record."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.output import round_up
+from tacit.cli.spending import Record
+from tacit.errors import TacitError
+from tacit.privacy import DurableLedger
+from tacit.runs import RunFolder, list_runs
+from tacit.runs.checkpoint import Checkpoint
+
+_ROUNDING = 1e-6
+_COARSE = 0.03  # ε of very many different owners is stated a little too large
+
+
+def misstated(record: Record, stored: DurableLedger, runs: Path) -> Iterator[str]:
+    """Yield a sentence for every run whose files tell of more queries, or of less ε, than the record."""
+    for folder in list_runs(runs):
+        try:
+            yield from _misstated(record, stored, folder)
+        except (TacitError, KeyError, TypeError) as error:
+            yield f"run {folder.name!r} cannot be read: {error}"
+
+
+def _misstated(record: Record, stored: DurableLedger, folder: RunFolder) -> Iterator[str]:
+    if not folder.config().private:
+        return
+    events = folder.events()
+    plan = next((event for event in events if event.get("event") == "plan"), None)
+    if plan is None:
+        yield f"run {folder.name!r} has no plan in {folder.events_file}"
+        return
+    yield from _changed(stored, folder, plan)
+    entries = record.ledger.entries(run=folder.name)
+    charged = min((entry.event.count for entry in entries), default=0)
+    answered = max((event["queries"] for event in events if event.get("event") == "snapshot"), default=0)
+    if folder.checkpoint_file.exists():
+        answered = max(answered, Checkpoint.load(folder.checkpoint_file).answered)
+    if charged < answered:
+        yield f"run {folder.name!r} was answered {answered} queries; {charged} are on record"
+        return
+    summary = folder.summary()
+    if summary is None:
+        return
+    owners = list(dict.fromkeys(entry.owner for entry in entries))
+    stated = summary.get("epsilon_per_agent")
+    if not isinstance(stated, list) or len(owners) != len(stated):
+        yield f"run {folder.name!r} does not state ε of all {len(owners)} owners that are on record"
+        return
+    terms = {key: plan[key] for key in ("delta", "adjacency", "accountant")}
+    kept = record.ledger.guarantees(owners, run=folder.name, **terms)
+    for owner, value, derived in zip(owners, stated, kept, strict=True):
+        if not derived.epsilon * (1 - _ROUNDING) <= value <= derived.epsilon * (1 + _COARSE):
+            yield (
+                f"run {folder.name!r} states ε = {value:g} for {owner}; {round_up(derived.epsilon)} follows from the "
+                "record"
+            )
+
+
+def _changed(stored: DurableLedger, folder: RunFolder, plan: dict[str, Any]) -> Iterator[str]:
+    """Yield what the ledger holds of a run otherwise than it was planned."""
+    lines = stored.lines(folder.name)
+    planned = zip(plan["owners"], plan["sample_rates"], plan["noise_multipliers"], strict=True)
+    expected = {(owner, rate, sigma, plan["release"]) for owner, rate, sigma in planned}
+    found = {(line.owner, line.sample_rate, line.noise_multiplier, line.release) for line in lines}
+    if found != expected:
+        which = sorted({row[0] for row in found ^ expected})
+        yield f"run {folder.name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
+    allowed = stored.allowed(folder.name)
+    if allowed is not None and allowed != plan["queries"]:
+        yield f"run {folder.name!r} was planned for {plan['queries']} queries and is allowed {allowed}"

@@ -1,0 +1,97 @@
+"""Lots cut into blocks of equally many records, each of one agent, so that many blocks are worked on as one batch.
+
+A block that is not full is filled up with zeros that do not count. Small blocks waste little on that; large ones read
+every agent's parameters less often. `choose_sizes` weighs the two, from expected lot sizes, which are public.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from tacit.privacy.clipping import Lot
+
+_SIZES = (1, 2, 4, 6, 8, 10, 12, 16, 24, 32)
+# What a block costs beside its records, in records: its parameters are read, its sum is written.
+_OVERHEAD = 6
+# A further size must save so much: each is compiled by itself.
+_WORTH_A_SIZE = 0.93
+_MOST_SIZES = 3
+
+
+class Blocks(NamedTuple):
+    """Some blocks of one size: whose they are, and their records."""
+
+    agents: Int[Tensor, " blocks"]
+    inputs: Tensor  # [blocks * records, ...]
+    targets: Tensor
+    keep: Bool[Tensor, "blocks records"]
+
+
+class Cut(NamedTuple):
+    """All blocks of one size that a lot falls into; `rows` are places in the lot."""
+
+    lot: Lot
+    agents: Int[Tensor, " blocks"]
+    rows: Int[Tensor, "blocks records"]
+    keep: Bool[Tensor, "blocks records"]
+
+    def take(self, first: int, at_once: int, *, full: bool) -> Blocks:
+        """Return some blocks; with `full` as many as asked for, filled up with empty ones of agent 0."""
+        part = slice(first, first + at_once)
+        agents, rows, keep = self.agents[part], self.rows[part], self.keep[part]
+        if full and (missing := at_once - len(agents)):
+            agents = torch.cat([agents, agents.new_zeros(missing)])
+            rows = torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
+            keep = torch.cat([keep, keep.new_zeros(missing, keep.shape[1])])
+        flat, empty = rows.flatten(), ~keep.flatten()
+        inputs, targets = self.lot.inputs[flat], self.lot.targets[flat]
+        inputs[empty], targets[empty] = 0, 0  # padding is zeros, never another's record
+        return Blocks(agents, inputs, targets, keep)
+
+
+def choose_sizes(lot_sizes: Sequence[float]) -> tuple[int, ...]:
+    """Return how many records blocks should hold: one size or a few."""
+    means = np.unique(np.asarray(lot_sizes, dtype=float))
+    spread = np.linspace(-2.5, 2.5, 21)
+    counts = np.maximum(np.round(means + spread[:, None] * np.sqrt(means)), 1)  # about where Poisson lots fall
+    weights = np.broadcast_to(np.exp(-(spread**2) / 2)[:, None], counts.shape)
+    best: tuple[int, ...] = _SIZES[-1:]
+    for number in range(1, _MOST_SIZES + 1):
+        found = min(combinations(_SIZES, number), key=lambda sizes: _cost(sizes, counts, weights))
+        if number == 1 or _cost(found, counts, weights) < _WORTH_A_SIZE * _cost(best, counts, weights):
+            best = found
+    return best
+
+
+def cut(lot: Lot, sizes: Sequence[int]) -> Iterator[Cut]:
+    """Cut every agent's records into blocks of the largest size, and the rest into one of the smallest that holds it."""
+    counts, device = lot.counts, lot.offsets.device
+    everyone = torch.arange(len(counts), device=device)
+    rest = counts % sizes[-1]
+    fits = torch.bucketize(rest, torch.tensor(sizes, device=device))
+    for place, size in enumerate(sizes):
+        own = (fits == place) & (rest > 0)
+        agents, starts = everyone[own], (counts - rest)[own]
+        if place == len(sizes) - 1:
+            whole = counts // size
+            repeated = everyone.repeat_interleave(whole)
+            number = torch.arange(len(repeated), device=device) - (whole.cumsum(0) - whole)[repeated]
+            agents, starts = torch.cat([repeated, agents]), torch.cat([number * size, starts])
+        if not len(agents):
+            continue
+        within = starts[:, None] + torch.arange(size, device=device)
+        keep = within < counts[agents][:, None]
+        rows = torch.where(keep, lot.offsets[:-1][agents][:, None] + within, 0)
+        yield Cut(lot, agents, rows, keep)
+
+
+def _cost(sizes: Sequence[int], counts: np.ndarray, weights: np.ndarray) -> float:
+    ends = np.asarray(sizes)
+    rest = counts % ends[-1]
+    last = np.where(rest > 0, ends[np.searchsorted(ends, rest).clip(max=len(ends) - 1)] + _OVERHEAD, 0)
+    return float(np.average(counts // ends[-1] * (ends[-1] + _OVERHEAD) + last, weights=weights))

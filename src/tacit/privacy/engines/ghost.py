@@ -1,0 +1,114 @@
+"""The engine that makes no per-sample gradients where it can do without: layer by layer, in blocks of records.
+
+Its work can be compiled: then every step has the same shape, blocks are filled up to it, and nothing is compiled twice.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch._inductor
+from jaxtyping import Float
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tacit.models.functional import FlatModel
+from tacit.privacy.clipping import Clipped, Lot
+from tacit.privacy.engines.blocks import Blocks, choose_sizes, cut
+from tacit.privacy.engines.rewrites import REWRITES
+from tacit.privacy.engines.stacked import StackedModel
+
+# What one step may keep: more does not fit the processor's cache, less wastes time between steps.
+_STEP_BYTES = 5 * 2**20
+_MOST_RECORDS = 4096
+# A lot is handed over in parts of at most so many bytes of inputs.
+_PART_BYTES = 256 * 2**20
+
+# Products and sums may be fused: that is faster, and rounds less.
+_OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"cpp.enable_floating_point_contract_flag": "fast"}
+
+Step = Callable[..., Any]
+_COMPILED: dict[tuple[Any, ...], Step] = {}  # the same model in another session is not compiled again
+
+
+class GhostEngine:
+    """Clips by norms that follow from layer inputs and output gradients; see `layers` and `stacked`.
+
+    `example` holds public records of the kind that will come. Raises `Unsupported` where the model cannot be taken
+    layer by layer.
+    """
+
+    def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot, *, compiled: bool = False) -> None:
+        self.compiled = compiled
+        self._stacked = StackedModel(model, compiled=compiled)
+        self._sizes = choose_sizes(lot_sizes)
+        self.numbers_kept = self._stacked.numbers_kept(example)
+        self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
+        self.most_records = max(self._sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
+        self._steps: dict[tuple[str, int], Step] = {}
+
+    def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
+        """Return every agent's sum of clipped per-sample gradients."""
+        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+        norms = torch.zeros(len(lot.targets), dtype=torch.float64, device=theta.device)
+        for blocks, rows in self._blocks(lot):
+            agents = blocks.agents
+            part, lengths = self._step("clipped_sums", theta[agents], *blocks[1:], clip[agents])
+            sums.index_add_(0, agents, part)
+            norms[rows[blocks.keep[: len(rows)]]] = lengths[blocks.keep]
+        return Clipped(sums, norms)
+
+    def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
+        """Return every agent's sum of gradients, unclipped."""
+        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+        for blocks, _ in self._blocks(lot):
+            sums.index_add_(0, blocks.agents, self._step("plain_sums", theta[blocks.agents], *blocks[1:]))
+        return sums
+
+    def warm(self, theta: Float[Tensor, " params"], example: Lot, *, private: bool) -> None:
+        """Compile what a run will need, on public records: once for each size of blocks."""
+        for size in self._sizes if self.compiled else ():
+            places = torch.arange(size, device=theta.device) % len(example.targets)
+            lot = Lot(example.inputs[places], example.targets[places], example.offsets.new_tensor([0, size]))
+            if private:
+                self.clipped_sums(theta[None], lot, torch.ones(1, dtype=torch.float64, device=theta.device))
+            else:
+                self.plain_sums(theta[None], lot)
+
+    def _blocks(self, lot: Lot) -> Iterator[tuple[Blocks, Tensor]]:
+        """Yield the work in steps, and the places in the lot of each step's records."""
+        for part in cut(lot, self._sizes):
+            of_record, of_block = self._bytes
+            size = part.rows.shape[1]
+            at_once = max(1, min(_STEP_BYTES // (of_record * size + of_block), _MOST_RECORDS // size))
+            for first in range(0, len(part.agents), at_once):
+                yield part.take(first, at_once, full=self.compiled), part.rows[first : first + at_once]
+
+    def _step(self, name: str, *given: Tensor) -> Any:
+        if not self.compiled:
+            return getattr(self._stacked, name)(*given)
+        known = name, given[1].shape[0]
+        if known not in self._steps:
+            self._steps[known] = _compile(getattr(self._stacked, name), given)
+        return self._steps[known](*given)
+
+
+def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
+    """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
+    zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
+    graph = make_fx(_with_places(step, len(given)), tracing_mode="fake", decomposition_table=REWRITES)(*zeros)
+    constants = any(node.op == "get_attr" for node in graph.graph.nodes)
+    known = (graph.code, *((tuple(each.shape), each.dtype, each.device) for each in given))
+    if constants or known not in _COMPILED:
+        compiled: Step = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)
+        if constants:
+            return compiled
+        _COMPILED[known] = compiled
+    return _COMPILED[known]
+
+
+def _with_places(step: Step, count: int) -> Step:
+    """Return the function with so many arguments by place, as the tracer wants it."""
+    if count == 4:
+        return lambda theta, inputs, targets, keep: step(theta, inputs, targets, keep)
+    return lambda theta, inputs, targets, keep, clip: step(theta, inputs, targets, keep, clip)

@@ -1,0 +1,267 @@
+"""What a layer with parameters must tell for clipping without per-sample gradients.
+
+For stacked agents: blocks of records, each block with parameters of its own. A rule runs the layer, and later turns
+its inputs a and the gradients g of its outputs into (1) every record's squared gradient norm and (2) the weighted sum
+of all records' gradients. For a linear layer with one position per record the norm is ‖a‖·‖g‖, and no gradient of a
+single record is ever made; with T positions it is ⟨aaᵀ, ggᵀ⟩ (the ghost norm), or the gradient itself, whichever is
+cheaper for the layer's shape. (Goodfellow 2015; Li et al. 2022; Bu et al. 2023.)
+
+Squares are added in float64 where rows are long. Sums over records are float64, see `clipping.weighted_sums`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+# Stacked tensors: [blocks, records, ...] for what belongs to records, [blocks, ...] for parameters.
+Parameters = Mapping[str, Tensor]
+
+
+class Call(NamedTuple):
+    """One call of a layer: what went in, the parameters used, and the gradient of what came out."""
+
+    inputs: Tensor
+    parameters: Parameters
+    gradient: Tensor
+
+
+class Accounted(NamedTuple):
+    """What a call adds to the records' squared norms, and how to sum its gradients once they are weighted.
+
+    `sums(weights)` returns Σ weight · gradient of each block, in float64, by parameter.
+    """
+
+    squares: Float[Tensor, "blocks records"]
+    sums: Callable[[Float[Tensor, "blocks records"]], dict[str, Tensor]]
+
+
+class Rule(Protocol):
+    """How one kind of layer is run and accounted for. `trainable` names the parameters that count."""
+
+    trainable: frozenset[str]
+
+    def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Return the outputs, and what `Call.inputs` should hold."""
+
+    def account(self, call: Call) -> Accounted:
+        """Return every record's squared gradient norm, and the way to the weighted sums."""
+
+    def per_sample(self, call: Call) -> dict[str, Tensor]:
+        """Return every record's gradient, by parameter: [blocks, records, ...]."""
+
+
+class LinearRule:
+    """y = a Wᵀ + b, at one or more positions of a record."""
+
+    def __init__(self, layer: nn.Linear, trainable: frozenset[str]) -> None:
+        self.trainable = trainable
+        self._cells = layer.in_features * layer.out_features
+
+    def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Multiply every block by its own weights."""
+        flat = inputs.flatten(1, -2)
+        outputs = torch.bmm(flat, parameters["weight"].mT)
+        if "bias" in parameters:
+            outputs = outputs + parameters["bias"][:, None]
+        return outputs.unflatten(1, inputs.shape[1:-1]), inputs
+
+    def account(self, call: Call) -> Accounted:
+        """Return ‖a‖²‖g‖² + ‖g‖², or what takes its place with several positions; sums are Σ w g aᵀ and Σ w g."""
+        inputs, gradient = _positions(call.inputs), _positions(call.gradient)
+        squares = _zeros(gradient)
+        if "weight" in self.trainable:
+            squares = squares + _product_squares(inputs, gradient, self._cells)
+        if "bias" in self.trainable:
+            squares = squares + squared(gradient.sum(2))
+
+        def sums(weights: Tensor) -> dict[str, Tensor]:
+            weighted = scaled(gradient.double(), weights).flatten(1, 2)
+            found = {}
+            if "weight" in self.trainable:
+                found["weight"] = torch.bmm(weighted.mT, only(inputs, weights).double().flatten(1, 2))
+            if "bias" in self.trainable:
+                found["bias"] = weighted.sum(1)
+            return found
+
+        return Accounted(squares, sums)
+
+    def per_sample(self, call: Call) -> dict[str, Tensor]:
+        """Return g aᵀ and g, added over positions."""
+        inputs, gradient = _positions(call.inputs), _positions(call.gradient)
+        found = {}
+        if "weight" in self.trainable:
+            found["weight"] = torch.einsum("brto,brti->broi", gradient, inputs)
+        if "bias" in self.trainable:
+            found["bias"] = gradient.sum(2)
+        return found
+
+
+class NormRule:
+    """Group norm and layer norm: the inputs are normalised without parameters, then scaled and shifted by them."""
+
+    def __init__(self, layer: nn.GroupNorm | nn.LayerNorm, trainable: frozenset[str]) -> None:
+        self.trainable = trainable
+        self._groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else None
+        self._shape = layer.normalized_shape if isinstance(layer, nn.LayerNorm) else (layer.num_channels,)
+        self._eps = layer.eps
+
+    def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Normalise, then scale and shift every block by its own parameters."""
+        if self._groups is None:
+            normal = functional.layer_norm(inputs, self._shape, eps=self._eps)
+        else:
+            normal = functional.group_norm(inputs.flatten(0, 1), self._groups, eps=self._eps).view_as(inputs)
+        outputs = normal * self._spread(parameters["weight"], inputs) if "weight" in parameters else normal
+        if "bias" in parameters:
+            outputs = outputs + self._spread(parameters["bias"], inputs)
+        return outputs, normal
+
+    def account(self, call: Call) -> Accounted:
+        """Make the gradients, which are as short as the layer is wide."""
+        return account_per_sample(self.per_sample(call))
+
+    def per_sample(self, call: Call) -> dict[str, Tensor]:
+        """Return Σ g·x̂ and Σ g over positions."""
+        found = {}
+        if "weight" in self.trainable:
+            found["weight"] = self._gather(call.gradient * call.inputs)
+        if "bias" in self.trainable:
+            found["bias"] = self._gather(call.gradient)
+        return found
+
+    def _spread(self, parameter: Tensor, inputs: Tensor) -> Tensor:
+        """Give a stacked parameter the place of its dimensions in the inputs."""
+        before = 1 if self._groups is not None else inputs.ndim - 1 - len(self._shape)
+        after = inputs.ndim - 1 - before - len(self._shape)
+        return parameter.reshape(len(parameter), *[1] * before, *self._shape, *[1] * after)
+
+    def _gather(self, values: Tensor) -> Tensor:
+        if self._groups is not None:
+            return values.flatten(3).sum(3) if values.ndim > 3 else values
+        middle = tuple(range(2, values.ndim - len(self._shape)))
+        return values.sum(middle) if middle else values
+
+
+class EmbeddingRule:
+    """Rows of a table. Two positions of a record meet in the norm where they look up the same row."""
+
+    def __init__(self, layer: nn.Embedding, trainable: frozenset[str]) -> None:
+        self.trainable = trainable
+        self._rows, self._padding = layer.num_embeddings, layer.padding_idx
+
+    def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Look up every block's rows in its own table.
+
+        An index that is in no table makes its record not finite, which counts as zero; it must not read another's row.
+        """
+        rows = functional.embedding(self._places(inputs), parameters["weight"].flatten(0, 1))
+        return torch.where(self._known(inputs)[..., None], rows, torch.nan), inputs
+
+    def account(self, call: Call) -> Accounted:
+        """Return Σ ⟨g_t, g_u⟩ over positions t, u with the same row; sums add gradients to the rows looked up."""
+        index, gradient = self._positions(call)
+        same = (index[:, :, :, None] == index[:, :, None]).to(gradient.dtype)
+        products = torch.matmul(gradient, gradient.mT)
+        lengths = gradient.double().norm(dim=3)
+        squares = (same * products).flatten(2).double().sum(2).clamp(min=0)
+
+        def sums(weights: Tensor) -> dict[str, Tensor]:
+            blocks, _, _, width = gradient.shape
+            weighted = scaled(gradient.double(), weights)
+            table = weighted.new_zeros(blocks * self._rows, width)
+            table = table.index_add(0, self._places(index).flatten(), weighted.flatten(0, 2))
+            return {"weight": table.unflatten(0, (blocks, self._rows))}
+
+        return Accounted(squares + _slack(gradient) * lengths.sum(2).square(), sums)
+
+    def per_sample(self, call: Call) -> dict[str, Tensor]:
+        """Return every record's gradient of the whole table."""
+        index, gradient = self._positions(call)
+        blocks, records, _, width = gradient.shape
+        table = gradient.new_zeros(blocks, records, self._rows, width)
+        places = index.clamp(0, self._rows - 1)[..., None].expand_as(gradient)
+        return {"weight": table.scatter_add(2, places, gradient)}
+
+    def _places(self, index: Tensor) -> Tensor:
+        first = torch.arange(len(index), device=index.device) * self._rows
+        return index.clamp(0, self._rows - 1) + first.reshape(-1, *[1] * (index.ndim - 1))
+
+    def _known(self, index: Tensor) -> Tensor:
+        return (index >= 0) & (index < self._rows)
+
+    def _positions(self, call: Call) -> tuple[Tensor, Tensor]:
+        index = call.inputs.flatten(2) if call.inputs.ndim > 2 else call.inputs[..., None]
+        gradient = call.gradient.reshape(*index.shape, -1)
+        if self._padding is not None:
+            gradient = gradient * (index != self._padding)[..., None]
+        return index, gradient
+
+
+def squared(values: Float[Tensor, "blocks records width"]) -> Float[Tensor, "blocks records"]:
+    """Return squared norms in float64."""
+    return values.double().square().sum(2)
+
+
+def account_per_sample(gradients: dict[str, Tensor]) -> Accounted:
+    """Return what follows from per-sample gradients: [blocks, records, ...] by parameter."""
+    squares = [squared(each.reshape(*each.shape[:2], -1)) for each in gradients.values()]
+    return Accounted(
+        torch.stack(squares).sum(0) if squares else torch.zeros(()), lambda weights: weigh(gradients, weights)
+    )
+
+
+def weigh(gradients: dict[str, Tensor], weights: Float[Tensor, "blocks records"]) -> dict[str, Tensor]:
+    """Return the weighted sums of per-sample gradients, in float64."""
+    row, found = weights[:, None].double(), {}
+    for name, each in gradients.items():
+        flat = only(each, weights).double().reshape(*each.shape[:2], -1)
+        found[name] = torch.bmm(row, flat).reshape(len(each), *each.shape[2:])
+    return found
+
+
+def only(values: Tensor, weights: Tensor) -> Tensor:
+    """Zero what belongs to records without weight: something infinite times zero is not zero."""
+    return torch.where(weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) != 0, values, 0)
+
+
+def scaled(values: Tensor, weights: Tensor) -> Tensor:
+    """Multiply by weights; what belongs to records without weight becomes zero, even if it is infinite."""
+    factors = weights.reshape(*weights.shape, *[1] * (values.ndim - 2))
+    return torch.where(factors != 0, values * factors, 0)
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return like.new_zeros(like.shape[:2], dtype=torch.float64)
+
+
+def _positions(values: Tensor) -> Float[Tensor, "blocks records positions width"]:
+    return values.unsqueeze(2) if values.ndim == 3 else values.flatten(2, -2)
+
+
+def _product_squares(inputs: Tensor, gradient: Tensor, cells: int) -> Tensor:
+    positions = inputs.shape[2]
+    if positions == 1:
+        return squared(inputs[:, :, 0]) * squared(gradient[:, :, 0])
+    if 2 * positions * positions <= cells:
+        return gram_product(inputs, gradient)
+    return squared(torch.matmul(gradient.mT, inputs).flatten(2))
+
+
+def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
+    """Return ⟨aaᵀ, ggᵀ⟩ of every record, from [..., positions, width], never less than the true squared norm.
+
+    Where positions cancel each other, rounding can be larger than what is left; its bound is added.
+    """
+    products = torch.matmul(inputs, inputs.mT) * torch.matmul(gradient, gradient.mT)
+    lengths = inputs.double().norm(dim=-1) * gradient.double().norm(dim=-1)
+    slack = _slack(inputs) + _slack(gradient)
+    return products.flatten(-2).double().sum(-1).clamp(min=0) + slack * lengths.sum(-1).square()
+
+
+def _slack(values: Tensor) -> float:
+    """Return how far a scalar product of two such rows can be off, relative to their lengths."""
+    return values.shape[-1] * torch.finfo(values.dtype).eps / 2

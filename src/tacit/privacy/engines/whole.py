@@ -1,0 +1,35 @@
+"""The rule for any layer: `vmap` runs it record by record, and makes each record's gradient of its parameters."""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call, vjp, vmap
+
+from tacit.privacy.engines.layers import Accounted, Call, Parameters, account_per_sample
+
+
+class WholeRule:
+    """A layer as a function of one record and the parameters of its block."""
+
+    def __init__(self, layer: nn.Module, trainable: frozenset[str]) -> None:
+        self._layer, self.trainable = layer, trainable
+
+    def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
+        """Run the layer on every record by itself."""
+        return vmap(vmap(self._one, in_dims=(None, 0)))(dict(parameters), inputs), inputs
+
+    def account(self, call: Call) -> Accounted:
+        """Make the gradients."""
+        return account_per_sample(self.per_sample(call))
+
+    def per_sample(self, call: Call) -> dict[str, Tensor]:
+        """Return every record's gradient, pulled back through the layer."""
+
+        def pull(parameters: dict[str, Tensor], record: Tensor, gradient: Tensor) -> Any:
+            return vjp(lambda p: self._one(p, record), parameters)[1](gradient)[0]
+
+        return vmap(vmap(pull, in_dims=(None, 0, 0)))(dict(call.parameters), call.inputs, call.gradient)
+
+    def _one(self, parameters: dict[str, Tensor], record: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(self._layer, parameters, (record[None],))
+        return outputs[0]

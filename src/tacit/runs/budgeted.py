@@ -1,0 +1,31 @@
+"""A budget that a run brings along for the ledger of all runs."""
+
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import PrivacyError
+from tacit.privacy import Account, Budget, DurableLedger
+
+
+class BudgetedLedger(DurableLedger):
+    """A ledger that gets its budget at the last moment before a run opens its account.
+
+    A run that cannot begin for some other reason so leaves no budget behind.
+    """
+
+    def __init__(self, path: Path, budget: Budget) -> None:
+        super().__init__(path)
+        self._wanted = budget
+        if self.budget not in (None, budget):
+            stored = self.budget
+            assert stored is not None
+            self.close()
+            raise PrivacyError(
+                f"the ledger {path} has a budget already: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
+                f"{stored.accountant}. It holds for all runs beside it; leave the new one out, or use another folder of runs"
+            )
+
+    def open(self, **account: Any) -> Account:
+        """Store the budget, then allow the run its queries or refuse them."""
+        DurableLedger(self.path, budget=self._wanted).close()
+        return super().open(**account)

@@ -1,0 +1,54 @@
+"""Who works on a run. The lock goes with the process that holds it, however that ends."""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tacit.errors import InvalidInput, StorageError
+
+_PATIENCE = 0.5  # seconds, for whoever asks holds the lock for a moment
+
+
+@contextmanager
+def held(path: Path, what: Path) -> Iterator[None]:
+    """Hold the lock in the file `path`, which keeps every other process off `what`."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StorageError(f"{what} cannot be locked: {error.strerror}") from error
+    try:
+        if not _take(descriptor):
+            raise InvalidInput(f"another process is working on {what}; two must not work on one run")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(path: Path) -> bool:
+    """Say whether some process holds the lock. Whoever asks shares it for a moment, which `held` waits out."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _take(descriptor: int) -> bool:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)

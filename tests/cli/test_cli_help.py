@@ -1,0 +1,66 @@
+"""Help that can be read in 80 columns, and a program that starts without what it does not need."""
+
+import subprocess
+import sys
+
+import pytest
+import typer.main
+from invoking import process
+
+from tacit.cli import app
+from tacit.cli.options import PANELS
+from tacit.config import RunConfig
+
+COMMANDS = typer.main.get_command(app).commands
+
+
+def test_every_setting_is_in_one_panel():
+    assert sorted(key for keys in PANELS.values() for key in keys) == sorted(RunConfig.model_fields)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_option_is_cut_off_in_80_columns(name):
+    done = process(name, "--help")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = {word for line in lines if line.startswith("│ ") for word in line.split()[1:3]}
+    for option in COMMANDS[name].params:
+        if option.opts[0].startswith("--") and not option.hidden:
+            assert option.opts[0] in shown
+    assert "example" in done.stdout.lower()
+
+
+def test_values_keep_their_letters_and_defaults_are_shown():
+    said = " ".join(process("train", "--help").stdout.replace("│", " ").split())
+    for words in (
+        "σ, in the place of epsilon",
+        "cpu or cuda [cpu]",
+        "digits, mnist, fashion-mnist",
+        "rounds [200]",
+        "δ of",
+    ):
+        assert words in said
+    for panel in PANELS:
+        assert f"─ {panel} ─" in said
+
+
+def test_flags_are_shown_once_and_can_be_taken_back():
+    said = process("train", "--help").stdout
+    assert "--no-private " in said
+    assert "--no-tensorboard" not in said.replace("as in", "").split("─ Data and graph")[1]
+    assert "<bool>" not in said.split("─ Data and graph")[1]
+
+
+def test_the_command_line_starts_without_matplotlib():
+    code = "import sys, tacit.cli; print(sorted(name for name in ('matplotlib', 'plotly') if name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_pages_are_written_without_matplotlib():
+    code = (
+        "import sys; from tacit.report import Run, write_report, write_comparison; print('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

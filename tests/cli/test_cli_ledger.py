@@ -1,0 +1,141 @@
+"""`tacit ledger`: what was spent, in short and in full, and whether the record is whole."""
+
+import json
+
+import pytest
+from invoking import QUICK, one_line
+
+from tacit.cli.spending import Record
+from tacit.privacy import DurableLedger, Ledger
+
+
+def test_the_ledger_tells_what_was_spent(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    tacit("train", *QUICK, "--name", "two", "--source", "seeded")
+    code, out, _ = tacit("ledger", "--json", "--verify")
+    record = json.loads(out)
+    assert code == 0
+    assert record["whole"] is True
+    rows = [row for row in record["spent"] if row["owner"] == record["spent"][0]["owner"]]
+    assert [row["run"] for row in rows] == ["one", "two", None]
+    assert [row["release"] for row in rows] == [True, False, False]
+    one, two, both = (row["epsilon"]["add_remove"] for row in rows)
+    assert max(one, two) < both
+    assert all(row["epsilon"]["replace_one"] > row["epsilon"]["add_remove"] for row in rows)
+    assert "all together" in tacit("ledger")[1]
+
+
+def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    record = DurableLedger(tmp_path / "runs" / "ledger.sqlite")
+    record._database.execute("DELETE FROM queries WHERE number = 3")
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 1
+    assert "NOT WHOLE" in out
+
+
+def test_a_run_that_states_less_than_the_record_is_told(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    path = tmp_path / "runs" / "one" / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["epsilon_per_agent"][1] *= 0.9
+    path.write_text(json.dumps(summary))
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 1
+    assert "run 'one' states ε =" in out
+    assert "agent 1" in out
+
+
+def table(out):
+    """Return the rows of all tables that are printed, by their first cell."""
+    lines = [line.split() for line in out.splitlines()]
+    return {cells[0]: cells for cells in lines if len(cells) > 4 and cells[0] != "spent,"}
+
+
+def test_by_default_each_run_has_one_row_for_the_owner_who_lost_most(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    out = tacit("ledger")[1]
+    assert "all together" not in out, "there is one run only"
+    tacit("train", *QUICK, "--name", "two")
+    rows = json.loads(tacit("ledger", "--json")[1])["spent"]
+    most = max((row for row in rows if row["run"] == "one"), key=lambda row: row["epsilon"]["add_remove"])
+    out = tacit("ledger")[1]
+    assert len([line for line in out.splitlines() if "agent " in line]) == 3
+    assert most["owner"].rpartition("/")[2] in next(line for line in out.splitlines() if line.startswith("one "))
+    assert len([line for line in tacit("ledger", "--all")[1].splitlines() if line.startswith("agent ")]) == 4
+
+
+def test_only_certain_runs_are_shown_where_they_are_named(tacit):
+    for name in ("one", "two"):
+        tacit("train", *QUICK, "--name", name)
+    code, out, _ = tacit("ledger", "two", "--json")
+    assert code == 0
+    assert {row["run"] for row in json.loads(out)["spent"]} == {"two"}
+    assert set(table(tacit("ledger", "runs/one")[1])) == {"run", "one"}
+    code, _, error = tacit("ledger", "tow")
+    assert code == 2
+    assert "unknown run 'tow'; did you mean 'two'?" in error
+
+
+def test_delta_is_that_of_the_runs_and_the_smallest_where_they_differ(tacit):
+    tacit("train", *QUICK, "--name", "one", "--delta", "1e-3")
+    assert "spent, at δ=0.001, by" in tacit("ledger")[1]
+    tacit("train", *QUICK, "--name", "two", "--delta", "1e-4")
+    assert "spent, at δ=0.0001, the smallest of these runs' δ, by" in one_line(tacit("ledger")[1])
+    assert "at δ=0.001, by" in tacit("ledger", "one")[1]
+    assert "at δ=0.01, by" in tacit("ledger", "--delta", "1e-2")[1]
+
+
+def test_groups_that_hold_the_same_records_are_told(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    assert "same records" not in tacit("ledger")[1]
+    tacit("train", *QUICK, "--name", "two", "--seed", 1)
+    code, out, _ = tacit("train", *QUICK, "--name", "three", "--algorithm", "sgd")
+    assert code == 0
+    for said in (one_line(out), one_line(tacit("ledger")[1])):
+        assert "hold the same records of 'digits': for a record, what their groups lost adds up" in said
+        assert "'digits/A(t=0.5)/seed 1/4 agents'" in said
+        assert "'digits/pooled'" in said
+    assert "same records" not in tacit("ledger", "two")[1]
+
+
+@pytest.fixture
+def record():
+    """Two runs on three owners, of whom the second loses most; and one on someone else's data."""
+    ledger = Ledger()
+    for run, owners, rates in (
+        ("one", "abc", (0.1, 0.3, 0.2)),
+        ("two", "abc", (0.1, 0.3, 0.2)),
+        ("other", "z", (0.1,)),
+    ):
+        account = ledger.open(
+            run=run,
+            owners=[f"data/{run == 'other'}/{owner}" for owner in owners],
+            sample_rates=rates,
+            noise_multipliers=[2.0] * len(rates),
+            queries=3,
+            release=True,
+        )
+        account.spend()
+    return Record(ledger)
+
+
+def test_the_short_form_is_taken_from_the_long_one(record):
+    everyone = list(record.of_every_owner(1e-5))
+    short = list(record.of_those_who_lost_most(1e-5))
+    assert [(row.owner, row.run) for row in short] == [
+        ("data/False/b", "one"),
+        ("data/False/b", "two"),
+        ("data/False/b", None),
+        ("data/True/z", "other"),
+    ]
+    assert all(row in everyone for row in short)
+    assert len(everyone) == 3 * 3 + 2
+
+
+def test_reading_a_record_asks_the_file_once(tacit, tmp_path, monkeypatch):
+    tacit("train", *QUICK, "--name", "one")
+    loads, load = [], DurableLedger._load
+    monkeypatch.setattr(DurableLedger, "_load", lambda self: (loads.append(1), load(self)))
+    assert tacit("ledger")[0] == 0
+    assert len(loads) == 1

@@ -1,0 +1,72 @@
+"""`tacit list`: what state each run is in, and that one broken folder hides no other."""
+
+import json
+
+from invoking import PLAIN, QUICK, process
+
+from tacit.cli.output import round_up
+from tacit.config import RunConfig
+from tacit.runs import RunFolder, Runner
+
+
+def start(runs, name):
+    settings = {"agents": 4, "split": "0.5", "noise_multiplier": 3.0, "lot_size": 24, "rounds": 6, "evaluate_every": 2}
+    return Runner.start(runs, name, RunConfig.of(settings))
+
+
+def test_a_run_that_a_process_works_on_is_running(tacit, tmp_path):
+    with start(tmp_path / "runs", "one") as runner:
+        runner.play(stop=lambda: runner.session.round >= 3)
+        (row,) = json.loads(tacit("list", "--json")[1])["runs"]
+        assert row["state"] == "running"
+        assert runner.play(stop=lambda: runner.session.round >= 5) is None  # asking disturbed nothing
+    (row,) = json.loads(tacit("list", "--json")[1])["runs"]
+    assert row["state"] == "stopped"
+    looks = [event for event in RunFolder(tmp_path / "runs" / "one").events() if event["event"] == "snapshot"]
+    assert row["accuracy"] == sum(looks[-1]["accuracy"]) / 4
+    assert (row["rounds"], row["of"], row["release"], row["epsilon"]) == (5, 6, True, None)
+
+
+def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit):
+    tacit("train", *QUICK, "--name", "secret")
+    tacit("train", *QUICK, "--name", "seeded", "--source", "seeded")
+    tacit("train", *PLAIN, "--name", "open")
+    secret, seeded, plain = json.loads(tacit("list", "--json")[1])["runs"]
+    assert [row["state"] for row in (secret, seeded, plain)] == ["finished"] * 3
+    assert [row["release"] for row in (secret, seeded, plain)] == [True, False, False]
+    assert secret["epsilon"] == seeded["epsilon"] > 0
+    assert plain["epsilon"] is None
+    lines = tacit("list")[1].splitlines()
+    assert lines[2].split()[-2:] == [round_up(secret["epsilon"]), "yes"]
+    assert lines[4].split()[-2:] == ["none", "no"]
+
+
+def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "good")
+    for name, file, content in (
+        ("no-toml", "config.toml", "rounds = ["),
+        ("unknown", "config.toml", "rond = 3"),
+        ("half", "summary.json", '{"accuracy'),
+        ("other", "summary.json", "[]"),
+        ("strange", "events.jsonl", '{"event": "snapshot"}\n'),
+    ):
+        folder = tmp_path / "runs" / name
+        folder.mkdir()
+        (folder / "config.toml").write_text((tmp_path / "runs" / "good" / "config.toml").read_text())
+        (folder / file).write_text(content)
+    code, out, error = tacit("list", "--json")
+    assert code == 0
+    states = {row["run"]: row["state"] for row in json.loads(out)["runs"]}
+    assert states == {"good": "finished"} | dict.fromkeys(["no-toml", "unknown", "half", "other", "strange"], "broken")
+    assert error.count("is broken: ") == 5
+    assert "did you mean 'rounds'" in error
+    assert "good" in tacit("list")[1]
+
+
+def test_names_are_never_cut_off(tacit, tmp_path):
+    name = "a-name-that-is-longer-than-all-the-room-there-is-" + "x" * 40
+    tacit("train", *QUICK, "--name", name)
+    assert name in tacit("list")[1]
+    narrow = process("list", cwd=tmp_path, env={"COLUMNS": "60"})
+    assert name in narrow.stdout
+    assert "…" not in narrow.stdout

@@ -1,0 +1,80 @@
+"""Ctrl-C and SIGTERM: before anything was started, and in the middle of a run."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from invoking import QUICK, TACIT, one_line
+
+from tacit.cli import train
+from tacit.privacy import DurableLedger
+from tacit.runs import Runner
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number, code):
+    command = [str(TACIT), "train", *QUICK, "--rounds", "4000", "--name", "long", "--source", "seeded"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as run:
+        events = tmp_path / "runs" / "long" / "events.jsonl"
+        while not events.exists() or '"snapshot"' not in events.read_text():
+            assert run.poll() is None, run.stderr.read()
+            time.sleep(0.05)
+        run.send_signal(number)
+        _, told = run.communicate(timeout=120)
+    assert run.returncode == code
+    assert "and saved. Go on with: tacit resume runs/long" in one_line(told)
+    assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("step", ["loading data", "calibrating noise"])
+def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeypatch, step, number, code):
+    begin = Runner.start
+
+    def start(*args, on_step, **options):
+        return begin(
+            *args, on_step=lambda said: (on_step(said), said == step and os.kill(os.getpid(), number)), **options
+        )
+
+    monkeypatch.setattr(train.Runner, "start", start)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    ended, _, told = tacit("train", *QUICK, "--name", "one")
+    assert ended == code
+    assert f"{step} …" in told
+    assert told.endswith("nothing was started, and nothing was spent\n")
+    assert not (tmp_path / "runs" / "one").exists()
+    assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").owners == ()
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "playing", stopping_at_once)
+        assert tacit("train", *QUICK, "--name", "one")[0] == 130
+    spent = DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries()
+    begin = Runner.resume
+    resume = lambda path, on_step: begin(path, on_step=lambda _: os.kill(os.getpid(), signal.SIGINT))  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(train.Runner, "resume", resume)
+        code, _, told = tacit("resume", "one")
+    assert code == 130
+    assert "nothing was asked, and nothing was spent. Go on with: tacit resume runs/one" in told
+    assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries() == spent
+    assert tacit("resume", "one")[0] == 0
+
+
+def stopping_at_once(runner, screen, shown):
+    os.kill(os.getpid(), signal.SIGINT)
+    return progress_of(runner, screen, shown)
+
+
+progress_of = train.playing
