@@ -2,12 +2,12 @@
 
 import gc
 import os
-import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -60,5 +60,21 @@ def default_threads() -> int:
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """Return the most memory that this process has held since `forget_peak`, or since it began."""
+    return _status("VmHWM")
+
+
+def held_bytes() -> int:
+    """Return the memory that this process holds now."""
+    return _status("VmRSS")
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew at what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _status(key: str) -> int:
+    # Not getrusage: its peak is inherited from the process that started this one.
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key))
+    return int(line.split()[1]) * 1024

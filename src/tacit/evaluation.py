@@ -1,4 +1,4 @@
-"""How good every agent's model is on public records, all agents at once."""
+"""How good every agent's model is on public records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,13 +8,11 @@ import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.func import vmap
 
 from tacit.data import Records
 from tacit.models import FlatModel
 
-# How many model outputs are computed in one go: agents times records.
-_AT_ONCE = 1024
+_RECORDS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -38,23 +36,17 @@ def evaluate(
     loss = torch.zeros(agents, dtype=torch.float64, device=device)
     right = torch.zeros(agents, dtype=torch.float64, device=device)
 
-    def one(theta: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        outputs = model.outputs(theta, inputs)
-        losses = model.losses_of(outputs, targets).double().sum()
-        return losses, (outputs.argmax(dim=1) == targets).sum() if classification else losses.new_zeros(())
-
-    rows = max(1, min(len(records), _AT_ONCE // min(agents, 16)))
-    group = max(1, _AT_ONCE // rows)
     with torch.no_grad():
-        for start in range(0, len(records), rows):
-            part = slice(start, start + rows)
+        for start in range(0, len(records), _RECORDS_AT_ONCE):
+            part = slice(start, start + _RECORDS_AT_ONCE)
             inputs = prepare(records.inputs[part].to(device))
             targets = records.targets[part].to(device)
-            for first in range(0, agents, group):
-                some = slice(first, first + group)
-                sums, hits = vmap(one, in_dims=(0, None, None))(theta[some], inputs, targets)
-                loss[some] += sums
-                right[some] += hits
+            # One model after another: measured faster than all in one `vmap`, for large models and small.
+            for agent in range(agents):
+                outputs = model.outputs(theta[agent], inputs)
+                loss[agent] += model.losses_of(outputs, targets).double().sum()
+                if classification:
+                    right[agent] += (outputs.argmax(dim=1) == targets).sum()
     accuracy = (right / len(records)).cpu().numpy() if classification else None
     return Score((loss / len(records)).cpu().numpy(), accuracy)
 

@@ -1,5 +1,7 @@
 """What a run will ask and say, printed before it does."""
 
+import resource
+
 from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
@@ -66,8 +68,11 @@ def _bytes(count: float) -> str:
 
 
 def _memory(runner: Runner) -> float:
-    """Return about how much memory the run takes: records, states, a float64 sum and one piece of per-sample values."""
+    """Return about how much memory the run takes: what the process holds now, states, one query's lots and work."""
     session = runner.session
-    records = session.training.data.data.train
-    stacked = session.state.theta.numel()
-    return float(records.inputs.nbytes + stacked * (6 * 4 + 2 * 8) + 2 * 256 * 2**20)
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    theta = session.state.theta
+    lots = sum(session.plan.lot_sizes)
+    inputs = 2 * lots * session.training.data.data.train.inputs[0].numel() * theta.element_size()
+    states = 8 * theta.numel() * theta.element_size()
+    return float(held + states + inputs + session.chosen.engine.working_bytes(lots))

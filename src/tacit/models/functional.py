@@ -43,6 +43,10 @@ class FlatModel:
         self._evaluation = copy.deepcopy(module).eval()
         self._loss = loss
 
+    def double(self) -> "FlatModel":
+        """Return the same model in float64, to check things exactly."""
+        return FlatModel(copy.deepcopy(self.training_module).double(), self._loss)
+
     def to(self, device: torch.device) -> "FlatModel":
         """Move the copies to a device."""
         self.training_module.to(device)

@@ -76,6 +76,9 @@ class Engine(Protocol):
     def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
         """Return every agent's sum of gradients, unclipped."""
 
+    def working_bytes(self, records: float) -> float:
+        """Return about how much memory it takes to work on lots of so many records in all."""
+
 
 class VmapEngine:
     """Per-sample gradients by `vmap` of `grad`, agents padded to the longest lot among them."""
@@ -96,6 +99,10 @@ class VmapEngine:
 
         inputs, targets, keep = _pad(lot)
         return vmap(grad(total))(theta, inputs, targets, keep)
+
+    def working_bytes(self, records: float) -> float:
+        """Return about how much memory per-sample gradients take, and copies of them."""
+        return 3 * min(records, self.most_records) * self._model.size * self._model.dtype.itemsize
 
 
 def records_at_once(width: int, dtype: torch.dtype) -> int:

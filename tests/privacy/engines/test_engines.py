@@ -265,7 +265,7 @@ def setting(name):
 def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size):
     module, model, theta, lot = setting(name)
     engine = GhostEngine(model, [4], lot)
-    engine._sizes = size
+    engine.sizes = size
     _, norms = slow_sums(module, model, theta, lot)
     clip = torch.full((4,), float(norms.median()), dtype=torch.float64)
     expected, _ = slow_sums(module, model, theta, lot, clip.tolist())
@@ -330,7 +330,7 @@ def test_compiled_steps_give_what_the_others_give():
             found, expected = (engine.clipped_sums(theta, lot, clip) for engine in (chosen.engine, general))
             torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-6)
             torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
-    assert len(chosen.engine._steps) == len(chosen.engine._sizes)
+    assert len(chosen.engine._steps) == len(chosen.engine.sizes)
 
 
 def test_where_nothing_can_be_compiled_the_run_goes_on(monkeypatch):
@@ -396,7 +396,7 @@ def test_positions_that_cancel_never_pass_the_bound():
         weight[:, 40:] = -weight[:, :40]
         lot = Lot(inputs, torch.zeros(64, dtype=torch.long), torch.tensor([0, 64]))
         engine = GhostEngine(model, [1], lot)
-        engine._sizes = (1,)
+        engine.sizes = (1,)
         clip = torch.full((1,), 1e-3, dtype=torch.float64)
         exact = FlatModel(copy.deepcopy(layer).double())
         exact.training_module[2].weight.data = weight.double()
@@ -467,3 +467,121 @@ def test_unsupported_says_why():
     _, model, _, lot = setting("parameters at the root")
     with pytest.raises(Unsupported, match="parameters of its own beside its layers"):
         GhostEngine(model, [4], lot)
+
+
+class Pooled(nn.Module):
+    """A layer at many positions, then their mean: positions can cancel each other."""
+
+    def __init__(self, bias):
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 8, bias=bias), nn.Linear(8, 3).requires_grad_(False)
+
+    def forward(self, x):
+        return self.out(self.first(x).mean(1))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("positions", [2, 16, 64])
+@pytest.mark.parametrize("size", [1.0, 2.0**10, 2.0**33])
+def test_a_record_whose_positions_cancel_in_float32_is_clipped_all_the_same(positions, size, bias):
+    """What is lost in one order of adding float32 numbers, and not in another, must not pass the norm."""
+    torch.manual_seed(0)
+    module = Pooled(bias)
+    model = FlatModel(module)
+    inputs = torch.full((1, positions, 4), size)
+    inputs[0, 0], inputs[0, -1] = 2.0**26 * size, -(2.0**26) * size
+    lot = Lot(inputs, torch.tensor([1]), torch.tensor([0, 1]))
+    example = Lot(torch.randn(4, positions, 4), torch.tensor([0, 1, 2, 0]), torch.tensor([0, 4]))
+    theta, clip = model.flatten(module)[None], torch.full((1,), 0.1, dtype=torch.float64)
+    chosen = choose_engine(model, theta[0], example, lot_sizes=[1], queries=1, private=True, compile=False)
+    assert isinstance(chosen.engine, GhostEngine)
+    with torch.no_grad():
+        assert float(chosen.engine.clipped_sums(theta, lot, clip).sums.norm()) <= 0.1
+
+
+@pytest.mark.parametrize("scale", [1e14, 1e16, 1e18])
+def test_squares_that_underflow_do_not_shorten_a_norm(scale):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(40, 40, bias=False), nn.Flatten())
+    model = FlatModel(module, loss=lambda outputs, targets: 1e-23 * outputs.sum(1))
+    lot = Lot(scale * torch.randn(1, 2, 40), torch.tensor([0]), torch.tensor([0, 1]))
+    engine = GhostEngine(model, [1], lot)
+    clip = torch.full((1,), 1e-9, dtype=torch.float64)
+    with torch.no_grad():
+        assert float(engine.clipped_sums(model.flatten(module)[None], lot, clip).sums.norm()) <= 1e-9
+
+
+class Mixing(nn.Module):
+    """Code that mixes records only where one of them is odd, or many of them come together."""
+
+    def __init__(self, how, start=None):
+        super().__init__()
+        self.how, self.first, self.out = how, nn.Linear(5, 4), nn.Linear(4, 3)
+        if start is not None:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, start)
+
+    def forward(self, x):
+        return self.out(self.how(self.first(x)))
+
+
+MIXING = {
+    "a common largest value": lambda z: torch.exp(z - z.max()) / torch.exp(z - z.max()).sum(1, keepdim=True),
+    "a cap for all": lambda z: z * (20 / z.abs().amax().clamp(min=20)),
+    "all or none": lambda z: torch.where(z.isfinite().all(), z, 0),
+    "large batches": lambda z: z - z.mean(0) if len(z) > 32 else z,
+    "centred": lambda z: z - z.detach().mean(0),
+}
+
+
+@pytest.mark.parametrize("start", [None, 0.0])
+@pytest.mark.parametrize("name", MIXING)
+def test_code_that_mixes_records_only_at_times_is_taken_record_by_record(name, start):
+    torch.manual_seed(0)
+    module = Mixing(MIXING[name], start)
+    model = FlatModel(module)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(
+        model, model.flatten(module), lot, lot_sizes=[3.0, 40.0], queries=1, private=True, compile=False
+    )
+    assert isinstance(chosen.engine, VmapEngine), chosen.why
+
+
+def test_a_loss_that_mixes_records_is_taken_record_by_record():
+    def loss(outputs, targets):
+        shifted = (outputs - outputs.max()).exp()
+        return -(shifted[torch.arange(len(targets)), targets] / shifted.sum(1)).log()
+
+    torch.manual_seed(0)
+    module = nn.Linear(5, 3)
+    model = FlatModel(module, loss)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(model, model.flatten(module), lot, lot_sizes=[4], queries=1, private=True, compile=False)
+    assert isinstance(chosen.engine, VmapEngine), chosen.why
+
+
+def test_a_model_with_frozen_layers_is_not_compiled_and_says_so():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 3))
+    model = FlatModel(module)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(model, model.flatten(module), lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert (
+        chosen.why == "layer by layer; not compiled: the model has frozen parameters or buffers, which are not compiled"
+    )
+
+
+def test_an_index_that_is_in_no_table_counts_as_zero_and_reads_no_other_agents_row():
+    torch.manual_seed(0)
+    module = Words().double()
+    model = FlatModel(module)
+    lot = make_lot(None, [3, 3])
+    theta, clip = thetas(model, 2), torch.ones(2, dtype=torch.float64)
+    engine = GhostEngine(model, [3], lot)
+    with torch.no_grad():
+        before = engine.clipped_sums(theta, lot, clip)
+        lot.inputs[1, 2] = 99
+        after = engine.clipped_sums(theta, lot, clip)
+    assert not after.norms[1].isfinite()
+    assert torch.equal(after.sums[1], before.sums[1])
+    assert float((after.sums[0] - before.sums[0]).norm()) <= 1.0

@@ -4,6 +4,7 @@ Its work can be compiled: then every step has the same shape, blocks are filled 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Lot
 from tacit.privacy.engines.blocks import Blocks, choose_sizes, cut
 from tacit.privacy.engines.rewrites import REWRITES
-from tacit.privacy.engines.stacked import StackedModel
+from tacit.privacy.engines.stacked import StackedModel, Unsupported
 
 # What one step may keep: more does not fit the processor's cache, less wastes time between steps.
 _STEP_BYTES = 5 * 2**20
@@ -41,10 +42,10 @@ class GhostEngine:
     def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot, *, compiled: bool = False) -> None:
         self.compiled = compiled
         self._stacked = StackedModel(model, compiled=compiled)
-        self._sizes = choose_sizes(lot_sizes)
+        self.sizes = choose_sizes(lot_sizes)
         self.numbers_kept = self._stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
-        self.most_records = max(self._sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
+        self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
         self._steps: dict[tuple[str, int], Step] = {}
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
@@ -65,45 +66,52 @@ class GhostEngine:
             sums.index_add_(0, blocks.agents, self._step("plain_sums", theta[blocks.agents], *blocks[1:]))
         return sums
 
-    def warm(self, theta: Float[Tensor, " params"], example: Lot, *, private: bool) -> None:
-        """Compile what a run will need, on public records: once for each size of blocks."""
-        for size in self._sizes if self.compiled else ():
-            places = torch.arange(size, device=theta.device) % len(example.targets)
-            lot = Lot(example.inputs[places], example.targets[places], example.offsets.new_tensor([0, size]))
-            if private:
-                self.clipped_sums(theta[None], lot, torch.ones(1, dtype=torch.float64, device=theta.device))
-            else:
-                self.plain_sums(theta[None], lot)
+    def blocks_at_once(self, size: int) -> int:
+        """Return how many blocks of this size make a step."""
+        of_record, of_block = self._bytes
+        return max(1, min(_STEP_BYTES // (of_record * size + of_block), _MOST_RECORDS // size))
+
+    def working_bytes(self, records: float) -> float:
+        """Return about how much memory one step takes; activations are kept about three times over."""
+        of_record, of_block = self._bytes
+        one = self.sizes[-1] * of_record + of_block
+        return 3 * min(max(one, _STEP_BYTES), max(records, 1) * (of_record + of_block))
 
     def _blocks(self, lot: Lot) -> Iterator[tuple[Blocks, Tensor]]:
         """Yield the work in steps, and the places in the lot of each step's records."""
-        for part in cut(lot, self._sizes):
-            of_record, of_block = self._bytes
-            size = part.rows.shape[1]
-            at_once = max(1, min(_STEP_BYTES // (of_record * size + of_block), _MOST_RECORDS // size))
+        for part in cut(lot, self.sizes):
+            at_once = self.blocks_at_once(part.rows.shape[1])
             for first in range(0, len(part.agents), at_once):
                 yield part.take(first, at_once, full=self.compiled), part.rows[first : first + at_once]
 
     def _step(self, name: str, *given: Tensor) -> Any:
         if not self.compiled:
-            return getattr(self._stacked, name)(*given)
+            with _exact_convolutions(given[0]):
+                return getattr(self._stacked, name)(*given)
         known = name, given[1].shape[0]
         if known not in self._steps:
             self._steps[known] = _compile(getattr(self._stacked, name), given)
-        return self._steps[known](*given)
+        with _exact_convolutions(given[0]):
+            return self._steps[known](*given)
+
+
+def _exact_convolutions(like: Tensor) -> AbstractContextManager[None]:
+    """Let no GPU round the factors of a convolution to fewer bits than float32 has, as cuDNN does by default."""
+    if not like.is_cuda:
+        return nullcontext()
+    now = torch.backends.cudnn
+    return now.flags(enabled=now.enabled, benchmark=now.benchmark, deterministic=now.deterministic, allow_tf32=False)
 
 
 def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
-    graph = make_fx(_with_places(step, len(given)), tracing_mode="fake", decomposition_table=REWRITES)(*zeros)
-    constants = any(node.op == "get_attr" for node in graph.graph.nodes)
+    graph = make_fx(_with_places(step, len(given)), tracing_mode="real", decomposition_table=REWRITES)(*zeros)
+    if any(node.op == "get_attr" for node in graph.graph.nodes):
+        raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
     known = (graph.code, *((tuple(each.shape), each.dtype, each.device) for each in given))
-    if constants or known not in _COMPILED:
-        compiled: Step = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)
-        if constants:
-            return compiled
-        _COMPILED[known] = compiled
+    if known not in _COMPILED:
+        _COMPILED[known] = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)
     return _COMPILED[known]
 
 

@@ -70,21 +70,29 @@ class LinearRule:
         return outputs.unflatten(1, inputs.shape[1:-1]), inputs
 
     def account(self, call: Call) -> Accounted:
-        """Return ‖a‖²‖g‖² + ‖g‖², or what takes its place with several positions; sums are Σ w g aᵀ and Σ w g."""
+        """Return ‖a‖²‖g‖² + ‖g‖², or what takes its place with several positions; sums are Σ w g aᵀ and Σ w g.
+
+        Norm and sum must come from the same numbers, or the norm be an upper bound: where positions cancel, what is
+        added in float32 for the one and in float64 for the other can differ without limit.
+        """
         inputs, gradient = _positions(call.inputs), _positions(call.gradient)
+        positions = inputs.shape[2]
+        if "weight" in self.trainable and positions > 1 and 2 * positions * positions > self._cells:
+            return account_per_sample(self.per_sample(call))
+        biases = gradient.double().sum(2)
         squares = _zeros(gradient)
-        if "weight" in self.trainable:
-            squares = squares + _product_squares(inputs, gradient, self._cells)
+        if "weight" in self.trainable and positions == 1:
+            squares = squares + squared(inputs[:, :, 0]) * squared(gradient[:, :, 0])
+        elif "weight" in self.trainable:
+            squares = squares + gram_product(inputs, gradient)
         if "bias" in self.trainable:
-            squares = squares + squared(gradient.sum(2))
+            squares = squares + squared(biases)
 
         def sums(weights: Tensor) -> dict[str, Tensor]:
-            weighted = scaled(gradient.double(), weights).flatten(1, 2)
-            found = {}
+            found = weigh({"bias": biases}, weights) if "bias" in self.trainable else {}
             if "weight" in self.trainable:
+                weighted = scaled(gradient.double(), weights).flatten(1, 2)
                 found["weight"] = torch.bmm(weighted.mT, only(inputs, weights).double().flatten(1, 2))
-            if "bias" in self.trainable:
-                found["bias"] = weighted.sum(1)
             return found
 
         return Accounted(squares, sums)
@@ -165,9 +173,10 @@ class EmbeddingRule:
         """Return Σ ⟨g_t, g_u⟩ over positions t, u with the same row; sums add gradients to the rows looked up."""
         index, gradient = self._positions(call)
         same = (index[:, :, :, None] == index[:, :, None]).to(gradient.dtype)
-        products = torch.matmul(gradient, gradient.mT)
-        lengths = gradient.double().norm(dim=3)
-        squares = (same * products).flatten(2).double().sum(2).clamp(min=0)
+        even, top = _to_one(gradient)
+        lengths = even.double().norm(dim=3)
+        squares = (same * torch.matmul(even, even.mT)).flatten(2).double().sum(2).clamp(min=0)
+        squares = (squares + _slack(even) * lengths.sum(2).square()) * top.square()
 
         def sums(weights: Tensor) -> dict[str, Tensor]:
             blocks, _, _, width = gradient.shape
@@ -176,7 +185,7 @@ class EmbeddingRule:
             table = table.index_add(0, self._places(index).flatten(), weighted.flatten(0, 2))
             return {"weight": table.unflatten(0, (blocks, self._rows))}
 
-        return Accounted(squares + _slack(gradient) * lengths.sum(2).square(), sums)
+        return Accounted(squares, sums)
 
     def per_sample(self, call: Call) -> dict[str, Tensor]:
         """Return every record's gradient of the whole table."""
@@ -242,26 +251,29 @@ def _positions(values: Tensor) -> Float[Tensor, "blocks records positions width"
     return values.unsqueeze(2) if values.ndim == 3 else values.flatten(2, -2)
 
 
-def _product_squares(inputs: Tensor, gradient: Tensor, cells: int) -> Tensor:
-    positions = inputs.shape[2]
-    if positions == 1:
-        return squared(inputs[:, :, 0]) * squared(gradient[:, :, 0])
-    if 2 * positions * positions <= cells:
-        return gram_product(inputs, gradient)
-    return squared(torch.matmul(gradient.mT, inputs).flatten(2))
-
-
 def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
     """Return ⟨aaᵀ, ggᵀ⟩ of every record, from [..., positions, width], never less than the true squared norm.
 
-    Where positions cancel each other, rounding can be larger than what is left; its bound is added.
+    Where positions cancel each other, rounding can be larger than what is left; its bound is added. Both factors are
+    first brought to a largest number of one, so that no square underflows or overflows.
     """
+    inputs, top = _to_one(inputs)
+    gradient, other = _to_one(gradient)
     products = torch.matmul(inputs, inputs.mT) * torch.matmul(gradient, gradient.mT)
     lengths = inputs.double().norm(dim=-1) * gradient.double().norm(dim=-1)
     slack = _slack(inputs) + _slack(gradient)
-    return products.flatten(-2).double().sum(-1).clamp(min=0) + slack * lengths.sum(-1).square()
+    squares = products.flatten(-2).double().sum(-1).clamp(min=0) + slack * lengths.sum(-1).square()
+    return squares * (top * other).square()
+
+
+def _to_one(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return [..., positions, width] with a largest number of one, and what it was, in float64."""
+    if torch.get_float32_matmul_precision() != "highest":  # products of less precision than the slack supposes
+        values = values.double()
+    top = values.abs().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
+    return values / top, top.double()[..., 0, 0]
 
 
 def _slack(values: Tensor) -> float:
     """Return how far a scalar product of two such rows can be off, relative to their lengths."""
-    return values.shape[-1] * torch.finfo(values.dtype).eps / 2
+    return (values.shape[-1] + 2) * torch.finfo(values.dtype).eps / 2

@@ -1,0 +1,145 @@
+"""Whether the layer-by-layer engine may be trusted with a model: tried on public records, in float64, before a run.
+
+The general engine runs every record by itself, so no record can touch another. Here all records of a step go through
+the user's code together, and code that mixes them only for odd values would break the bound. So besides agreement with
+the general engine, one record at a time is poisoned, and all others must not notice.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.models.functional import FlatModel
+from tacit.privacy.clipping import Lot, VmapEngine
+from tacit.privacy.engines.ghost import GhostEngine
+from tacit.privacy.engines.stacked import Unsupported
+
+_POISONS = (float("nan"), float("inf"), -float("inf"), 1e4, -1e4, 1e30, -1e30)
+_LARGE_MODEL = 10**6  # parameters; per-sample gradients of more than a few records would not fit
+
+
+def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> None:
+    """Raise `Unsupported` unless the engine gives what the general one gives, and keeps records apart.
+
+    `example` holds public records. A large model is tried on few of them and in its own precision: it is slow.
+    """
+    large = model.size > _LARGE_MODEL
+    tried, records = (model, 3) if large else (model.double(), len(example.targets))
+    tolerance = 3e-2 if large else 1e-6
+    offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
+    lot = Lot(example.inputs[:records], example.targets[:records], offsets)
+    engine, general = GhostEngine(tried, lot_sizes, lot), VmapEngine(tried)
+
+    def agree(ours: Tensor, theirs: Tensor, what: str) -> None:
+        _agree(ours, theirs, what, tolerance)
+
+    for thetas in _places(theta.to(tried.dtype))[: 1 if large else 2]:
+        with torch.no_grad():
+            free = torch.full((3,), 1e30, dtype=torch.float64, device=theta.device)
+            ours, theirs = engine.clipped_sums(thetas, lot, free), general.clipped_sums(thetas, lot, free)
+            agree(ours.norms, theirs.norms, "norms")
+            agree(ours.sums, theirs.sums, "gradients")
+            agree(engine.plain_sums(thetas, lot), general.plain_sums(thetas, lot).double(), "gradients")
+            clip = free.new_full((3,), float(theirs.norms.median()))
+            agree(engine.clipped_sums(thetas, lot, clip).sums, general.clipped_sums(thetas, lot, clip).sums, "clipping")
+            if not large:
+                _check_sizes(engine, thetas, lot)
+            _check_apart(engine, thetas, lot, clip, _POISONS[:4:3] if large else _POISONS, tolerance)
+
+
+def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, example: Lot, *, private: bool) -> None:
+    """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled."""
+    for size in compiled.sizes:
+        lot = _repeated(example, [size])
+        with torch.no_grad():
+            if private:
+                clip = torch.full((1,), 1e-3, dtype=torch.float64, device=theta.device)
+                ours, theirs = (each.clipped_sums(theta[None], lot, clip) for each in (compiled, engine))
+                _agree(ours.norms, theirs.norms, "norms", 2e-2)
+                _agree(ours.sums, theirs.sums, "gradients", 5e-2)
+            else:
+                _agree(compiled.plain_sums(theta[None], lot), engine.plain_sums(theta[None], lot), "gradients", 5e-2)
+
+
+def _places(theta: Tensor) -> list[Tensor]:
+    """Return three agents' parameters, twice: about the start, and anywhere. A start of all zeros hides much."""
+    generator = torch.Generator().manual_seed(0)
+    chance = torch.randn((4, len(theta)), generator=generator).to(theta)
+    width = max(float(theta.abs().mean()), 0.02)
+    near = torch.stack([theta, theta, theta + 0.1 * width * chance[0]])
+    return [near, width * chance[1:]]
+
+
+def _check_sizes(engine: GhostEngine, thetas: Tensor, lot: Lot) -> None:
+    """Blocks of every size, and a whole step of each, must give every record the norm that it has among few."""
+    for size in engine.sizes:
+        at_once = engine.blocks_at_once(size)
+        counts = [size] * min(at_once, 4 * len(thetas)) if size < engine.sizes[-1] else [size * at_once + 1, 0, 1]
+        many = _repeated(lot, counts)
+        whose = torch.arange(len(counts), device=thetas.device) % len(thetas)
+        free = torch.full((len(counts),), 1e30, dtype=torch.float64, device=thetas.device)
+        found = engine.clipped_sums(thetas[whose], many, free).norms
+        owner = whose.repeat_interleave(torch.tensor(counts, device=thetas.device))
+        place = _place_in(lot, counts)
+        known = _norms_of_all(engine, thetas, lot)
+        _agree(found, known[owner, place], "norms in large batches")
+
+
+def _check_apart(
+    engine: GhostEngine, thetas: Tensor, lot: Lot, clip: Tensor, poisons: Sequence[float], tolerance: float
+) -> None:
+    """Poison one record at a time: no other record's norm and no other agent's sum may change."""
+    before = engine.clipped_sums(thetas, lot, clip)
+    for place in (0, len(lot.targets) - 1):
+        owner = int(torch.searchsorted(lot.offsets, place, right=True)) - 1
+        for poison in poisons:
+            poisoned = _poison(lot, place, poison)
+            if poisoned is None:
+                continue
+            after = engine.clipped_sums(thetas, poisoned, clip)
+            others = torch.arange(len(lot.targets), device=thetas.device) != place
+            _agree(after.norms[others], before.norms[others], "norms beside an odd record", tolerance)
+            rest = torch.arange(len(thetas), device=thetas.device) != owner
+            _agree(after.sums[rest], before.sums[rest], "gradients beside an odd record", tolerance)
+            moved = (after.sums[owner] - before.sums[owner]).norm()
+            if not float(moved) <= 2.0001 * float(clip[owner]):
+                raise Unsupported("an odd record moves a sum by more than clipping allows")
+
+
+def _poison(lot: Lot, place: int, poison: float) -> Lot | None:
+    """Return the lot with one record made odd; None where this poison does not exist for such records."""
+    inputs, targets = lot.inputs.clone(), lot.targets.clone()
+    if inputs.is_floating_point():
+        inputs = inputs.double()
+        inputs[place] = poison
+    elif abs(poison) == 1e4:
+        inputs[place] = int(poison) if inputs.dtype.is_signed else 10**4 % 256
+    else:
+        return None
+    if targets.is_floating_point() and poison == poison:
+        targets = targets.double()
+        targets[place] = poison
+    return Lot(inputs, targets, lot.offsets)
+
+
+def _repeated(lot: Lot, counts: list[int]) -> Lot:
+    """Return so many records for each agent, the lot's own over and over."""
+    places = _place_in(lot, counts)
+    return Lot(lot.inputs[places], lot.targets[places], lot.offsets.new_tensor([0, *counts]).cumsum(0))
+
+
+def _place_in(lot: Lot, counts: list[int]) -> Tensor:
+    return torch.arange(sum(counts), device=lot.offsets.device) % len(lot.targets)
+
+
+def _norms_of_all(engine: GhostEngine, thetas: Tensor, lot: Lot) -> Tensor:
+    """Return every record's norm at every agent's parameters, few at a time."""
+    free = torch.full((1,), 1e30, dtype=torch.float64, device=thetas.device)
+    alone = Lot(lot.inputs, lot.targets, lot.offsets.new_tensor([0, len(lot.targets)]))
+    return torch.stack([engine.clipped_sums(theta[None], alone, free).norms for theta in thetas])
+
+
+def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-6) -> None:
+    if not torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance * float(theirs.abs().max()) + 1e-300):
+        raise Unsupported(f"layer by layer gives other {what}")
