@@ -133,6 +133,16 @@ def test_secret_runs_resume_with_new_keys_and_stay_releases(tmp_path):
     assert RunFolder.find(tmp_path / "secret").summary()["release"] is True
 
 
+def test_a_resumed_run_uses_the_engine_that_it_began_with(tmp_path):
+    assert play(Runner.start(tmp_path, "one", config()), stop_after=3) is None
+    folder = RunFolder.find(tmp_path / "one")
+    plan = folder.events()[0]
+    assert plan["compiled"] is False
+    assert plan["engine"] == "layer by layer"
+    with Runner.resume(folder.path) as runner:
+        assert runner.session.training.compile is False  # settled, and not "auto" any more
+
+
 def test_tensorboard_shows_the_snapshots_once_even_after_a_crash(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with Runner.start(tmp_path, "one", config(tensorboard=True)) as runner, pytest.raises(RuntimeError, match="crash"):

@@ -37,6 +37,7 @@ def _plan(runner: Runner) -> Table:
     else:
         table.add_row("privacy", "none: nothing is promised")
     table.add_row("sent by an agent a round", _bytes(bytes_each * max(degrees, default=0)) + " at most")
+    table.add_row("gradients", session.chosen.why)
     table.add_row("memory, about", _bytes(_memory(runner)))
     return table
 

@@ -25,6 +25,9 @@ Words = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
 
 
+_BLOCK = 2**16  # normals made at once
+
+
 class Stream(Protocol):
     """The randomness of one query of one agent, read front to back."""
 
@@ -157,8 +160,15 @@ class ChaChaStream:
     def normals(self, count: int) -> Reals:
         """Return normals by Box and Muller's transform, in float64 from 53-bit uniforms.
 
-        Their tail ends at 8.57, which a standard normal passes with a probability of 1e-17.
+        Their tail ends at 8.57, which a standard normal passes with a probability of 1e-17. They are made in blocks that
+        stay in the processor's cache.
         """
+        if count <= _BLOCK:
+            return self._block(count)
+        starts = range(0, count, _BLOCK)
+        return np.concatenate([self._block(min(_BLOCK, count - start)) for start in starts])
+
+    def _block(self, count: int) -> Reals:
         half = (count + 1) // 2
         # torch's logarithm and circular functions are several times faster than numpy's.
         words = torch.from_numpy(self.words(2 * half).view("<i8"))
