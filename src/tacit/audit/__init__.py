@@ -1,0 +1,1 @@
+"""Attacks on the promise, and what they prove."""

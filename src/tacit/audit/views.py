@@ -1,0 +1,201 @@
+"""What curious agents can reconstruct of another agent's noisy gradients, from where they sit in the graph.
+
+All that they see is a linear map of everyone's answers g̃ and of the public starts. With independent noise of known
+size, the Fisher information H of what they see about the target's answers lies between 0, nothing, and I: then they
+know every answer as well as the target does. What they would use is s = R·seen. For a target whose record adds r·b_k
+to its k-th answer along one direction, s is sufficient and is N(r·Hb, σ²H).
+
+Gradients that change with θ are taken as known or as nought along that direction; where answers are exact, that
+does not matter.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from tacit.errors import InvalidInput
+
+# Queries are one block where H ties them more than this; memberships in a lot are summed over up to so many queries.
+_TIED, _SUMMED = 1e-6, 10
+
+
+class Row(NamedTuple):
+    """One vector that is seen: in an exchange's slot, the model at the end, or an observer's own answer to a query."""
+
+    source: str  # "message", "model" or "answer"
+    number: int
+    slot: int
+    agent: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class View:
+    """What observers see. `matrix` maps answers to it, agent by agent and query by query; `starts` maps the starts.
+
+    Members are the observers and their neighbours, and slots how many vectors each exchange has. The rest is explained
+    at `Responses.view`, which makes views.
+    """
+
+    observers: tuple[int, ...]
+    members: tuple[int, ...]
+    slots: tuple[int, ...]
+    final: bool
+    answers: bool
+    matrix: Float[Tensor, "seen answers"]
+    starts: Float[Tensor, "seen agents"]
+    noise: Float[Tensor, " agents"]
+    rounding: float
+    chance: bool
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self.starts.shape[1]
+
+    @property
+    def queries(self) -> int:
+        """How many answers each agent got."""
+        return self.matrix.shape[1] // self.agents
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """What each row of the matrix is."""
+        messages = [(number, slot) for number, slots in enumerate(self.slots) for slot in range(slots)]
+        rows = [Row("message", number, slot, agent) for number, slot in messages for agent in self.members]
+        rows += [Row("model", 0, 0, agent) for agent in self.members if self.final]
+        rows += [Row("answer", k, 0, agent) for k in range(self.queries) for agent in self.observers if self.answers]
+        return tuple(rows)
+
+    def arrange(
+        self,
+        messages: Sequence[Sequence[Float[Tensor, "stack params"]]],
+        starts: Float[Tensor, "stack params"],
+        *,
+        models: Float[Tensor, "stack params"] | None = None,
+        answers: Sequence[Float[Tensor, "stack params"]] | None = None,
+    ) -> Float[Tensor, "trials seen params"]:
+        """Return the rows as a run's taps, models at the end and answers have them, less what the public starts add.
+
+        Trials lie side by side on the agents' axis. All tensors may be projected on a direction first: θ·u for θ.
+        """
+        if tuple(len(sent) for sent in messages) != self.slots:
+            raise InvalidInput(f"{len(messages)} exchanges do not fit the {len(self.slots)} played, vector by vector")
+        if self.final != (models is not None) or self.answers != (answers is not None):
+            raise InvalidInput(f"this view has final={self.final} and answers={self.answers}; give what it has")
+        if self.answers and len(answers or ()) != self.queries:
+            raise InvalidInput(f"{len(answers or ())} answers were given for {self.queries} queries")
+        if starts.shape[0] % self.agents or (self.chance and len(starts) > self.agents):
+            raise InvalidInput(
+                f"starts has {len(starts)} rows for {self.agents} agents; it must have one for each agent of each trial"
+                + (", and only one trial, since the rule draws public chance" if self.chance else "")
+            )
+
+        def stacked(tensor: Tensor, agents: Sequence[int]) -> Tensor:
+            return tensor.unflatten(0, (-1, self.agents))[:, agents].to(torch.float64)
+
+        parts = [stacked(tensor, self.members) for sent in messages for tensor in sent]
+        parts += [] if models is None else [stacked(models, self.members)]
+        parts += [stacked(answer, self.observers) for answer in answers or ()]
+        return torch.cat(parts, dim=1) - self.starts @ stacked(starts, range(self.agents))
+
+    def information(self, target: int) -> Float[Tensor, "queries queries"]:
+        """Return the Fisher information H = Bᵀ Σ⁻¹ B on the target's answers, in units of its noise.
+
+        B is the target's part of the matrix; Σ is the covariance that all agents' noise and the rounding make.
+        """
+        _, values, right = self._parts
+        kept = values.square() / (values.square() + self.rounding**2)
+        mine = right[:, self._columns(target)]
+        return (mine.T * kept) @ mine
+
+    def recover(self, target: int) -> Float[Tensor, "queries seen"]:
+        """Return weights R: R @ seen is the best linear reconstruction of the target's answers, exact where they are."""
+        left, values, right = self._parts
+        inverse = values / (values.square() + self.rounding**2)
+        weights = (right[:, self._columns(target)].T * inverse) @ left.T
+        return self.noise[target] * weights / self._sizes
+
+    def exact(self, target: int, *, tolerance: float = 1e-6) -> Bool[Tensor, " queries"]:
+        """Tell which answers are reconstructed but for a share of the noise's variance, the tolerance."""
+        return self.information(target).diagonal() >= 1 - tolerance
+
+    def share(self, target: int) -> float:
+        """Return trace(H)/queries: the share of the target's answers that is seen, from 0 to 1."""
+        return float(self.information(target).trace()) / self.queries
+
+    def shift(self, target: int, *, rate: float, noise: float, size: float = 1.0) -> float:
+        """Return q·r·√(1ᵀH1)/σ: how many standard deviations a record moves the best linear statistic, on average.
+
+        It is q·r·√queries/σ where all answers are exact.
+        """
+        _check(rate, noise, size)
+        return rate * size * float(self.information(target).sum().clamp(min=0).sqrt()) / noise
+
+    def scores(
+        self, target: int, seen: Float[Tensor, "... seen"], *, rate: float, noise: float, size: float = 1.0
+    ) -> Float[Tensor, "..."]:
+        """Return the log-likelihood ratio of the record being among the target's data, against its absence.
+
+        Rows are projected on the record's direction and scaled so that the target's answers are r·b_k + σ·ξ_k, with
+        b_k ~ Bernoulli(q) if the record is there and 0 if not. Exact where H ties at most ten queries to one another;
+        in longer blocks the ties are left out: no likelihood then, but it ranks trials hardly worse.
+        """
+        _check(rate, noise, size)
+        return log_ratio(self.information(target), seen @ self.recover(target).T, rate=rate, noise=noise, size=size)
+
+    @cached_property
+    def _sizes(self) -> Float[Tensor, " seen"]:
+        """How much noise each row carries; 1 where it carries none."""
+        sizes = (self.matrix * self.noise.repeat_interleave(self.queries)).norm(dim=1)
+        return torch.where(sizes > 0, sizes, 1.0)
+
+    @cached_property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The singular parts of the matrix in units of the noise, each row scaled to norm 1."""
+        scaled = self.matrix * self.noise.repeat_interleave(self.queries) / self._sizes[:, None]
+        left, values, right = torch.linalg.svd(scaled, full_matrices=False)
+        return left, values, right
+
+    def _columns(self, target: int) -> slice:
+        if target not in range(self.agents):
+            raise InvalidInput(f"target is {target!r}; it must be an agent, from 0 to {self.agents - 1}")
+        return slice(target * self.queries, (target + 1) * self.queries)
+
+
+def log_ratio(
+    information: Float[Tensor, "queries queries"],
+    recovered: Float[Tensor, "... queries"],
+    *,
+    rate: float,
+    noise: float,
+    size: float = 1.0,
+) -> Float[Tensor, "..."]:
+    """Return log E_b exp((r·bᵀs − r²·bᵀHb/2)/σ²), block by block of H; see `View.scores`."""
+    _, labels = connected_components((information.abs() > _TIED).numpy(), directed=False)
+    total = torch.zeros(recovered.shape[:-1], dtype=torch.float64)
+    for label in range(max(labels) + 1):
+        block = torch.from_numpy(labels == label).nonzero().flatten()
+        for queries in [block] if len(block) <= _SUMMED else block.split(1):
+            total += _sum_lots(information[queries][:, queries], recovered[..., queries], rate, noise, size)
+    return total
+
+
+def _sum_lots(tied: Tensor, recovered: Tensor, rate: float, noise: float, size: float) -> Tensor:
+    """Sum over all choices of queries in whose lots the record may have been."""
+    either = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    members = torch.cartesian_prod(*[either] * len(tied)).reshape(-1, len(tied))
+    drawn = members.sum(dim=1)
+    chance = torch.special.xlogy(drawn, rate) + torch.special.xlog1py(len(tied) - drawn, -rate)
+    power = ((members @ tied) * members).sum(dim=1)
+    return torch.logsumexp(chance + (size * recovered @ members.T - size**2 * power / 2) / noise**2, dim=-1)
+
+
+def _check(rate: float, noise: float, size: float) -> None:
+    if not 0 < rate <= 1 or not noise > 0 or not 0 < size <= 1:
+        raise InvalidInput(f"rate {rate} and size {size} must lie in (0, 1], and noise {noise} must be positive")
