@@ -14,6 +14,7 @@ import tacit
 from benchmarks.report import Report, Row
 from benchmarks.timing import Times, default_threads, take_turns, threads
 from tacit.data import AgentData, DataSet
+from tacit.memory import keep_pages
 from tacit.models import convnet
 
 AGENTS, RECORDS, LOT, ROUNDS, CLIP, SIGMA, LR = 3, 100, 10, 100, 1.0, 1.5, 0.05
@@ -84,6 +85,7 @@ def run(turns: int) -> Report:
     """Time systems per second."""
     report = Report("audit", f"systems of {AGENTS} agents, {ROUNDS} rounds, lots of {LOT}; milliseconds a system")
     data, systems = made_up(), 100
+    keep_pages()  # as `tacit audit` does; for both sides
     for count in dict.fromkeys((1, default_threads())):
         with threads(count):
             sides = {"ours": our_systems(data, systems), "opacus_hooks": opacus_system(data)}

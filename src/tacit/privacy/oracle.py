@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -22,11 +23,14 @@ from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums, records_at_once
 from tacit.privacy.ledger import Account
 from tacit.privacy.sampling import draw_lot
-from tacit.privacy.sources import Source, Stream
+from tacit.privacy.sources import Source, Stream, stacked_normals
 from tacit.privacy.specification import Plan
 
 _PLAIN_PIECE_RECORDS = 512
 _SUM_BYTES = 24 * 2**20
+_NOISE_NUMBERS = 2**16  # made at once
+
+Rows = npt.NDArray[np.int64]
 
 
 class Oracle(Protocol):
@@ -86,7 +90,7 @@ class LotDrawer:
         self._inputs = data.data.train.inputs.to(device)
         self._targets = data.data.train.targets.to(device)
         self._prepare = data.data.prepare
-        self._indices = [part.to(device) for part in data.indices]
+        self._indices = [part.numpy() for part in data.indices]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
     def skip(self, queries: int) -> None:
@@ -94,16 +98,16 @@ class LotDrawer:
         for source in self._sources:
             source.position = queries
 
-    def draw(self) -> tuple[list[Stream], list[Tensor]]:
+    def draw(self) -> tuple[list[Stream], list[Rows]]:
         """Return every agent's stream for this query and the records in its lot."""
         streams = [source.next() for source in self._sources]
         lots = []
         for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
             held = self._indices[agent % len(self._indices)]
-            lots.append(held[torch.from_numpy(draw_lot(stream, len(held), rate)).to(self._device)])
+            lots.append(held[draw_lot(stream, len(held), rate)])
         return streams, lots
 
-    def pieces(self, lots: list[Tensor], most: int, agent: int = 0) -> Iterator[_Piece]:
+    def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
 
         A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
@@ -112,8 +116,8 @@ class LotDrawer:
         first = 0
         while first < len(lots):
             if len(lots[first]) > most:
-                for part in lots[first].split(most):
-                    yield self._piece(agent + first, [part])
+                for start in range(0, len(lots[first]), most):
+                    yield self._piece(agent + first, [lots[first][start : start + most]])
                 first += 1
                 continue
             last, longest = first, 0
@@ -124,8 +128,8 @@ class LotDrawer:
                 yield self._piece(agent + first, lots[first:last])
             first = last
 
-    def _piece(self, first: int, parts: list[Tensor]) -> _Piece:
-        rows = torch.cat(parts)
+    def _piece(self, first: int, parts: list[Rows]) -> _Piece:
+        rows = torch.from_numpy(np.concatenate(parts)).to(self._device)
         offsets = np.cumsum([0, *map(len, parts)])
         inputs = self._prepare(self._inputs[rows])
         lot = Lot(inputs, self._targets[rows], torch.from_numpy(offsets).to(self._device))
@@ -161,6 +165,7 @@ class PrivateOracle:
         self._clips, self._lot_sizes = (
             torch.tensor(values, dtype=torch.float64, device=self._device) for values in (plan.clips, plan.lot_sizes)
         )
+        self._noise = self._clips * torch.tensor(plan.noise_multipliers, dtype=torch.float64, device=self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self.queries = 0
 
@@ -220,9 +225,11 @@ class PrivateOracle:
                 sums, lengths = self._sums(compute, lots[agents], first, width, most)
             norms += lengths
             # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
-            for row, agent in enumerate(range(agents.start, agents.stop)):
-                noise = torch.from_numpy(streams[agent].normals(width)).to(self._device)
-                sums[row].add_(noise, alpha=plan.noise_multipliers[agent] * plan.clips[agent])
+            at_once = max(1, _NOISE_NUMBERS // width)
+            for start in range(agents.start, agents.stop, at_once):
+                part = slice(start, min(start + at_once, agents.stop))
+                noise = torch.from_numpy(stacked_normals(streams[part], width)).to(self._device)
+                sums[start - first : part.stop - first].addcmul_(noise, self._noise[part, None])
             released[agents] = sums.div_(self._lot_sizes[agents, None])
         if self._diagnostics is not None:
             with torch.no_grad():
@@ -230,7 +237,7 @@ class PrivateOracle:
         return released
 
     def _sums(
-        self, compute: Callable[[_Piece, Tensor], Clipped], lots: list[Tensor], first: int, width: int, most: int
+        self, compute: Callable[[_Piece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
     ) -> tuple[Float[Tensor, "agents width"], list[Tensor]]:
         """Return the clipped sums of some agents from `first` on, and the norms of their records."""
         sums: Tensor | None = None
@@ -259,7 +266,7 @@ class PrivateOracle:
         for account in self._accounts:
             account.spend()
 
-    def _diagnose(self, theta: Tensor, lots: list[Tensor], norms: list[Tensor]) -> Diagnostics:
+    def _diagnose(self, theta: Tensor, lots: list[Rows], norms: list[Tensor]) -> Diagnostics:
         sizes = [len(lot) for lot in lots]
         each = torch.cat(norms).split(sizes) if norms else [torch.zeros(0)] * len(lots)
         shares = [

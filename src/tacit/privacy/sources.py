@@ -170,17 +170,34 @@ class ChaChaStream:
 
     def _block(self, count: int) -> Reals:
         half = (count + 1) // 2
-        # torch's logarithm and circular functions are several times faster than numpy's.
-        words = torch.from_numpy(self.words(2 * half).view("<i8"))
-        uniform = words.bitwise_right_shift_(11).bitwise_and_(2**53 - 1).double()
-        radius, angle = uniform[:half], uniform[half:]
-        radius.add_(1.0).mul_(2.0**-53)  # in (0, 1], so that the logarithm is finite
-        radius.log_().mul_(-2.0).sqrt_()
-        angle.mul_(2.0**-53 * 2.0 * np.pi)
-        out = torch.empty(2 * half, dtype=torch.float64)
-        torch.cos(angle, out=out[:half]).mul_(radius)
-        torch.sin(angle, out=out[half:]).mul_(radius)
-        return out[:count].numpy()
+        return _box_muller(self.words(2 * half)[None], half)[0, :count]
+
+
+def stacked_normals(streams: Sequence[Stream], count: int) -> Reals:
+    """Return what every stream's `normals(count)` would, one row each; short ones are made all at once."""
+    rows = _BLOCK // (count + 1)
+    if rows < 2 or not all(isinstance(stream, ChaChaStream) for stream in streams):
+        return np.stack([stream.normals(count) for stream in streams])
+    half = (count + 1) // 2
+    out = np.empty((len(streams), count))
+    for first in range(0, len(streams), rows):
+        words = np.stack([stream.words(2 * half) for stream in streams[first : first + rows]])
+        out[first : first + rows] = _box_muller(words, half)[:, :count]
+    return out
+
+
+def _box_muller(words: Words, half: int) -> Reals:
+    """Turn rows of 2·half words into as many normals each: cosines, then sines."""
+    # torch's logarithm and circular functions are several times faster than numpy's.
+    uniform = torch.from_numpy(words.view("<i8")).bitwise_right_shift(11).bitwise_and_(2**53 - 1).double()
+    radius, angle = uniform[:, :half].contiguous(), uniform[:, half:].contiguous()
+    radius.add_(1.0).mul_(2.0**-53)  # in (0, 1], so that the logarithm is finite
+    radius.log_().mul_(-2.0).sqrt_()
+    angle.mul_(2.0**-53 * 2.0 * np.pi)
+    out = torch.empty_like(uniform)
+    out[:, :half] = torch.cos(angle).mul_(radius)
+    out[:, half:] = angle.sin_().mul_(radius)
+    return out.numpy()
 
 
 class _FastSource:
