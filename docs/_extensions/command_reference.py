@@ -29,20 +29,30 @@ def _fill_in(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def _sections() -> Iterator[str]:
-    group = typer.main.get_command(tacit_app)
-    for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
+    for name, command in _commands(typer.main.get_command(tacit_app)):
         text, example = _help(command.help)
         arguments = [param for param in command.params if not param.opts[0].startswith("-")]
         options = [param for param in command.params if param.opts[0].startswith("-")]
-        usage = " ".join(["tacit", name, "[OPTIONS]", *map(_placeholder, arguments)])
+        given = ["COMMAND", "[OPTIONS]"] if hasattr(command, "commands") else ["[OPTIONS]"]
+        usage = " ".join(["tacit", name, *given, *map(_placeholder, arguments)])
         yield from (f"## tacit {name}", "", text, "", "```text", usage, "```", "")
         if example:
             yield from ("Example:", "", "```sh", example, "```", "")
+        if not command.params:
+            continue
         yield from ("| option | takes | default | meaning |", "|---|---|---|---|")
         for param in [*arguments, *options]:
             if not param.hidden:
                 yield "| " + " | ".join(cell.replace("|", "\\|") for cell in _row(param)) + " |"
         yield ""
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every command with its name; those of a group of commands come after it."""
+    for name, command in sorted(group.commands.items()):
+        yield f"{before}{name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
 
 
 def _help(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import networkx as nx
 import torch
+from jaxtyping import Float
 from scipy import sparse
 from torch import Tensor
 
@@ -129,6 +130,13 @@ class Responses:
             chance=self.chance,
         )
 
+    def points(self, target: int) -> tuple[Float[Tensor, "queries answers"], Float[Tensor, "queries agents"]]:
+        """Return how the points θ at which the target is asked depend on all agents' answers, and on their starts."""
+        kept: list[Tensor] = []
+        self._play(self._impulse, lambda sent: None, lambda theta: kept.append(theta[target].clone()))
+        rows = torch.stack(kept).unflatten(1, (self.agents, self.queries + 1))
+        return rows[:, :, :-1].flatten(1), rows[:, :, -1]
+
     def _impulse(self, number: int) -> Tensor:
         """Return all agents' answers to a query, each 1 in a column of its own. The number after the last is the start."""
         answer = torch.zeros(self.agents, self.agents, self.queries + 1, dtype=torch.float64)
@@ -136,10 +144,12 @@ class Responses:
         answer[everyone, everyone, number] = 1
         return answer.flatten(1)
 
-    def _play(self, inputs: Callable[[int], Tensor], tap: Tap) -> tuple[Tensor, bool]:
-        """Return the models at the end, and whether public chance was drawn."""
+    def _play(
+        self, inputs: Callable[[int], Tensor], tap: Tap, asked: Callable[[Tensor], None] = lambda theta: None
+    ) -> tuple[Tensor, bool]:
+        """Return the models at the end, and whether public chance was drawn. `asked` sees every θ that is asked at."""
         network = SimulatedNetwork(self.mixing, links=[self.links], dtype=torch.float64, taps=[tap])
-        theta, at = inputs(self.queries), _ImpulseRound(self, network, inputs)
+        theta, at = inputs(self.queries), _ImpulseRound(self, network, inputs, asked)
         untouched = at.generator.get_state()
         with torch.no_grad():
             state = self.algorithm.init(theta)
@@ -182,8 +192,14 @@ class Responses:
 class _ImpulseRound:
     """A round whose oracle answers what it is told to, wherever it is asked."""
 
-    def __init__(self, run: Responses, network: SimulatedNetwork, inputs: Callable[[int], Tensor]) -> None:
-        self._run, self._network, self._inputs, self._asked = run, network, inputs, 0
+    def __init__(
+        self,
+        run: Responses,
+        network: SimulatedNetwork,
+        inputs: Callable[[int], Tensor],
+        tell: Callable[[Tensor], None],
+    ) -> None:
+        self._run, self._network, self._inputs, self._tell, self._asked = run, network, inputs, tell, 0
         self.round, self.generator = 0, torch.Generator().manual_seed(run.seed)
         self._shape = inputs(run.queries).shape
 
@@ -195,6 +211,7 @@ class _ImpulseRound:
         self._asked += 1
         if self._asked > self._run.queries:
             raise NotLinear(f"{self._run.algorithm} asks more or less often depending on the answers")
+        self._tell(theta)
         return self._inputs(self._asked - 1)
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:

@@ -116,10 +116,16 @@ class View:
 
     def recover(self, target: int) -> Float[Tensor, "queries seen"]:
         """Return weights R: R @ seen is the best linear reconstruction of the target's answers, exact where they are."""
+        wanted = torch.zeros(self.queries, self.matrix.shape[1], dtype=torch.float64)
+        wanted[:, self._columns(target)] = torch.eye(self.queries, dtype=torch.float64)
+        return self.rebuild(wanted)
+
+    def rebuild(self, combinations: Float[Tensor, "wanted answers"]) -> Float[Tensor, "wanted seen"]:
+        """Return weights by which rows that are seen give linear combinations of all agents' answers, as well as can be."""
         left, values, right = self._parts
         inverse = values / (values.square() + self.rounding**2)
-        weights = (right[:, self._columns(target)].T * inverse) @ left.T
-        return self.noise[target] * weights / self._sizes
+        scaled = combinations * self.noise.repeat_interleave(self.queries)
+        return ((scaled @ right.T) * inverse) @ left.T / self._sizes
 
     def exact(self, target: int, *, tolerance: float = 1e-6) -> Bool[Tensor, " queries"]:
         """Tell which answers are reconstructed but for a share of the noise's variance, the tolerance."""

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import budget, data, graph, ledger, listing, report, train
+from tacit.cli import audit, budget, data, graph, ledger, listing, report, train
 from tacit.cli.failing import Commands
 
 app = typer.Typer(
@@ -48,6 +48,7 @@ app.command("compare")(report.compare)
 app.command("budget", cls=budget.Command)(budget.budget)
 app.command("graph")(graph.graph)
 app.command("data")(data.data)
+app.add_typer(audit.app, name="audit")
 
 
 def main() -> None:

@@ -118,6 +118,12 @@ class Plan:
         """How many agents there are."""
         return len(self.sample_rates)
 
+    def event(self, agent: int) -> Event:
+        """Return the mechanism that all of an agent's queries make."""
+        return Event(
+            sample_rate=self.sample_rates[agent], noise_multiplier=self.noise_multipliers[agent], count=self.queries
+        )
+
     def repeated(self, trials: int) -> "Plan":
         """Return the plan of several independent trials side by side."""
         return replace(

@@ -79,8 +79,15 @@ def listing(pairs: Sequence[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs) + "</dl>"
 
 
-def document(*, title: str, header: str, main: str, charts: Mapping[str, Chart]) -> str:
-    """Return a whole page. `header` and `main` are HTML."""
+def document(
+    *,
+    title: str,
+    header: str,
+    main: str,
+    charts: Mapping[str, Chart],
+    source: str = "the files of the run folder alone",
+) -> str:
+    """Return a whole page. `header` and `main` are HTML; `source` says what it was made from."""
     library = importlib.import_module("plotly.offline").get_plotlyjs().replace("\r\n", "\n")
     script, style = _asset("page.js"), _asset("page.css")
     policy = (
@@ -107,7 +114,7 @@ def document(*, title: str, header: str, main: str, charts: Mapping[str, Chart])
 <main>{main}
 <noscript><p class="card warning">The charts need JavaScript; all else on this page does not.</p></noscript>
 </main>
-<footer><p>Made by Tacit {text(__version__)} on {made} from the files of the run folder alone. This page is one file of
+<footer><p>Made by Tacit {text(__version__)} on {made} from {text(source)}. This page is one file of
 {size}, most of which is the library that draws the charts; it loads nothing and sends nothing.</p></footer>
 <script id="charts" type="application/json">{_json(charts)}</script>
 <script>{library}</script>

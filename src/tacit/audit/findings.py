@@ -1,0 +1,176 @@
+"""What the scores of an attack prove, as data for a file, a page or a terminal.
+
+Every threshold is fixed before the scores that it is measured on are seen: the likelihood's beforehand, the others' on the
+first part of the runs. All bounds of one audit hold together: the risk is shared among the looks that are taken.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from jaxtyping import Float
+
+from tacit.audit.bounds import Bound, Outcomes, choose_threshold, clopper_pearson_bound, count, gaussian_bound
+from tacit.audit.collecting import Collected
+from tacit.audit.tradeoff import tradeoff_bound
+from tacit.privacy import accounting
+from tacit.privacy.accounting import Event
+
+Verdict = Literal["broken", "no violation found"]
+
+LEAST_RUNS = 10
+_HELD_OUT = 0.2
+_POINTS = 160
+
+
+class _At(TypedDict):
+    delta: float
+    confidence: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What the target promises, and the mechanism that it says is behind it."""
+
+    epsilon: float
+    delta: float
+    event: Event
+    adjacency: str = "add_remove"
+
+    @staticmethod
+    def of(event: Event, delta: float) -> "Claim":
+        """Return the ε that the accountant gives this mechanism."""
+        return Claim(epsilon=accounting.epsilon([event], delta=delta), delta=delta, event=event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One statistic at one threshold: the errors that it made, and what they prove.
+
+    `estimate` is the point estimate log((hits − δ)/false alarms) that the paper reports; it proves nothing. `sure` are
+    the bounds that hold whatever is wrong (`clopper_pearson`), or if the noise alone may be (`tradeoff`); `gaussian` needs
+    the central limit, too.
+    """
+
+    statistic: str
+    threshold: float
+    chosen: Literal["beforehand", "on the first part"]
+    outcomes: Outcomes
+    estimate: float | None
+    bounds: tuple[Bound, ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest bound that does not rest on the central limit."""
+        return max(bound.epsilon for bound in self.bounds if bound.method != "gaussian")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """All looks of one audit; together they are right with the stated confidence."""
+
+    claim: Claim
+    confidence: float
+    runs: int
+    looks: tuple[Look, ...]
+    roc: dict[str, dict[str, list[float]]]
+
+    @property
+    def epsilon(self) -> float:
+        """The largest lower bound."""
+        return max(look.largest for look in self.looks)
+
+    @property
+    def verdict(self) -> Verdict:
+        """Broken, where a lower bound passes the claim."""
+        return "broken" if self.epsilon > self.claim.epsilon else "no violation found"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        looks = [
+            {**asdict(look), "largest": look.largest, "bounds": [_plain(bound) for bound in look.bounds]}
+            for look in self.looks
+        ]
+        return {
+            "claimed": asdict(self.claim),
+            "confidence": self.confidence,
+            "runs_per_side": self.runs,
+            "lower_bound": self.epsilon,
+            "verdict": self.verdict,
+            "looks": looks,
+            "roc": self.roc,
+        }
+
+
+def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findings:
+    """Return what the scores prove about a claim."""
+    thresholds = [each for name in scores.statistics for each in _thresholds(name, claim)]
+    each_confidence = 1 - (1 - confidence) / len(thresholds)
+    looks = tuple(
+        _look(name, threshold, scores.absent[name], scores.present[name], claim, each_confidence)
+        for name, threshold in thresholds
+    )
+    roc = {name: _roc(scores.absent[name], scores.present[name]) for name in scores.statistics}
+    runs = len(next(iter(scores.absent.values())))
+    return Findings(claim=claim, confidence=confidence, runs=runs, looks=looks, roc=roc)
+
+
+def _thresholds(statistic: str, claim: Claim) -> list[tuple[str, float | None]]:
+    """A likelihood ratio says of itself where to cut: at even odds, and at e^ε, where (ε, δ)-DP binds most.
+
+    It does so as long as nothing is wrong; where something is, the runs have to say.
+    """
+    if statistic == "likelihood":
+        return [(statistic, 0.0), (statistic, claim.epsilon), (statistic, None)]
+    return [(statistic, None)]
+
+
+def _look(
+    statistic: str,
+    threshold: float | None,
+    absent: Float[np.ndarray, " runs"],
+    present: Float[np.ndarray, " runs"],
+    claim: Claim,
+    confidence: float,
+) -> Look:
+    at: _At = {"delta": claim.delta, "confidence": confidence}
+    chosen: Literal["beforehand", "on the first part"] = "beforehand"
+    if threshold is None:
+        first = max(1, int(_HELD_OUT * min(len(absent), len(present))))
+        threshold = choose_threshold(absent[:first], present[:first], **at)
+        absent, present, chosen = absent[first:], present[first:], "on the first part"
+    outcomes = count(absent, present, threshold)
+    return Look(
+        statistic=statistic,
+        threshold=threshold,
+        chosen=chosen,
+        outcomes=outcomes,
+        estimate=_estimate(outcomes, claim.delta),
+        bounds=(
+            clopper_pearson_bound(outcomes, **at),
+            tradeoff_bound(outcomes, claim.event, **at),
+            gaussian_bound(outcomes, **at),
+        ),
+    )
+
+
+def _estimate(outcomes: Outcomes, delta: float) -> float | None:
+    hits = 1 - outcomes.misses / outcomes.present
+    alarms = outcomes.false_alarms / outcomes.absent
+    if not alarms or hits <= delta:
+        return None
+    return float(np.log((hits - delta) / alarms))
+
+
+def _roc(absent: Float[np.ndarray, " runs"], present: Float[np.ndarray, " runs"]) -> dict[str, list[float]]:
+    """Return the share of hits at rates of false alarm that are spread evenly on a log scale."""
+    runs = len(absent)
+    rates = np.unique(np.round(np.geomspace(1 / runs, 1, _POINTS) * runs)) / runs
+    highest = np.sort(absent)[::-1]
+    cuts = highest[np.minimum((rates * runs).round().astype(int), runs) - 1]
+    hits = 1 - np.searchsorted(np.sort(present), cuts, side="left") / len(present)
+    return {"false_alarms": rates.tolist(), "hits": hits.tolist()}
+
+
+def _plain(bound: Bound) -> dict[str, Any]:
+    return {name: value for name, value in asdict(bound).items() if value is not None}

@@ -1,0 +1,86 @@
+"""What an audit found, in words and rounded numbers: the same on the page and in a terminal.
+
+A lower bound is rounded down and a claim up, so that what is shown is never more than what was found.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.report.words import epsilon, number
+
+Document = Mapping[str, Any]
+"""An audit as `audit.json` has it."""
+
+METHODS = {
+    "clopper_pearson": ("any fault", "holds whatever may be wrong with the system"),
+    "tradeoff": ("noise", "is sharper, and holds if only the amount of noise may be wrong"),
+    "gaussian": ("gaussian", "supposes many queries: an indication, on which no verdict rests"),
+}
+"""For every kind of bound: how its column is headed, and when it holds."""
+
+
+def lower(value: float | None) -> str:
+    """Write a lower bound, rounded down to three decimals."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{math.floor(value * 1000 * (1 + 1e-12)) / 1000:.3f}" if value > 0 else "0"
+
+
+def claimed(document: Document) -> str:
+    """Write the ε that is claimed."""
+    value = document["claimed"]["epsilon"]
+    return "∞" if value is None else epsilon(value)
+
+
+def confidence(document: Document) -> str:
+    """Write the confidence as a percentage."""
+    return f"{100 * document['confidence']:.6g}\u202f%"
+
+
+def whatever_is_wrong(document: Document) -> float | None:
+    """Return the largest bound that supposes nothing, if it is below the largest of all, which then supposes something."""
+    found = [b["epsilon"] for look in document["looks"] for b in look["bounds"] if b["method"] == "clopper_pearson"]
+    return max(found) if found and max(found) < document["lower_bound"] else None
+
+
+def verdict(document: Document) -> str:
+    """Say in one sentence what came out."""
+    bound, sure = document["lower_bound"], f"at {confidence(document)} confidence"
+    if document["verdict"] == "broken":
+        weaker = whatever_is_wrong(document)
+        which = "" if weaker is None else f" if only the noise is wrong, and {lower(weaker)} whatever is"
+        return f"The claim of ε = {claimed(document)} is broken: it is at least {lower(bound)}{which}, {sure}."
+    if not bound > 0:
+        return f"No violation found. The attack showed no loss of privacy {sure}."
+    return f"No violation found. ε is at least {lower(bound)} {sure}; up to {claimed(document)} is claimed."
+
+
+def consequence(document: Document) -> str:
+    """Say what that means for the claim."""
+    if document["verdict"] == "broken":
+        return "Something in this system leaks more than it promises; do not rely on its ε."
+    return "This is no proof that the claim holds, only that this attack did not refute it."
+
+
+def methods(looks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the kinds of bounds that the looks have, in their order."""
+    return list(dict.fromkeys(bound["method"] for look in looks for bound in look["bounds"]))
+
+
+def heading(method: str) -> str:
+    """Return how the column of a kind of bound is headed."""
+    return METHODS.get(method, (method.replace("_", " "), ""))[0]
+
+
+def bounds_of(look: Mapping[str, Any], among: Sequence[str]) -> list[str]:
+    """Write a look's bounds, one for each kind."""
+    found = {bound["method"]: lower(bound["epsilon"]) for bound in look["bounds"]}
+    return [found.get(method, "–") for method in among]
+
+
+def errors_of(look: Mapping[str, Any], between: str = " of ") -> tuple[str, str]:
+    """Write how many false alarms and misses there were, and of how many."""
+    counts = look["outcomes"]
+    alarms = f"{counts['false_alarms']:,}{between}{counts['absent']:,}"
+    return alarms, f"{counts['misses']:,}{between}{counts['present']:,}"

@@ -1,0 +1,264 @@
+"""`tacit audit`: what it prints and keeps, how it goes on, what it refuses, and when its exit code is 1."""
+
+import json
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer.main
+from invoking import answer, complaint, document, one_line
+from typer.testing import CliRunner
+
+from tacit.audit.worlds import World
+from tacit.cli import app
+from tacit.cli.audit_output import print_audit
+from tacit.privacy import oracle
+
+NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20)
+MEMBERSHIP = ("audit", "membership", "--dataset", "digits", "--runs", 12, "--rounds", 3, "--workers", 1, "--batch", 12)
+KEYS = {
+    "attack",
+    "claimed",
+    "confidence",
+    "runs_per_side",
+    "lower_bound",
+    "verdict",
+    "looks",
+    "roc",
+    "settings",
+}
+COMMANDS = typer.main.get_command(app).commands["audit"].commands
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_an_audit_is_one_document_and_is_kept(tmp_path):
+    found = document(*NEIGHBOR)
+    assert set(found) == KEYS
+    assert found["verdict"] == "no violation found"
+    assert found["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert (found["runs_per_side"], found["confidence"]) == (40, 0.95)
+    assert {look["statistic"] for look in found["looks"]} >= {"likelihood", "variation"}
+    attack = found["attack"]
+    assert (attack["target"], attack["observers"], attack["queries"], attack["exact_answers"]) == (0, [1], 5, 5)
+    assert attack["share_seen"] == pytest.approx(1)
+    folder = tmp_path / "audits" / "neighbor-dsgd-1"
+    assert json.loads((folder / "audit.json").read_text()) == found
+    assert "NO VIOLATION FOUND" in (folder / "audit.html").read_text()
+
+
+def test_text_has_claim_looks_and_verdict():
+    said = answer(*NEIGHBOR, "--algorithm", "dsgt", "--quiet")
+    for words in (
+        "Curious neighbour: dsgt · 3 agents · graph: complete · 5 rounds",
+        "ε = 1 at δ = 0.01, add-or-remove-one adjacency",
+        "of the 5 answers of agent 0; 5 exactly",
+        "/40",
+        "any fault",
+        "No violation found.",
+        "no proof that the claim holds",
+        "audits/neighbor-dsgt-1/audit.html",
+    ):
+        assert words in said
+
+
+def test_the_table_of_a_large_audit_fits_80_columns(monkeypatch, capsys):
+    found = document(*NEIGHBOR)
+    for look in found["looks"]:
+        look["outcomes"] = {"absent": 50_000, "false_alarms": 20_000, "present": 50_000, "misses": 20_000}
+    monkeypatch.setenv("COLUMNS", "80")
+    print_audit(found, Path("large"))
+    said = capsys.readouterr().out
+    assert "20,000/50,000" in said
+    assert "…" not in said
+
+
+def test_progress_is_told_in_lines_and_a_folder_is_never_taken_twice(tmp_path):
+    (tmp_path / "audits" / "neighbor-dsgd-1").mkdir(parents=True)
+    result = CliRunner().invoke(app, [str(word) for word in NEIGHBOR])
+    assert result.exit_code == 0
+    assert result.stdout.endswith("Page: audits/neighbor-dsgd-2/audit.html\n")
+    lines = result.stderr.splitlines()
+    assert lines[0].startswith("neighbor-dsgd: 20 of 80 runs, about ")
+    assert lines[0].endswith("left")
+    assert lines[-1] == "neighbor-dsgd: 80 of 80 runs"
+
+
+def test_what_is_there_is_not_played_again(tmp_path, monkeypatch):
+    first = document(*NEIGHBOR, "--folder", "one")
+    scores = (tmp_path / "one" / "scores.jsonl").read_bytes()
+    played = played_batches(monkeypatch)
+    assert document(*NEIGHBOR, "--folder", "one") == first
+    assert played == [1]  # the run that every audit begins with, to see whether it can be played
+    assert (tmp_path / "one" / "scores.jsonl").read_bytes() == scores
+    assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.9)["confidence"] == 0.9
+
+
+def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path):
+    document(*NEIGHBOR, "--folder", "one")
+    kept = (tmp_path / "one" / "scores.jsonl").read_bytes()
+    said = complaint(*NEIGHBOR, "--folder", "one", "--lr", 0.5, "--epsilon", 2)
+    assert "one/scores.jsonl holds scores of another attack (epsilon, lr differ)" in said
+    assert "(runs differ)" in complaint(*NEIGHBOR, "--folder", "one", "--runs", 60)
+    assert (tmp_path / "one" / "scores.jsonl").read_bytes() == kept
+
+
+def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        played = played_batches(patch, stop_at=4)
+        args = [*NEIGHBOR, "--observer", 2, "--observer", 1, "--folder", "a b"]
+        result = CliRunner().invoke(app, [str(word) for word in args], prog_name="tacit")
+    assert result.exit_code == 130
+    assert played == [1, 20, 20, 20]
+    assert "stopped; 40 of 80 runs are kept. Go on with: tacit audit neighbor " in one_line(result.stderr)
+    again = shlex.split(one_line(result.stderr).partition("Go on with: tacit ")[2])
+    played = played_batches(monkeypatch)
+    assert CliRunner().invoke(app, again).exit_code == 0
+    assert played == [1, 20, 20]
+    assert json.loads((tmp_path / "a b" / "audit.json").read_text())["attack"]["observers"] == [1, 2]
+
+
+def test_a_stop_before_the_first_run_leaves_nothing(tmp_path, monkeypatch):
+    played_batches(monkeypatch, stop_at=1)
+    result = CliRunner().invoke(app, [str(word) for word in NEIGHBOR])
+    assert (result.exit_code, result.stderr) == (130, "stopped before the first run\n")
+    assert not list(tmp_path.iterdir())
+
+
+def played_batches(monkeypatch, stop_at=0):
+    """Write down how many runs each batch has, and interrupt one of them."""
+    played, play = [], World.play
+
+    def watched(world, trials, **options):
+        played.append(trials)
+        if len(played) == stop_at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return play(world, trials, **options)
+
+    monkeypatch.setattr(World, "play", watched)
+    return played
+
+
+def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
+    """False alarms: a sound system would be called broken in 5 of 100 tries at most; without noise it always is."""
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    result = CliRunner().invoke(app, [*map(str, NEIGHBOR), "--runs", "80", "--rounds", "10", "-q", "--folder", "bad"])
+    assert result.exit_code == 1
+    assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)
+    assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
+    assert "BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--algorithm", "dinno"),
+        ("--algorithm", "dinno", "--adam"),
+        ("--algorithm", "dinno", "--plain", "--inner-steps", 2),
+        ("--graph", "ring", "--agents", 5, "--target", 3),
+    ],
+)
+def test_rules_and_graphs_can_be_chosen(options):
+    found = document(*NEIGHBOR, *options)
+    assert found["attack"]["target"] not in found["attack"]["observers"]
+    assert found["attack"]["queries"] == (10 if "--inner-steps" in options else 5)
+    assert (found["attack"]["share_seen"] is None) == ("--adam" in options)
+
+
+def test_a_graph_in_a_file_knows_its_agents(tmp_path):
+    (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 3\n")
+    found = document(*NEIGHBOR, "--graph", "graph.txt", "--target", 3)
+    assert (found["attack"]["agents"], found["attack"]["observers"]) == (4, [2])
+    assert found["settings"]["links"] == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_membership_audits_one_algorithm_or_all(tmp_path):
+    found = document(*MEMBERSHIP)
+    assert set(found) == KEYS
+    assert found["attack"]["dataset"] == "digits, 300 images"
+    both = document(*MEMBERSHIP, "--algorithm", "all", "--folder", "all")
+    assert list(both["audits"]) == ["sgd", "dsgd", "dsgt", "dinno"]
+    for name, each in both["audits"].items():
+        assert json.loads((tmp_path / "all" / name / "audit.json").read_text()) == each
+    said = answer(*MEMBERSHIP, "--algorithm", "all", "--folder", "all", "--quiet")
+    assert "each line at 95 % confidence on its own" in one_line(said.replace("\u202f", " "))
+    assert said.count("no violation found") == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--observer", 0), "agent 0 is the target and cannot be an observer of itself"),
+        (("--observer", 7), "observer is 7; it must be an agent, from 0 to 2"),
+        (("--target", 3), "target is 3; it must be an agent, from 0 to 2"),
+        (("--target", -1), "target is -1"),
+        (("--agents", 1), "agent 0 has no neighbours"),
+        (("--agents", 0), "agents must be a whole number of at least 1, got 0"),
+        (("--runs", 9), "runs is 9; fewer than 10 on a side prove nothing"),
+        (("--confidence", 1), "confidence is 1.0; it must lie strictly between 0 and 1"),
+        (("--confidence", 0), "confidence is 0.0; it must lie strictly between 0 and 1"),
+        (("--delta", 0), "delta is 0.0; it must lie strictly between 0 and 1"),
+        (("--epsilon", 0), "epsilon is 0.0"),
+        (("--lot-size", 101), "101"),
+        (("--lot-size", 0), "lot_size is 0.0"),
+        (("--records", 0), "records is 0; it must be at least 1"),
+        (("--rounds", 0), "rounds is 0; it must be at least 1"),
+        (("--batch", 0), "batch is 0; it must be at least 1"),
+        (("--workers", 0), "workers is 0; it must be at least 1"),
+        (("--lr", 0), "a step size must be positive and finite, got 0.0"),
+        (("--algorithm", "dsgx"), "--algorithm is 'dsgx'; it must be one of dsgd, dsgt, dinno; did you mean 'dsgt'?"),
+        (("--graph", "rng"), "unknown graph kind 'rng'; did you mean 'ring'?"),
+        (("--graph", "apart.txt"), "the graph is not connected"),
+        (("--adam",), "--adam is about DiNNO's inner steps; dsgd has none"),
+        (("--inner-steps", 2), "--inner-steps is about DiNNO's inner steps; dsgd has none"),
+        (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
+        (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
+        (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must all be seen"),
+        (("--folder", "apart.txt"), "apart.txt is not a folder"),
+        (("--runz", 5), "unknown option '--runz'; did you mean '--runs'?"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(options, message, tmp_path):
+    (tmp_path / "apart.txt").write_text("0 1\n2 3\n")
+    assert message in complaint(*NEIGHBOR, *options)
+    assert [path.name for path in tmp_path.iterdir()] == ["apart.txt"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--dataset", "mnits"), "unknown data set 'mnits'; did you mean 'mnist'?"),
+        (("--algorithm", "al"), "it must be one of sgd, dsgd, dsgt, dinno, all; did you mean 'all'?"),
+        (("--lot-size", 1000), "1000"),
+        (("--rounds", 0), "rounds is 0; it must be at least 1"),
+        (("--compile", "now"), "--compile is 'now'; it must be one of auto, always, never"),
+    ],
+)
+def test_bad_input_to_membership_is_refused_with_a_sentence(options, message, tmp_path):
+    assert message in complaint(*MEMBERSHIP, *options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_misspelt_attack_is_answered_with_the_nearest():
+    assert "no such command 'neighbour'. Did you mean 'neighbor'? (see 'tacit audit --help')" in complaint(
+        "audit", "neighbour"
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_80_columns_and_has_an_example_that_can_be_typed(name):
+    said = answer("audit", name, "--help")
+    lines = said.splitlines()
+    shown = {word for line in lines if line.startswith("│ ") for word in line.split()[1:3]}
+    for option in COMMANDS[name].params:
+        assert option.opts[0] in shown
+    assert "Exit code 1 means" in said
+    words = shlex.split(COMMANDS[name].help.partition("Example")[2].partition("tacit audit ")[2])
+    assert words[0] == name
+    COMMANDS[name].make_context(name, words[1:])
