@@ -3,7 +3,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check docs bench clean
+.PHONY: demo test test-slow audit-quick check docs bench clean
 
 demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
@@ -13,6 +13,9 @@ test: check  ## lint, types and every test but the slow ones
 
 test-slow: $(READY)  ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow
+
+audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; some minutes
+	@TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -rP
 
 check: $(READY)  ## lint and types
 	@$(BIN)/ruff check .

@@ -15,6 +15,7 @@ from benchmarks.timing import default_threads, threads
 from tacit.data import DataSet
 from tacit.models import convnet
 from tacit.privacy import DurableLedger, Sources
+from tacit.privacy.clipping import Lot
 from tacit.session import Session
 from tacit.settings import Training
 
@@ -48,6 +49,7 @@ def play(sources: Sources, rounds: int, ledger: Path) -> tuple[float, Counter[st
     taken: Counter[str] = Counter()
     session.chosen.engine.clipped_sums = _timed(session.chosen.engine.clipped_sums, taken, "gradient")  # type: ignore[method-assign]
     session.network.exchange = _timed(session.network.exchange, taken, "exchange")  # type: ignore[method-assign]
+    gather, Lot.take = Lot.take, _timed(Lot.take, taken, "gather")  # type: ignore[method-assign]
     drawer: Any = session.real_oracle._drawer
     drawer.draw = _noise_timed(drawer.draw, taken)
     for account in session.accounts:
@@ -55,6 +57,8 @@ def play(sources: Sources, rounds: int, ledger: Path) -> tuple[float, Counter[st
     before = session.seconds
     for _ in range(rounds):
         session.advance()
+    Lot.take = gather  # type: ignore[method-assign]
+    taken["gradient"] -= taken["gather"]  # records are gathered block by block, within
     return session.seconds - before, taken
 
 

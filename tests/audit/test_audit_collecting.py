@@ -1,6 +1,7 @@
 """Batches are kept as they finish, taken up again, and never mixed with those of another attack."""
 
 import json
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +26,15 @@ class Counting:
         return {"a": np.arange(seed, seed + trials) + 1000.0 * present, "b": np.full(trials, 0.1)}
 
 
+class Deaf(Counting):
+    """Also tells whether Ctrl-C is blocked, which is inherited from the moment the process was started."""
+
+    def scores(self, trials: int, *, present: bool, seed: int) -> dict[str, np.ndarray]:
+        deaf = signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        deaf = deaf and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        return {**super().scores(trials, present=present, seed=seed), "deaf": np.full(trials, float(deaf))}
+
+
 def same(one: Collected, other: Collected) -> bool:
     pairs = [(one.absent, other.absent), (one.present, other.present)]
     return all(np.array_equal(x[name], y[name]) for x, y in pairs for name in x)
@@ -37,8 +47,11 @@ def test_runs_of_both_sides_come_back_in_order() -> None:
     assert found.statistics == ("a", "b")
 
 
-def test_two_processes_find_the_same() -> None:
-    assert same(collect(Counting(), 25, batch=10), collect(Counting(), 25, batch=10, workers=2))
+def test_two_processes_find_the_same_and_were_born_deaf_to_ctrl_c() -> None:
+    found = collect(Deaf(), 25, batch=10, workers=2)
+    assert same(collect(Counting(), 25, batch=10), found)
+    assert set(found.absent["deaf"]) == {1.0}
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_stopped_attack_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -49,7 +62,7 @@ def test_stopped_attack_goes_on_where_it_was(tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     found = collect(rest, 25, batch=10, file=file, facts={"x": 1}, told=lambda *now: told.append(now))
     assert rest.played == [(10, 10, True), (20, 5, False), (20, 5, True)]
-    assert told == [(40, 50), (45, 50), (50, 50)]
+    assert told == [(30, 50), (40, 50), (45, 50), (50, 50)]
     assert same(found, collect(Counting(), 25, batch=10))
     nothing = Counting()
     assert same(collect(nothing, 25, batch=10, file=file, facts={"x": 1}), found)

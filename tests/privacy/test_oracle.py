@@ -227,7 +227,7 @@ def test_a_few_large_lots_among_many_small_ones_do_not_blow_up_memory():
     _, lots = oracle._drawer.draw()
     for piece in oracle._drawer.pieces(lots, 100):
         assert (piece.last - piece.first) * int(piece.lot.counts.max()) <= 100
-    total = sum(len(piece.lot.targets) for piece in oracle._drawer.pieces(lots, 100))
+    total = sum(piece.lot.size for piece in oracle._drawer.pieces(lots, 100))
     assert total == sum(len(lot) for lot in lots)
 
 

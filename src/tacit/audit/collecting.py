@@ -6,24 +6,22 @@ played again. Batches of the two sides alternate, so that whatever was stopped e
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
+from tacit.audit.processes import spread
 from tacit.errors import InvalidInput
-from tacit.memory import keep_pages
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
 Told = Callable[[int, int], None]
-"""Called with how many runs of both sides are done, and of how many."""
+"""Called with how many runs of both sides are done, and of how many: before the first batch, and after each."""
 
 
 class Attack(Protocol):
@@ -76,48 +74,33 @@ def collect(
     ]
     done = _read(file, facts or {}, set(wanted)) if file is not None else {}
     missing = [each for each in wanted if each not in done]
-    with _writer(file, facts or {}, fresh=not done) as write:
-        for each, scores in _play(attack, missing, batch, workers):
+    tell = told or (lambda now, total: None)
+    with (
+        _writer(file, facts or {}, fresh=not done) as write,
+        closing(_play(attack, missing, batch, workers)) as playing,
+    ):
+        tell(sum(played.runs for played in done), 2 * runs)
+        for each, scores in playing:
             done[each] = scores
             write(each, scores)
-            if told is not None:
-                told(sum(played.runs for played in done), 2 * runs)
+            tell(sum(played.runs for played in done), 2 * runs)
     sides = [[done[each] for each in wanted if each.present is side] for side in (False, True)]
     absent, present = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in sides)
     return Collected(absent, present)
 
 
-def _play(attack: Attack, batches: Sequence[_Batch], size: int, workers: int) -> Iterator[tuple[_Batch, Scores]]:
-    if workers == 1 or len(batches) < 2:
-        for each in batches:
-            yield each, _scores(attack, each, size)
+def _play(
+    attack: Attack, batches: Sequence[_Batch], size: int, workers: int
+) -> Generator[tuple[_Batch, Scores], None, None]:
+    score = partial(_scores, attack, size)
+    if workers > 1 and len(batches) > 1:
+        yield from spread(score, batches, workers)
         return
-    context = get_context("spawn")  # a fork would copy locks of threads that are not there
-    pool = ProcessPoolExecutor(min(workers, len(batches)), mp_context=context, initializer=_prepare, initargs=(attack,))
-    try:
-        futures = {pool.submit(_scores_in_worker, each, size): each for each in batches}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    for each in batches:
+        yield each, score(each)
 
 
-_attack: Attack | None = None
-
-
-def _prepare(attack: Attack) -> None:
-    global _attack
-    _attack = attack
-    torch.set_num_threads(1)
-    keep_pages()
-
-
-def _scores_in_worker(batch: _Batch, size: int) -> Scores:
-    assert _attack is not None
-    return _scores(_attack, batch, size)
-
-
-def _scores(attack: Attack, batch: _Batch, size: int) -> Scores:
+def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:
     # The two sides start from the same public models.
     return attack.scores(batch.runs, present=batch.present, seed=batch.number * size)
 

@@ -24,11 +24,31 @@ _BLOCK_NUMBERS = 2**18
 
 
 class Lot(NamedTuple):
-    """Records of several agents, one after another: agent i's are offsets[i] to offsets[i + 1]."""
+    """Records of several agents, one after another: agent i's are offsets[i] to offsets[i + 1].
+
+    With `rows`, the lot is these rows of a larger table, and `prepare` makes of a record what the model reads: only when
+    it is taken, some records at a time.
+    """
 
     inputs: Tensor
     targets: Tensor
     offsets: Int[Tensor, " agents+1"]
+    rows: Int[Tensor, " records"] | None = None
+    prepare: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return len(self.targets if self.rows is None else self.rows)
+
+    def take(self, places: Int[Tensor, " *places"]) -> tuple[Tensor, Tensor]:
+        """Return inputs, ready for the model, and targets of the records at these places in the lot."""
+        rows = places.flatten() if self.rows is None else self.rows.index_select(0, places.flatten())
+        # Whole rows are copied at once; an index in brackets would go number by number.
+        inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+        if self.prepare is not None:
+            inputs = self.prepare(inputs)
+        return inputs.unflatten(0, places.shape), targets.unflatten(0, places.shape)
 
     @property
     def counts(self) -> Int[Tensor, " agents"]:
@@ -182,6 +202,6 @@ def _pad(lot: Lot) -> tuple[Tensor, Tensor, Tensor]:
     slots = torch.arange(int(counts.max()), device=counts.device)
     keep = slots < counts[:, None]
     rows = torch.where(keep, lot.offsets[:-1, None] + slots, 0)
-    inputs, targets = lot.inputs[rows], lot.targets[rows]
+    inputs, targets = lot.take(rows)
     inputs[~keep], targets[~keep] = 0, 0
     return inputs, targets, keep

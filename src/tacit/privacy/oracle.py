@@ -131,8 +131,7 @@ class LotDrawer:
     def _piece(self, first: int, parts: list[Rows]) -> _Piece:
         rows = torch.from_numpy(np.concatenate(parts)).to(self._device)
         offsets = np.cumsum([0, *map(len, parts)])
-        inputs = self._prepare(self._inputs[rows])
-        lot = Lot(inputs, self._targets[rows], torch.from_numpy(offsets).to(self._device))
+        lot = Lot(self._inputs, self._targets, torch.from_numpy(offsets).to(self._device), rows, self._prepare)
         return _Piece(first, first + len(parts), lot)
 
 
@@ -279,7 +278,8 @@ class PrivateOracle:
                 bounds = piece.lot.offsets.tolist()
                 for row, agent in enumerate(range(piece.first, piece.last)):
                     part = slice(bounds[row], bounds[row + 1])
-                    losses = self._model.losses(theta[agent], piece.lot.inputs[part], piece.lot.targets[part])
+                    inputs, targets = piece.lot.take(torch.arange(part.start, part.stop, device=self._device))
+                    losses = self._model.losses(theta[agent], inputs, targets)
                     totals[agent] += float(losses.sum())
         else:
             totals[:] = np.nan

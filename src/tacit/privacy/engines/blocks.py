@@ -48,10 +48,10 @@ class Cut(NamedTuple):
             agents = torch.cat([agents, agents.new_zeros(missing)])
             rows = torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
             keep = torch.cat([keep, keep.new_zeros(missing, keep.shape[1])])
-        flat, empty = rows.flatten(), ~keep.flatten()
-        inputs, targets = self.lot.inputs[flat], self.lot.targets[flat]
-        inputs[empty], targets[empty] = 0, 0  # padding is zeros, never another's record
-        return Blocks(agents, inputs, targets, keep)
+        flat, empty = rows.flatten(), (~keep).flatten().nonzero()[:, 0]
+        inputs, targets = self.lot.take(flat)
+        # Padding is zeros, never another's record.
+        return Blocks(agents, inputs.index_fill_(0, empty, 0), targets.index_fill_(0, empty, 0), keep)
 
 
 def choose_sizes(lot_sizes: Sequence[float]) -> tuple[int, ...]:

@@ -51,10 +51,10 @@ class GhostEngine:
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
         sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-        norms = torch.zeros(len(lot.targets), dtype=torch.float64, device=theta.device)
+        norms = torch.zeros(lot.size, dtype=torch.float64, device=theta.device)
         for blocks, rows in self._blocks(lot):
             agents = blocks.agents
-            part, lengths = self._step("clipped_sums", theta[agents], *blocks[1:], clip[agents])
+            part, lengths = self._step("clipped_sums", theta.index_select(0, agents), *blocks[1:], clip[agents])
             sums.index_add_(0, agents, part)
             norms[rows[blocks.keep[: len(rows)]]] = lengths[blocks.keep]
         return Clipped(sums, norms)
@@ -63,7 +63,9 @@ class GhostEngine:
         """Return every agent's sum of gradients, unclipped."""
         sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
         for blocks, _ in self._blocks(lot):
-            sums.index_add_(0, blocks.agents, self._step("plain_sums", theta[blocks.agents], *blocks[1:]))
+            sums.index_add_(
+                0, blocks.agents, self._step("plain_sums", theta.index_select(0, blocks.agents), *blocks[1:])
+            )
         return sums
 
     def blocks_at_once(self, size: int) -> int:

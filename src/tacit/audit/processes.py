@@ -1,0 +1,68 @@
+"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them."""
+
+import signal
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from typing import Any, TypeVar
+
+import torch
+
+from tacit.memory import keep_pages
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def spread(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """Yield each item with what came of it, in the order in which they finish.
+
+    Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
+    """
+    context = get_context("spawn")  # a fork would copy locks of threads that are not there
+    others = set(active_children())
+    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_prepare, initargs=(work,))
+    try:
+        with _deaf():
+            futures = {pool.submit(_do, item): item for item in items}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Block Ctrl-C. Processes that are started meanwhile inherit this, and so do not hear it while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def _prepare(work: Callable[[Any], Any]) -> None:
+    global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _work = work
+    torch.set_num_threads(1)
+    keep_pages()
+
+
+def _do(item: Any) -> Any:
+    assert _work is not None
+    return _work(item)
