@@ -16,7 +16,7 @@ from sphinx.util.inventory import InventoryFile
 from tacit.cli import app
 
 ROOT = Path(__file__).parents[1]
-MODULES = ("", ".algorithms", ".data", ".graphs", ".models", ".networks", ".privacy", ".report", ".runs")
+MODULES = ("", ".algorithms", ".data", ".graphs", ".models", ".networks", ".privacy", ".report", ".runs", ".audit")
 COMMANDS = typer.main.get_command(app).commands
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit import DSGD, DSGT, DiNNO, Privacy
 from tacit.algorithms import Plain
-from tacit.audit.membership import Membership, published
+from tacit.audit.membership import Membership, paper_attack
 from tacit.audit.natural import NaturalNeighbor
 from tacit.audit.worlds import images
 from tacit.data import load
@@ -89,7 +89,7 @@ def test_partial_view_is_refused() -> None:
 
 @pytest.mark.parametrize("rule", ["sgd", "dsgd", "dsgt", "dinno"])
 def test_published_attack_scores_final_models(rule: str) -> None:
-    attack = published(load("digits"), rule, epsilon=1.0, delta=1e-2, rounds=3)
+    attack = paper_attack(load("digits"), rule, epsilon=1.0, delta=1e-2, rounds=3)
     world = images(load("digits"), attack.world.algorithm, privacy=PRIVACY, rounds=3, lr=0.05, compile=False)
     scores = Membership(world=world, sources=Fast(0)).scores(3, present=True, seed=0)["loss"]
     results = world.play(3, present=True, seed=0, sources=Fast(0))

@@ -9,9 +9,13 @@ import pytest
 
 from tacit.audit.collecting import Collected
 from tacit.audit.findings import Claim, judge
+from tacit.audit.noise_report import AgentNoise, Check, Estimate, NoiseReport
+from tacit.audit.one_run import OneRunFindings
+from tacit.audit.one_run_bounds import Guesses, one_run_bound, one_run_fdp_bound
 from tacit.audit.page import page, write_page
 from tacit.audit.page_charts import allowed, roc
 from tacit.audit.page_words import consequence, lower, verdict, whatever_is_wrong
+from tacit.privacy import Privacy
 from tacit.privacy.accounting import Event
 
 CLAIM = Claim.of(Event(sample_rate=0.1, noise_multiplier=1.2, count=10), 1e-2)
@@ -134,3 +138,80 @@ def test_a_page_is_one_file(tmp_path):
     assert "from the scores in the audit’s folder" in source
     assert 'src="http' not in source
     assert "default-src 'none'" in source
+
+
+def noise(p_value):
+    """Return the document of an audit of noise, in which the test of its size has this p-value."""
+    agents = [
+        AgentNoise(
+            agent=agent,
+            sigma=Estimate(stated=1.0, estimate=0.98, low=0.95, high=1.01),
+            rate=Estimate(stated=0.1, estimate=0.101, low=0.09, high=0.11),
+            queries=20,
+            privacy=Privacy(noise_multiplier=1.0, delta=1e-2, clip=1.0, lot_size=10),
+        )
+        for agent in (0, 1)
+    ]
+    checks = (
+        Check(name="sigma", agents=(0,), p_value=0.4),
+        Check(name="sigma", agents=(1,), p_value=p_value),
+        Check(name="agents", agents=(0, 1), p_value=0.2),
+    )
+    report = NoiseReport(trials=50, queries=20, false_alarm=1e-3, agents=tuple(agents), checks=checks)
+    told = made(0.0, runs=20)["attack"] | {"kind": "noise", "title": "Noise and lots", "target": None}
+    return json.loads(json.dumps({"attack": told, **report.to_json(), "settings": {"rounds": 20}}))
+
+
+def test_noise_that_passes_is_not_called_proven():
+    words = shown(noise(0.3))
+    for piece in (
+        "AS STATED",
+        "as far as 50 runs show",
+        "This is no proof.",
+        "0 σ 1 0.98 0.95 to 1.01",
+        "size of the noise 2 0.3 as stated",
+        "answers of every agent 1,000",
+        "gradient that is not clipped",
+    ):
+        assert piece in words
+    assert "✕" not in words
+
+
+def test_noise_that_fails_is_told_with_the_agents_it_is_about():
+    words = shown(noise(1e-9))
+    assert "✕ NOT AS STATED" in words
+    assert "size of the noise 2 1e-09 the noise has another size than stated (agent 1)" in words
+    assert "two agents 1 0.2 as stated" in words
+    assert "do not rely on it" in words
+
+
+def guessed(correct):
+    """Return the document of an audit of one run with so many of 100 guesses right."""
+    outcome, at = Guesses(canaries=300, guesses=100, correct=correct), {"delta": 1e-2, "confidence": 0.95}
+    bounds = one_run_bound(outcome, delta=1e-5, confidence=0.95), one_run_fdp_bound(outcome, **at, event=CLAIM.event)
+    found = OneRunFindings(claim=CLAIM, outcome=outcome, bounds=bounds).to_json()
+    told = made(0.0, runs=20)["attack"] | {"kind": "one-run", "title": "Canaries in one run"}
+    return json.loads(json.dumps({"attack": told, **found, "confidence": 0.95, "settings": {}}))
+
+
+def test_a_page_on_one_run_says_how_many_guesses_were_right():
+    document = guessed(50)
+    words = shown(document)
+    for piece in (
+        "NO VIOLATION FOUND",
+        "100 of 300 canaries guessed, 50 rightly",
+        "no loss of privacy",
+        "fixed before the outcome was seen",
+        "One run shows less than many do",
+    ):
+        assert piece in words
+    assert "Charts" not in words
+    assert whatever_is_wrong(document) is None
+
+
+def test_one_run_can_break_a_claim():
+    document = guessed(100)
+    assert document["verdict"] == "broken"
+    assert "✕ BROKEN" in shown(document)
+    assert verdict(document).startswith("The claim of ε = ")
+    assert "<img" not in page(document | {"attack": document["attack"] | {"saw": "<img src=x>"}})

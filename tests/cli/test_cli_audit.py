@@ -13,12 +13,13 @@ from invoking import answer, complaint, document, one_line
 from typer.testing import CliRunner
 
 from tacit.audit.worlds import World
-from tacit.cli import app
+from tacit.cli import app, audit_cases
 from tacit.cli.audit_output import print_audit
 from tacit.privacy import oracle
 
 NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20)
 MEMBERSHIP = ("audit", "membership", "--dataset", "digits", "--runs", 12, "--rounds", 3, "--workers", 1, "--batch", 12)
+BLANK = ("--canary", "blank", "--dataset", "digits")
 KEYS = {
     "attack",
     "claimed",
@@ -29,6 +30,11 @@ KEYS = {
     "looks",
     "roc",
     "settings",
+}
+DEFAULTS = {
+    **{"algorithm": "dsgd", "agents": None, "graph": "complete", "target": 0, "observers": (), "data_dir": None},
+    **{"epsilon": 1.0, "delta": 1e-2, "lot_size": 10.0, "records": 100, "lr": 0.02, "inner_steps": None, "adam": None},
+    **{"seed": 0},
 }
 COMMANDS = typer.main.get_command(app).commands["audit"].commands
 
@@ -98,6 +104,13 @@ def test_what_is_there_is_not_played_again(tmp_path, monkeypatch):
     assert played == [1]  # the run that every audit begins with, to see whether it can be played
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == scores
     assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.9)["confidence"] == 0.9
+
+
+def test_a_folder_of_an_audit_in_one_go_is_refused(tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "audit.json").write_text("{}")
+    assert "one holds another audit; choose another folder" in complaint(*NEIGHBOR, "--folder", "one")
+    assert (tmp_path / "one" / "audit.json").read_text() == "{}"
 
 
 def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path):
@@ -178,6 +191,23 @@ def test_a_graph_in_a_file_knows_its_agents(tmp_path):
     assert found["settings"]["links"] == [[0, 1], [1, 2], [2, 3]]
 
 
+def test_a_blank_image_is_a_natural_record(tmp_path):
+    blank = (*NEIGHBOR[:2], "--canary", "blank", "--dataset", "digits", "--runs", 10, "--rounds", 3, "--workers", 1)
+    found = document(*blank)
+    assert (found["attack"]["observers"], found["attack"]["exact_answers"]) == ([1], 3)
+    assert found["attack"]["dataset"] == "digits, 300 images"
+    assert (found["settings"]["canary"], found["settings"]["batch"]) == ("blank", 10)
+    assert "blank image labelled 0" in (tmp_path / "audits" / "neighbor-dsgd-1" / "audit.html").read_text()
+
+
+def test_natural_records_are_played_so_many_at_a_time_that_messages_fit(monkeypatch):
+    monkeypatch.setattr(audit_cases, "_MESSAGES", 3e6)
+    case = audit_cases.neighbor_case(
+        **{**DEFAULTS, "canary": "blank", "dataset": "digits", "rounds": 10, "runs_each": 1.0}
+    )
+    assert case.most == int(3e6 / (8 * 10 * 3 * 1560))
+
+
 def test_membership_audits_one_algorithm_or_all(tmp_path):
     found = document(*MEMBERSHIP)
     assert set(found) == KEYS
@@ -221,6 +251,13 @@ def test_membership_audits_one_algorithm_or_all(tmp_path):
         (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
         (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must all be seen"),
         (("--folder", "apart.txt"), "apart.txt is not a folder"),
+        (("--dataset", "digits"), "--dataset is about --canary blank; the worst record is in no data set"),
+        (("--data-dir", "."), "--data-dir is about --canary blank"),
+        ((*BLANK, "--target", 1), "--target is 1; a blank image is labelled 0"),
+        ((*BLANK, "--graph", "ring", "--agents", 5), "do not see all of agent 0's answers"),
+        ((*BLANK, "--agents", 11), "digits has too few classes for 11 agents"),
+        ((*BLANK, "--algorithm", "dinno", "--adam"), "is not linear in the gradients"),
+        (("--canary", "blank", "--dataset", "digit"), "unknown data set 'digit'; did you mean 'digits'?"),
         (("--runz", 5), "unknown option '--runz'; did you mean '--runs'?"),
     ],
 )
@@ -258,7 +295,7 @@ def test_help_fits_80_columns_and_has_an_example_that_can_be_typed(name):
     shown = {word for line in lines if line.startswith("│ ") for word in line.split()[1:3]}
     for option in COMMANDS[name].params:
         assert option.opts[0] in shown
-    assert "Exit code 1 means" in said
+    assert "Exit code 1 means" in said or (name == "distance" and "There is no verdict" in said)
     words = shlex.split(COMMANDS[name].help.partition("Example")[2].partition("tacit audit ")[2])
     assert words[0] == name
     COMMANDS[name].make_context(name, words[1:])

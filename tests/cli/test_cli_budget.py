@@ -182,7 +182,7 @@ def test_square_brackets_are_printed_as_they_are(tmp_path):
 
 
 def test_an_unknown_command_names_the_nearest():
-    assert "no such command 'budgt'. Did you mean 'budget'?" in complaint("budgt")
+    assert "no such command 'budgt'. Did you mean 'budget'" in complaint("budgt")
     assert "unknown option '--jsn'" in complaint("--jsn")
 
 

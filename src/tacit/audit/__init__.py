@@ -1,1 +1,59 @@
-"""Attacks on the promise, and what they prove."""
+"""Attacks on the promise, and what they prove.
+
+A `World` is a system with a record in question. An attack (`Neighbor`, `NaturalNeighbor`, `Membership`) plays and scores runs
+of it, `collect` plays many, and `judge` tells what their scores prove. `OneRun` and `NoiseCheck` need few runs, `leaks` none.
+"""
+
+from tacit.audit.bounds import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
+from tacit.audit.collecting import Attack, Collected, collect
+from tacit.audit.distance import Leak, leaks
+from tacit.audit.findings import Claim, Findings, Look, judge
+from tacit.audit.guessing import Guess
+from tacit.audit.membership import Membership, paper_attack
+from tacit.audit.natural import NaturalNeighbor
+from tacit.audit.neighbor import Neighbor
+from tacit.audit.noise import NoiseCheck, noise_world
+from tacit.audit.noise_report import NoiseReport
+from tacit.audit.one_run import OneRun, OneRunFindings, dirac_canaries
+from tacit.audit.one_run_bounds import Guesses, one_run_bound, one_run_fdp_bound
+from tacit.audit.responses import NotLinear, Responses
+from tacit.audit.tradeoff import tradeoff_bound
+from tacit.audit.views import View
+from tacit.audit.worlds import World, dirac, images
+
+__all__ = [
+    "Attack",
+    "Bound",
+    "Claim",
+    "Collected",
+    "Findings",
+    "Guess",
+    "Guesses",
+    "Leak",
+    "Look",
+    "Membership",
+    "NaturalNeighbor",
+    "Neighbor",
+    "NoiseCheck",
+    "NoiseReport",
+    "NotLinear",
+    "OneRun",
+    "OneRunFindings",
+    "Outcomes",
+    "Responses",
+    "View",
+    "World",
+    "clopper_pearson_bound",
+    "collect",
+    "dirac",
+    "dirac_canaries",
+    "gaussian_bound",
+    "images",
+    "judge",
+    "leaks",
+    "noise_world",
+    "one_run_bound",
+    "one_run_fdp_bound",
+    "paper_attack",
+    "tradeoff_bound",
+]

@@ -21,12 +21,13 @@ from tacit.privacy import Plan, Privacy, Sources
 from tacit.privacy.accounting import Event
 from tacit.schedules import LogSpaced, Schedule, as_schedule
 
-# The published step sizes for ε=1, clipping norms, and rules.
-PUBLISHED: dict[str, tuple[Algorithm, float, float | Schedule]] = {
-    "sgd": (SGD(step=Momentum(0.9)), 1.0, 0.194),
-    "dsgd": (DSGD(), 10.0, LogSpaced(0.0365, 0.005)),
-    "dsgt": (DSGT(), 10.0, LogSpaced(0.0602, 0.005)),
-    "dinno": (DiNNO(), 10.0, LogSpaced(0.01, 0.0005)),
+# Rules, clipping norms and step sizes. The paper does not name any for this attack, and those of its large runs drown a
+# network on 300 images in noise. Of the steps tried for DSGT (0.003 to 1), 0.1 makes the canary move its loss most.
+SETTINGS: dict[str, tuple[Algorithm, float, float | Schedule]] = {
+    "sgd": (SGD(step=Momentum(0.9)), 1.0, 0.02),
+    "dsgd": (DSGD(), 1.0, 0.1),
+    "dsgt": (DSGT(), 1.0, 0.1),
+    "dinno": (DiNNO(), 1.0, LogSpaced(0.01, 0.0005)),
 }
 
 
@@ -64,10 +65,10 @@ class Membership:
         return {"loss": -torch.tensor(losses, dtype=torch.float64).mean(dim=1).numpy()}
 
 
-def published(
+def paper_attack(
     data_set: DataSet, rule: str, *, epsilon: float, delta: float, rounds: int, lot_size: float = 10.0
 ) -> Membership:
-    """Return the paper's attack on one of its algorithms, with its published settings."""
-    algorithm, clip, lr = PUBLISHED[rule]
+    """Return the paper's attack on one of its algorithms."""
+    algorithm, clip, lr = SETTINGS[rule]
     privacy = Privacy(epsilon=epsilon, delta=delta, clip=clip, lot_size=lot_size)
     return Membership(world=images(data_set, algorithm, privacy=privacy, rounds=rounds, lr=lr, compile=True))

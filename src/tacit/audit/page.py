@@ -1,43 +1,17 @@
 """An audit as a page: what was claimed, what was found, what the attacker saw, and what that means."""
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from tacit.audit import page_charts
-from tacit.audit.page_words import (
-    METHODS,
-    Document,
-    bounds_of,
-    claimed,
-    confidence,
-    consequence,
-    errors_of,
-    heading,
-    lower,
-    methods,
-    verdict,
-    whatever_is_wrong,
-)
+from tacit.audit import page_charts, page_noise, page_one_run
+from tacit.audit.page_parts import bound_header, bound_tiles, seen, settings
+from tacit.audit.page_words import METHODS, Document, bounds_of, confidence, errors_of, heading, methods
 from tacit.files import write_atomically
 from tacit.report.charts import Chart
 from tacit.report.frame import document as framed
-from tacit.report.frame import figure, listing, table, text, tile
-from tacit.report.words import ADJACENCIES, agents, number, percent
+from tacit.report.frame import figure, table, text
+from tacit.report.words import number
 
 _CHOSEN = {"on the first part": "on first runs"}
-_FIELDS = {
-    "algorithm": "algorithm",
-    "dataset": "data",
-    "agents": "agents",
-    "graph": "graph",
-    "target": "attacked agent",
-    "observers": "watching agents",
-    "queries": "answers of the attacked agent",
-    "exact_answers": "answers seen exactly",
-    "share_seen": "share of its answers seen",
-}
 
 
 def write_page(document: Document, path: Path | str) -> Path:
@@ -47,58 +21,42 @@ def write_page(document: Document, path: Path | str) -> Path:
 
 def page(document: Document) -> str:
     """Return the page of an audit, from what `audit.json` has."""
-    attack, chart = document["attack"], page_charts.roc(document)
+    attack, charts = document["attack"], dict[str, Chart]()
+    if attack["kind"] == "noise":
+        header, main = page_noise.parts(document)
+    elif attack["kind"] == "one-run":
+        header, main = page_one_run.parts(document)
+    else:
+        charts["roc"] = page_charts.roc(document)
+        header, main = _parts(document, charts["roc"])
+    return framed(
+        title=f"{attack['title']}, {attack['algorithm']} · Tacit",
+        header=header,
+        main=main,
+        charts=charts,
+        source="the scores in the audit’s folder" if charts else "audit.json alone",
+    )
+
+
+def _parts(document: Document, chart: Chart) -> tuple[str, str]:
+    """Return the header and the main part of an audit of many runs with a record and without."""
+    runs = document["runs_per_side"]
+    tiles = bound_tiles(
+        document, ("runs", f"2 × {runs:,}", "with the record, and without"), "that all bounds hold at once"
+    )
     main = "".join(
         [
-            _tiles(document),
+            tiles,
             '<div class="grid">',
             figure("roc", "How well the attack tells", _caption(chart), chart, kind="full tall"),
             _looks(document),
-            _seen(attack),
+            seen(document["attack"]),
             _meaning(document),
-            _settings(document),
+            settings(document),
             "</div>",
         ]
     )
-    return framed(
-        title=f"{attack['title']}, {attack['algorithm']} · Tacit",
-        header=_header(document),
-        main=main,
-        charts={"roc": chart},
-        source="the scores in the audit’s folder",
-    )
-
-
-def _header(document: Document) -> str:
-    attack, claim = document["attack"], document["claimed"]
-    broken = document["verdict"] == "broken"
-    badge = '<span class="badge warned">✕ BROKEN</span>' if broken else '<span class="badge">NO VIOLATION FOUND</span>'
-    terms = (
-        f"claimed: ε = {claimed(document)} at δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency · "
-        f"{document['runs_per_side']:,} runs with the record and as many without"
-    )
-    return (
-        f'<p class="eyebrow">Tacit · audit</p><h1>{text(attack["title"])}</h1>'
-        f'<p class="about">{text(attack["about"])}</p>'
-        f'<section class="card guarantee{" warned" if broken else ""}" aria-label="Verdict">{badge}'
-        f'<p class="figure">ε ≥ {lower(document["lower_bound"])}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(verdict(document))} {text(consequence(document))}</p></section>"
-    )
-
-
-def _tiles(document: Document) -> str:
-    runs, bound, claim = document["runs_per_side"], document["lower_bound"], document["claimed"]
-    share = bound / claim["epsilon"] if claim["epsilon"] else None
-    weaker = whatever_is_wrong(document)
-    more = "of all looks below" if weaker is None else f"if only the noise is wrong; else {lower(weaker)}"
-    return (
-        '<div class="tiles">'
-        + tile("claimed ε", claimed(document), f"at δ = {claim['delta']:g}")
-        + tile("largest lower bound", lower(bound), more, share)
-        + tile("runs", f"2 × {runs:,}", "with the record, and without")
-        + tile("confidence", confidence(document), "that all bounds hold at once")
-        + "</div>"
-    )
+    return bound_header(document, f"{runs:,} runs with the record and as many without"), main
 
 
 def _caption(chart: Chart) -> str:
@@ -148,23 +106,6 @@ def _looks(document: Document) -> str:
     )
 
 
-def _seen(attack: Mapping[str, Any]) -> str:
-    """What the attacker had to go by."""
-    pairs = [(label, _field(name, attack[name])) for name, label in _FIELDS.items() if attack.get(name) is not None]
-    return (
-        f'<section class="card"><h2>What the attacker saw</h2><p>{text(attack["saw"])}</p>'
-        f"<p>{text(attack['record'])}</p>{listing(pairs)}</section>"
-    )
-
-
-def _field(name: str, value: Any) -> str:
-    if name == "share_seen":
-        return percent(value)
-    if name == "observers":
-        return agents(sorted(value))
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def _meaning(document: Document) -> str:
     sure = confidence(document)
     return (
@@ -177,11 +118,4 @@ def _meaning(document: Document) -> str:
         "removing it. Nothing follows for other settings.</p>"
         '<p class="note">The confidence is that of one audit. Of many audits of sound systems, a few will call one broken '
         "by chance; play such an audit again in a new folder before you believe it.</p></section>"
-    )
-
-
-def _settings(document: Document) -> str:
-    return (
-        '<details class="card full"><summary>All settings (audit.json)</summary>'
-        f"<pre>{text(json.dumps(document['settings'], indent=2, ensure_ascii=False))}</pre></details>"
     )

@@ -15,6 +15,8 @@ Document = Mapping[str, Any]
 METHODS = {
     "clopper_pearson": ("any fault", "holds whatever may be wrong with the system"),
     "tradeoff": ("noise", "is sharper, and holds if only the amount of noise may be wrong"),
+    "one_run": ("any fault", "holds whatever may be wrong with the system"),
+    "one_run_fdp": ("noise", "is sharper, and holds if only the amount of noise may be wrong"),
     "gaussian": ("gaussian", "supposes many queries: an indication, on which no verdict rests"),
 }
 """For every kind of bound: how its column is headed, and when it holds."""
@@ -40,7 +42,8 @@ def confidence(document: Document) -> str:
 
 def whatever_is_wrong(document: Document) -> float | None:
     """Return the largest bound that supposes nothing, if it is below the largest of all, which then supposes something."""
-    found = [b["epsilon"] for look in document["looks"] for b in look["bounds"] if b["method"] == "clopper_pearson"]
+    looks = document.get("looks", [document])  # one run is one look
+    found = [b["epsilon"] for look in looks for b in look["bounds"] if b["method"] in ("clopper_pearson", "one_run")]
     return max(found) if found and max(found) < document["lower_bound"] else None
 
 

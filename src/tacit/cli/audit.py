@@ -2,7 +2,7 @@
 
 import typer
 
-from tacit.cli import audit_membership, audit_neighbor
+from tacit.cli import audit_distance, audit_membership, audit_neighbor, audit_noise, audit_one_run
 from tacit.cli.failing import Commands
 
 app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="rich")
@@ -20,3 +20,6 @@ def _audit() -> None:
 
 app.command("neighbor")(audit_neighbor.neighbor)
 app.command("membership")(audit_membership.membership)
+app.command("noise")(audit_noise.noise)
+app.command("one-run")(audit_one_run.one_run)
+app.command("distance")(audit_distance.distance)

@@ -4,26 +4,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import networkx as nx
-
-from tacit.algorithms import DSGD, DSGT, Adam, Algorithm, DiNNO, Plain
+from tacit.algorithms import DiNNO
 from tacit.audit.findings import Claim
-from tacit.audit.membership import PUBLISHED, published
+from tacit.audit.membership import SETTINGS, paper_attack
+from tacit.audit.natural import NaturalNeighbor
 from tacit.audit.neighbor import Neighbor
-from tacit.audit.worlds import dirac
+from tacit.audit.worlds import dirac, images
 from tacit.cli.audit_shared import Case, Compiled
-from tacit.data import load
+from tacit.cli.audit_systems import at_least, links_of, make_graph, make_rule, watchers, who_watches
+from tacit.data import DataSet, load
 from tacit.errors import InvalidInput
-from tacit.graphs.topologies import KINDS
+from tacit.models import convnet
 from tacit.privacy import Privacy
-from tacit.report.words import agents as listed
-from tacit.specs import parse_graph
 
-_AGENTS = 3
 # Rounds times numbers in an image, of all runs of a process; it takes about a minute to compile.
 _WORTH_COMPILING = 2e7
+_MESSAGES = 1e9  # bytes of messages that a process keeps until their runs are scored
+
+_RECORDS = {
+    "worst": "The record is the worst that there is: whatever the model, its gradient is clipped to its full length "
+    "and points in one direction, which the attacker knows.",
+    "blank": "The record is a blank image labelled 0. The attacker knows all other records of the attacked agent, though "
+    "not which of them were drawn. A worse record may show more.",
+}
 
 
 def neighbor_case(
@@ -33,6 +37,9 @@ def neighbor_case(
     graph: str,
     target: int,
     observers: Sequence[int],
+    canary: str,
+    dataset: str | None,
+    data_dir: Path | None,
     epsilon: float,
     delta: float,
     lot_size: float,
@@ -42,42 +49,69 @@ def neighbor_case(
     inner_steps: int | None,
     adam: bool | None,
     seed: int,
+    runs_each: float,
 ) -> Case:
-    """Return the attack of curious neighbours on a record whose gradient is the worst that there is."""
-    rule = _rule(algorithm, inner_steps, adam)
-    if records < 1:
-        raise InvalidInput(f"records is {records}; it must be at least 1")
-    links = parse_graph(graph, _default_agents(graph) if agents is None else agents, seed)
-    watching = _observers(links, target, observers)
+    """Return the attack of curious neighbours on the worst record there is, or on a blank image."""
+    rule = make_rule(algorithm, inner_steps, adam)
+    at_least(1, records=records)
+    links = make_graph(graph, agents, seed)
+    watching = who_watches(links, target, observers)
     privacy = Privacy(epsilon=epsilon, delta=delta, clip=1.0, lot_size=lot_size)
-    world = dirac(rule, privacy=privacy, rounds=rounds, lr=lr, graph=links, target=target, records=records, seed=seed)
-    attack = Neighbor(world=world, observers=watching)
-    claim = Claim.of(attack.event, delta)
-    attack.scores(1, present=False, seed=0)  # whatever cannot be played fails here, before a folder is made
-    seen = None if attack.shows_signs_only else attack.view
-    exact = None if seen is None else int(seen.exact(target).sum())
+    attack: Neighbor | NaturalNeighbor
+    if canary == "worst":
+        world = dirac(
+            rule, privacy=privacy, rounds=rounds, lr=lr, graph=links, target=target, records=records, seed=seed
+        )
+        attack, most = Neighbor(world=world, observers=watching), None
+        claim = Claim.of(attack.event, delta)
+        attack.scores(1, present=False, seed=0)  # whatever cannot be played fails here, before a folder is made
+    else:
+        if target != 0:
+            raise InvalidInput(
+                f"--target is {target}; a blank image is labelled 0, and agent 0 has the images of class 0"
+            )
+        dataset = dataset or "mnist"
+        data = load(dataset, data_dir)
+        compiled = _worth_compiling(data, rounds, runs_each)
+        world = images(
+            data,
+            rule,
+            privacy=privacy,
+            rounds=rounds,
+            lr=lr,
+            agents=len(links),
+            records=records,
+            graph=links,
+            compile=compiled,
+        )
+        attack = NaturalNeighbor(world=world, observers=watching)
+        claim = Claim.of(attack.event, delta)
+        numbers = sum(each.numel() for each in convnet(data.input_shape, data.classes or 0).parameters())
+        most = max(1, int(_MESSAGES / (8 * rounds * len(links) * numbers)))
+    seen = None if isinstance(attack, Neighbor) and attack.shows_signs_only else attack.view
+    on = "" if canary == "worst" else f" on {dataset}"
     told = {
         "kind": "neighbor",
         "title": "Curious neighbour" if len(watching) == 1 else "Curious neighbours",
-        "about": f"{algorithm} · {len(links)} agents · graph: {graph} · {rounds:,} rounds",
+        "about": f"{algorithm}{on} · {len(links)} agents · graph: {graph} · {rounds:,} rounds",
         "algorithm": algorithm,
+        "dataset": None if canary == "worst" else f"{dataset}, {sum(world.data.sizes):,} images",
         "agents": len(links),
         "graph": graph,
         "target": target,
         "observers": watching,
         "queries": attack.event.count,
-        "exact_answers": exact,
+        "exact_answers": None if seen is None else int(seen.exact(target).sum()),
         "share_seen": None if seen is None else seen.share(target),
         "saw": _neighbor_saw(target, watching, signs=seen is None),
-        "record": "The record is the worst that there is: whatever the model, its gradient is clipped to its full length "
-        "and points in one direction, which the attacker knows.",
+        "record": _RECORDS[canary],
     }
     settings = {
         "attack": "neighbor",
         "algorithm": algorithm,
         "agents": len(links),
         "graph": graph,
-        "links": sorted([min(pair), max(pair)] for pair in links.edges),
+        "links": links_of(links),
         "target": target,
         "observers": watching,
         "epsilon": epsilon,
@@ -88,9 +122,11 @@ def neighbor_case(
         "lr": lr,
         "seed": seed,
     }
+    if canary != "worst":
+        settings |= {"canary": canary, "dataset": dataset}
     if isinstance(rule, DiNNO):
         settings |= {"inner_steps": rule.inner_steps, "step": "adam" if adam else "plain"}
-    return Case(attack=attack, claim=claim, settings=settings, told=told)
+    return Case(attack=attack, claim=claim, settings=settings, told=told, most=most)
 
 
 def membership_cases(
@@ -110,11 +146,10 @@ def membership_cases(
     runs_each: how many runs a process will play; every process compiles for itself.
     """
     data = load(dataset, data_dir)
-    numbers = runs_each * rounds * math.prod(data.input_shape)
-    compiled = numbers > _WORTH_COMPILING if compile == "auto" else compile == "always"
+    compiled = _worth_compiling(data, rounds, runs_each) if compile == "auto" else compile == "always"
     cases = []
-    for rule in PUBLISHED if algorithm == "all" else (algorithm,):
-        made = published(data, rule, epsilon=epsilon, delta=delta, rounds=rounds, lot_size=lot_size)
+    for rule in SETTINGS if algorithm == "all" else (algorithm,):
+        made = paper_attack(data, rule, epsilon=epsilon, delta=delta, rounds=rounds, lot_size=lot_size)
         attack = replace(made, world=replace(made.world, compile=compiled))
         central, held = attack.world.graph is None, attack.world.data.sizes
         settings = {
@@ -138,51 +173,24 @@ def membership_cases(
             "queries": attack.event.count,
             "saw": f"It sees the final {'model' if central else 'models of all agents'} and nothing else, and asks how low "
             "the loss on the record is. A low loss speaks for the record.",
-            "record": "The record is a blank image labelled 0. The settings are those that the paper published.",
+            "record": "The record is a blank image labelled 0. The paper names no step sizes for this; those here leak most of some that were tried.",
         }
         cases.append(Case(attack=attack, claim=Claim.of(attack.event, delta), settings=settings, told=told))
     return cases
 
 
-def _rule(algorithm: str, inner_steps: int | None, adam: bool | None) -> Algorithm[Any]:
-    if algorithm == "dinno":
-        return DiNNO(step=Adam() if adam else Plain(), inner_steps=1 if inner_steps is None else inner_steps)
-    for name, value in (("--inner-steps", inner_steps), ("--adam" if adam else "--plain", adam)):
-        if value is not None:
-            raise InvalidInput(f"{name} is about DiNNO's inner steps; {algorithm} has none")
-    return DSGD() if algorithm == "dsgd" else DSGT()
-
-
-def _default_agents(graph: str) -> int | None:
-    """Return how many agents there are unless that was said; a file knows its own number."""
-    return _AGENTS if graph.strip().partition(":")[0].replace("-", "_") in (*KINDS, "random") else None
-
-
-def _observers(graph: nx.Graph, target: int, given: Sequence[int]) -> list[int]:
-    last = len(graph) - 1
-    if target not in graph:
-        raise InvalidInput(f"target is {target}; it must be an agent, from 0 to {last}")
-    for agent in given:
-        if agent not in graph:
-            raise InvalidInput(f"observer is {agent}; it must be an agent, from 0 to {last}")
-    near = sorted(graph[target])
-    if not given and not near:
-        raise InvalidInput(f"agent {target} has no neighbours, so nobody is there to watch it")
-    return sorted(set(given)) or near[:1]
+def _worth_compiling(data: DataSet, rounds: int, runs_each: float) -> bool:
+    return runs_each * rounds * math.prod(data.input_shape) > _WORTH_COMPILING
 
 
 def _neighbor_saw(target: int, observers: Sequence[int], *, signs: bool) -> str:
-    who, together = f"Agent {observers[0]}", ""
-    if len(observers) > 1:
-        who, together = f"Agents {listed(list(observers))}", " together"
-    s = "s" if len(observers) == 1 else ""
     drawn = (
         "Adam's steps show the signs of the gradients and hardly their sizes, so it goes by signs"
         if signs
         else f"From this it works out the noisy gradients of agent {target} as well as can be"
     )
     return (
-        f"{who}{together} see{s} every message of neighbours, their final models, the graph and all settings; lots and "
+        f"{watchers(observers)} every message of neighbours, their final models, the graph and all settings; lots and "
         f"noise stay secret. {drawn}."
     )
 

@@ -59,7 +59,7 @@ def membership(
 ) -> None:
     """The paper's attack: how well do the final models know a blank image?
 
-    Three agents hold 100 images of one class each, and step sizes are the published ones.
+    Three agents hold 100 images of one class each.
 
     The paper played 5,000 runs on a side (--runs 5000). After the first batch, the time left is told.
 

@@ -1,13 +1,14 @@
-"""`tacit audit neighbor`: the worst record there is, and a neighbour who sees what its place in the graph shows it."""
+"""`tacit audit neighbor`: a record, the worst there is or a natural one, and a neighbour who sees what reaches it."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from tacit.cli.audit_shared import (
+    PLAYING,
     SYSTEM,
     AsJson,
-    Batch,
     Case,
     Confidence,
     Delta,
@@ -21,6 +22,7 @@ from tacit.cli.audit_shared import (
     Workers,
     see_through,
 )
+from tacit.errors import InvalidInput
 
 
 def neighbor(
@@ -45,6 +47,18 @@ def neighbor(
             metavar="AGENT", rich_help_panel=SYSTEM, help="Who watches; may be repeated. A neighbour if unsaid."
         ),
     ] = None,
+    canary: Annotated[
+        Literal["worst", "blank"],
+        typer.Option(metavar="RECORD", rich_help_panel=SYSTEM, help="worst, or blank: an image, and a network."),
+    ] = "worst",
+    dataset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="blank: whose images are held; mnist if unsaid."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", rich_help_panel=SYSTEM, help="blank: where it lies; TACIT_DATA unless given."),
+    ] = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     lot_size: LotSize = 10.0,
@@ -63,7 +77,14 @@ def neighbor(
         int, typer.Option(min=0, metavar="N", rich_help_panel=SYSTEM, help="Of other records, and random graphs.")
     ] = 0,
     runs: Runs = 1000,
-    batch: Batch = 250,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            rich_help_panel=PLAYING,
+            help="Runs side by side, kept once done; 250 if unsaid and if they fit.",
+        ),
+    ] = None,
     workers: Workers = None,
     confidence: Confidence = 0.95,
     folder: Folder = None,
@@ -74,10 +95,17 @@ def neighbor(
 
     The neighbour sees all messages that reach it, and works out what it can.
 
+    With --canary blank, a network learns images, and the record is a blank one. All answers must then be seen.
+
     After a stop, the same command with --folder goes on. Exit code 1 means that the claim is broken.
 
     Example: tacit audit neighbor --algorithm dsgt --graph ring --agents 5 --runs 5000
     """
+    if canary == "worst":
+        for name, value in (("--dataset", dataset), ("--data-dir", data_dir)):
+            if value is not None:
+                raise InvalidInput(f"{name} is about --canary blank; the worst record is in no data set")
+    how = How.of(ctx.params)
 
     def make() -> list[Case]:
         from tacit.cli.audit_cases import neighbor_case
@@ -88,6 +116,9 @@ def neighbor(
             graph=graph,
             target=target,
             observers=observer or (),
+            canary=canary,
+            dataset=dataset,
+            data_dir=data_dir,
             epsilon=epsilon,
             delta=delta,
             lot_size=lot_size,
@@ -97,7 +128,8 @@ def neighbor(
             inner_steps=inner_steps,
             adam=adam,
             seed=seed,
+            runs_each=2 * how.runs / how.workers,
         )
         return [case]
 
-    see_through(ctx, make, How.of(ctx.params))
+    see_through(ctx, make, how)

@@ -22,6 +22,7 @@ from tacit.audit.page import write_page
 from tacit.cli.audit_shared import Case, How
 from tacit.cli.output import check_output, messages, working
 from tacit.cli.stopping import Stopping
+from tacit.errors import InvalidInput
 from tacit.files import finite, write_atomically
 from tacit.memory import keep_pages
 from tacit.report.words import duration
@@ -35,12 +36,12 @@ Document = dict[str, Any]
 Told = Callable[[int, int], None]
 
 
-def make_folder(how: How, name: str) -> Path:
+def make_folder(given: Path | None, name: str) -> Path:
     """Return the folder that was asked for, or one with a number that no other has."""
-    if how.folder is not None:
-        check_output(how.folder / RESULT)
-        how.folder.mkdir(parents=True, exist_ok=True)
-        return how.folder
+    if given is not None:
+        check_output(given / RESULT)
+        given.mkdir(parents=True, exist_ok=True)
+        return given
     check_output(AUDITS / name / RESULT)
     AUDITS.mkdir(exist_ok=True)
     number = 1
@@ -61,6 +62,8 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
     keep_pages()
     with held(folder / LOCK, folder), Stopping(screen) as stopping:
         done = 0
+        if (folder / RESULT).exists() and not (folder / SCORES).exists():
+            raise InvalidInput(f"{folder} holds another audit; choose another folder")
 
         def count(now: int, total: int) -> None:
             nonlocal done
@@ -79,14 +82,19 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
                     told=count,
                 )
         except KeyboardInterrupt:
-            kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "finished batches are kept"
+            kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "no batch was done"
             screen.print(f"stopped; {kept}. Go on with: {again}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         with working("judging"):
             found = judge(scores, case.claim, confidence=how.confidence)
-        document = finite({"attack": case.told, **found.to_json(), "settings": settings})
-        write_atomically(folder / RESULT, json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
-        write_page(document, folder / PAGE)
+        return write(folder, {"attack": case.told, **found.to_json(), "settings": settings})
+
+
+def write(folder: Path, found: Document) -> Document:
+    """Write what was found and its page into a folder, and return it as it was written."""
+    document = finite(found)
+    write_atomically(folder / RESULT, json.dumps(document, indent=1, allow_nan=False).encode() + b"\n")
+    write_page(document, folder / PAGE)
     return document
 
 
@@ -107,7 +115,7 @@ def command(ctx: typer.Context, folder: Path) -> str:
 
 @contextmanager
 def showing(screen: Console, how: How, name: str) -> Iterator[Told]:
-    """Yield what to tell after every batch: a bar on a terminal, some lines elsewhere."""
+    """Yield what to tell before the first batch and after each: a bar on a terminal, some lines elsewhere."""
     if not how.shown:
         yield lambda done, total: None
     elif screen.is_terminal:
@@ -133,12 +141,13 @@ def _bar(screen: Console, how: How, name: str) -> Iterator[Told]:
 
 
 def _lines(screen: Console, how: How, name: str) -> Told:
-    left, last = _time_left(how), 0.0
+    left, calls, last = _time_left(how), 0, 0.0
 
     def told(done: int, total: int) -> None:
-        nonlocal last
-        words = left(done, total)
-        if last == 0 or done / total >= last + _LINE_EVERY or done == total:
+        nonlocal calls, last
+        calls, words = calls + 1, left(done, total)
+        due = calls <= 2 or done / total >= last + _LINE_EVERY or done == total
+        if done and due:
             last = done / total
             screen.print(f"{name}: {done:,} of {total:,} runs{', ' + words if words else ''}", soft_wrap=True)
 
@@ -151,8 +160,10 @@ def _time_left(how: How) -> Callable[[int, int], str]:
 
     def left(done: int, total: int) -> str:
         nonlocal before
-        if before is None:  # what was there already, before the batch that has just ended
-            before = max(0, done - how.batch)
+        if before is None:
+            before = done  # what was there already
+        if done == before:
+            return "timing the first batch" if done < total else ""
         under_way = min((how.workers - 1) * how.batch / 2, total - done)  # half done, on average
         seconds = (time.monotonic() - begun) * (total - done - under_way) / (done - before + under_way)
         return f"about {duration(seconds)} left" if done < total else ""

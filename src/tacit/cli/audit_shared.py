@@ -6,7 +6,7 @@ and so is imported when an audit begins.
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.audit.findings import Claim
 
 BROKEN = 1
+_BATCH = 250  # runs side by side unless given
 
 SYSTEM, PLAYING = "System", "Playing"
 
@@ -59,10 +60,14 @@ Compiled = Literal["auto", "always", "never"]
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """How an audit is played and shown."""
+    """How an audit is played and shown.
+
+    batch_given: whether somebody chose the batch; otherwise a case may make it smaller.
+    """
 
     runs: int
     batch: int
+    batch_given: bool
     workers: int
     confidence: float
     folder: Path | None
@@ -84,7 +89,8 @@ class How:
                 raise InvalidInput(f"{name} is {options[name]}; it must be at least 1")
         return How(
             runs=runs,
-            batch=min(options["batch"], runs),
+            batch=min(options["batch"] or _BATCH, runs),
+            batch_given=options["batch"] is not None,
             workers=workers or os.cpu_count() or 1,
             confidence=options["confidence"],
             folder=options["folder"],
@@ -95,12 +101,16 @@ class How:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Case:
-    """An attack, the claim that it is to refute, the settings that decide its scores, and what to say of it."""
+    """An attack, the claim that it is to refute, the settings that decide its scores, and what to say of it.
+
+    most: how many runs fit into memory side by side, where that is a question.
+    """
 
     attack: "Attack"
     claim: "Claim"
     settings: dict[str, Any]
     told: dict[str, Any]
+    most: int | None = None
 
     @property
     def name(self) -> str:
@@ -121,7 +131,9 @@ def see_through(ctx: typer.Context, make: Callable[[], list[Case]], how: How, *,
             messages().print("stopped before the first run")
             raise typer.Exit(stopping.exit_code) from None
     first = cases[0]
-    folder = make_folder(how, f"{first.told['kind']}-all" if several else first.name)
+    if first.most is not None and not how.batch_given:
+        how = replace(how, batch=min(how.batch, first.most))
+    folder = make_folder(how.folder, f"{first.told['kind']}-all" if several else first.name)
     again = command(ctx, folder)
     if several:
         documents = [play(case, how, folder / case.told["algorithm"], again) for case in cases]

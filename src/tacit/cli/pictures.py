@@ -34,7 +34,7 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a file's name is text, whatever it holds
 }
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#f3f5f8", "#b9d3ea", "#6ea7d3", "#2a75b0", "#0b3c6b"])
-_LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", ":", "-.")
 _LABELLED, _NUMBERED = 60, 20  # agents whose numbers fit on a graph; rows and columns whose counts fit a heat map
 
 
@@ -50,11 +50,11 @@ class Curve:
 
 def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) -> Figure:
     """Draw ε over queries, the curve that was asked for above the others."""
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 4.0))
         ax = figure.add_subplot()
         for place, curve in enumerate(curves):
-            look: dict[str, Any] = {"color": SERIES[place], "ls": _LINES[place]}
+            look: dict[str, Any] = {"color": SERIES[place], "ls": LINES[place]}
             look |= {"lw": 2.6, "zorder": 3} if curve.asked else {"lw": 1.3}
             spent = f"{curve.name}: ε = {curve.epsilons[-1]:#.3g}"
             ax.plot(curve.queries, curve.epsilons, label=spent, clip_on=False, **look)
@@ -70,7 +70,7 @@ def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) 
 
 def draw_graph(graph: nx.Graph, centrality: Sequence[float], *, title: str) -> Figure:
     """Draw agents, coloured by eigenvector centrality, and the links between them."""
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, 5.6))
         ax = figure.add_subplot()
         places, agents, edges = positions(graph), len(graph), graph.number_of_edges()
@@ -98,7 +98,7 @@ def draw_graph(graph: nx.Graph, centrality: Sequence[float], *, title: str) -> F
 def draw_partition(counts: npt.NDArray[np.int64], *, title: str) -> Figure:
     """Draw how many records of each class each agent holds."""
     agents, classes = counts.shape
-    with _style():
+    with style():
         figure = Figure(figsize=(6.4, min(2.0 + 0.32 * agents, 6.4)))
         ax = figure.add_subplot()
         image = ax.imshow(counts, cmap=_HEAT, vmin=0, aspect="auto", interpolation="nearest")
@@ -140,7 +140,8 @@ def _number_cells(ax: Axes, counts: npt.NDArray[np.int64]) -> None:
 
 
 @contextmanager
-def _style() -> Iterator[None]:
+def style() -> Iterator[None]:
+    """Draw in the one style of all pictures."""
     with mpl.rc_context():
         mpl.rcdefaults()  # whatever a user's own settings are
         mpl.rcParams.update(_STYLE)

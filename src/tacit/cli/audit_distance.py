@@ -1,0 +1,192 @@
+"""`tacit audit distance`: how much a curious agent learns of others, by how far they are away in the graph."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.text import Text
+
+from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Rounds
+from tacit.cli.output import (
+    check_picture,
+    console,
+    counted,
+    messages,
+    plain_table,
+    print_json,
+    print_whole,
+    save_picture,
+    working,
+)
+from tacit.cli.stopping import Stopping
+from tacit.errors import InvalidInput, choose
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_AGENTS = 10
+_RHO = 0.1  # of DiNNO
+_RULES = ("dsgd", "dsgt", "dinno")
+
+
+def distance(
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt, dinno or all; may be repeated. \\[dsgd]"
+        ),
+    ] = None,
+    agents: Annotated[
+        int | None,
+        typer.Option(metavar="N", rich_help_panel=SYSTEM, help=f"How many, {_AGENTS} if unsaid; a file knows its own."),
+    ] = None,
+    graph: Annotated[
+        str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")
+    ] = "ring",
+    observer: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="AGENT", rich_help_panel=SYSTEM, help="Who watches; if repeated, all of them together. \\[0]"
+        ),
+    ] = None,
+    targets: Annotated[
+        Literal["nearest", "all"],
+        typer.Option(metavar="WHOM", rich_help_panel=SYSTEM, help="nearest: one at each distance; or all others."),
+    ] = "nearest",
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-2,
+    sample_rate: Annotated[
+        float, typer.Option(metavar="SHARE", rich_help_panel=SYSTEM, help="Share of the records in a lot.")
+    ] = 0.1,
+    rounds: Rounds = 100,
+    lr: Annotated[float, typer.Option(metavar="NUMBER", rich_help_panel=SYSTEM, help="Step size.")] = 0.05,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="N", rich_help_panel=PLAYING, help="Of the runs, and of random graphs.")
+    ] = 0,
+    runs: Annotated[
+        int, typer.Option(metavar="N", rich_help_panel=PLAYING, help="Runs with a record, and as many without.")
+    ] = 20_000,
+    confidence: Annotated[
+        float, typer.Option(metavar="SHARE", rich_help_panel=PLAYING, help="That a bound holds, each on its own.")
+    ] = 0.95,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", rich_help_panel=PLAYING, help="Draw it: png, pdf or svg.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """How much does a curious agent learn of others, near and far?
+
+    Nothing is trained: what reaches an agent follows from the rule and the graph.
+
+    The share seen is exact. ε is what an attack on so many drawn runs proves; more may leak than it shows.
+
+    There is no verdict, and no file is written but the picture.
+
+    Example: tacit audit distance --algorithm all --graph ring --agents 12 --plot leaks.png
+    """
+    check_picture(plot)
+    asked = {choose("algorithm", name, (*_RULES, "all")) for name in algorithm or ["dsgd"]}
+    chosen = [rule for rule in _RULES if asked & {rule, "all"}]
+    with Stopping(messages()) as stopping:
+        try:
+            with working("preparing"):
+                from tacit.cli.audit_systems import make_graph
+
+                links = make_graph(graph, agents, seed, default=_AGENTS)
+            watching = sorted(set(observer or [0]))
+            found = {}
+            for rule in chosen:
+                with working(f"{rule}: playing"):
+                    found[rule] = _leaks(
+                        rule,
+                        links,
+                        watching,
+                        nearest=targets == "nearest",
+                        rounds=rounds,
+                        lr=lr,
+                        epsilon=epsilon,
+                        delta=delta,
+                        sample_rate=sample_rate,
+                        runs=runs,
+                        confidence=confidence,
+                        seed=seed,
+                    )
+        except KeyboardInterrupt:
+            messages().print("stopped; nothing is kept")
+            raise typer.Exit(stopping.exit_code) from None
+    title = (
+        f"What {_named(watching)} can learn: {Path(graph).name} of {counted(len(links), 'agent')} · {rounds:,} rounds"
+    )
+    if plot is not None:
+        from tacit.cli.audit_picture import draw_leaks
+
+        save_picture(draw_leaks(found, title=title, claimed=epsilon), plot)
+    if json:
+        settings = {"rounds": rounds, "lr": lr, "sample_rate": sample_rate, "runs": runs, "seed": seed}
+        claim = {"epsilon": epsilon, "delta": delta}
+        system = {"graph": graph, "agents": len(links), "observers": watching, "claimed": claim}
+        print_json({**system, "confidence": confidence, "settings": settings, "algorithms": found})
+        return
+    _print(found, title, epsilon, delta, confidence)
+    if plot is not None:
+        console().print(f"Picture: {plot}", soft_wrap=True)
+
+
+def _leaks(
+    rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool, runs: int, rounds: int, **options: Any
+) -> list[dict[str, Any]]:
+    import networkx as nx
+
+    from tacit.algorithms import DiNNO, Plain
+    from tacit.audit.bounds import check
+    from tacit.audit.distance import leaks
+    from tacit.audit.findings import LEAST_RUNS
+    from tacit.cli.audit_systems import at_least, check_agents, make_rule
+
+    at_least(LEAST_RUNS, runs=runs)
+    at_least(1, rounds=rounds)
+    check(options["delta"], options["confidence"], positive=True)
+    check_agents(graph, "observer", observers)
+    if len(graph) == len(observers):
+        raise InvalidInput("everyone watches, and nobody is left to be watched")
+    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    first = {away[agent]: agent for agent in sorted(away, reverse=True) if away[agent]}
+    targets = [first[links] for links in sorted(first)] if nearest else None
+    made = DiNNO(step=Plain(), rho=_RHO, inner_steps=1) if rule == "dinno" else make_rule(rule)
+    found = leaks(made, graph, observers, targets=targets, rounds=rounds, runs=runs, **options)
+    return [leak.to_json() for leak in found]
+
+
+def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, delta: float, confidence: float) -> None:
+    from tacit.audit.page_words import lower
+    from tacit.report.words import percent
+
+    screen, table = console(), plain_table()
+    screen.print(Text(title, style="bold"), soft_wrap=True)
+    screen.print()
+    for place, column in enumerate(("algorithm", "distance", "agent", "share seen", "seen exactly", "ε ≥")):
+        table.add_column(column, justify="right" if place else "left", no_wrap=True)
+    for rule, rows in found.items():
+        for place, row in enumerate(rows):
+            table.add_row(
+                "" if place else rule,
+                str(row["distance"]),
+                str(row["target"]),
+                percent(row["share"], 2),
+                f"{row['exact']:,} of {row['queries']:,}",
+                lower(row["epsilon"]),
+                end_section=place == len(rows) - 1,
+            )
+    print_whole(table)
+    screen.print()
+    screen.print(
+        f"Claimed: ε = {epsilon:g} at δ = {delta:g}, of whoever sees everything. Each ε ≥ holds at "
+        f"{100 * confidence:.6g}\u202f% confidence on its own."
+    )
+
+
+def _named(observers: Sequence[int]) -> str:
+    from tacit.report.words import agents as listed
+
+    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"

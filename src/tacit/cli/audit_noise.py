@@ -1,0 +1,82 @@
+"""`tacit audit noise`: is the noise as large, as independent and as normal as stated, and are lots drawn as stated?"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from tacit.cli.audit_once import NewFolder, Single, see_once
+from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, LotSize, Rounds
+
+
+def noise(
+    algorithm: Annotated[
+        Literal["dsgd", "dsgt", "dinno"],
+        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt or dinno."),
+    ] = "dsgd",
+    agents: Annotated[
+        int | None,
+        typer.Option(metavar="N", rich_help_panel=SYSTEM, help="How many, 3 if unsaid; a file knows its own."),
+    ] = None,
+    graph: Annotated[
+        str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")
+    ] = "complete",
+    observer: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="AGENT",
+            rich_help_panel=SYSTEM,
+            help="Who watches; may be repeated. Agent 0's neighbours if unsaid.",
+        ),
+    ] = None,
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-2,
+    lot_size: LotSize = 10.0,
+    records: Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Records of every agent.")] = 100,
+    rounds: Rounds = 20,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=SYSTEM, help="Of random graphs.")] = 0,
+    runs: Annotated[int, typer.Option(metavar="N", rich_help_panel=PLAYING, help="More show smaller faults.")] = 50,
+    false_alarm: Annotated[
+        float,
+        typer.Option(metavar="SHARE", rich_help_panel=PLAYING, help="Of audits that call a sound system otherwise."),
+    ] = 1e-3,
+    folder: NewFolder = None,
+    json: AsJson = False,
+) -> None:
+    """Is the noise as stated, and are lots? The cheapest audit, and the first to run.
+
+    Noise is taken out of what neighbours see. Its size, shape and independence are tested, and how lots are drawn.
+
+    What is not about noise and lots stays unseen.
+
+    Exit code 1 means that something is not as stated.
+
+    Example: tacit audit noise --algorithm dsgt --runs 200
+    """
+
+    def make() -> Single:
+        from tacit.cli.audit_noise_case import noise_case
+
+        return noise_case(
+            algorithm=algorithm,
+            agents=agents,
+            graph=graph,
+            observers=observer or (),
+            epsilon=epsilon,
+            delta=delta,
+            lot_size=lot_size,
+            records=records,
+            rounds=rounds,
+            runs=runs,
+            false_alarm=false_alarm,
+            seed=seed,
+        )
+
+    see_once(make, _show, folder=folder, json=json)
+
+
+def _show() -> Callable[[dict[str, Any], Path], None]:
+    from tacit.cli.audit_once_output import print_noise
+
+    return print_noise

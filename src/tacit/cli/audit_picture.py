@@ -1,0 +1,53 @@
+"""The picture of `tacit audit distance`. Imported only where it is drawn: matplotlib takes its time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from tacit.cli.pictures import LINES, style
+from tacit.report.palette import SERIES
+
+_MARKS = ("o", "s", "^")
+_LEAST = 1e-6  # a share below this is shown as this
+
+
+def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, claimed: float) -> Figure:
+    """Draw the share seen and the lower bound on ε over the distance, a line for each algorithm.
+
+    Of several agents at one distance the one that shows most is on the line.
+    """
+    with style():
+        figure = Figure(figsize=(8.4, 3.6))
+        left, right = figure.subplots(1, 2)
+        for place, (name, rows) in enumerate(found.items()):
+            look = {"color": SERIES[place], "ls": LINES[place], "marker": _MARKS[place], "ms": 5, "lw": 1.8}
+            _line(left, rows, "share", name, look)
+            _line(right, rows, "epsilon", name, look)
+        left.set_yscale("log")
+        low = min(max(row["share"], _LEAST) for rows in found.values() for row in rows)
+        left.set(ylabel="share of the answers seen", ylim=(0.6 * low, 1.4))
+        left.yaxis.set_major_locator(LogLocator(numticks=8))
+        left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
+        left.yaxis.set_minor_formatter(NullFormatter())
+        right.axhline(claimed, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"claimed ε = {claimed:g}")
+        right.set(ylabel="ε is at least")
+        right.set_ylim(
+            bottom=0, top=1.12 * max([claimed, *(row["epsilon"] for rows in found.values() for row in rows)])
+        )
+        for ax in (left, right):
+            ax.set_xlabel("distance from the observer, in links")
+            ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+            ax.margins(x=0.06)
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=len(found) + 1)
+        figure.suptitle(title, fontsize=10)
+        return figure
+
+
+def _line(ax: Axes, rows: Sequence[Mapping[str, Any]], key: str, name: str, look: Mapping[str, Any]) -> None:
+    most: dict[int, float] = {}
+    for row in rows:
+        most[row["distance"]] = max(row[key], most.get(row["distance"], _LEAST if key == "share" else 0.0))
+    ax.plot(list(most), list(most.values()), label=name, clip_on=False, zorder=3, **look)

@@ -1,0 +1,142 @@
+"""`tacit audit noise` and `one-run`: what they print and keep, what they refuse, and when the exit code is 1."""
+
+import json
+import os
+import signal
+
+import numpy as np
+import pytest
+from invoking import answer, complaint, document, one_line
+from typer.testing import CliRunner
+
+from tacit.audit.worlds import World
+from tacit.cli import app
+from tacit.privacy import oracle
+
+NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6)
+ONE_RUN = ("audit", "one-run", "--canaries", 60, "--records", 10, "--rounds", 2)
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
+    """A false alarm has a probability of 1e-3 at most."""
+    said = answer(*NOISE)
+    for words in (
+        "Noise and lots: dsgd · 3 agents · graph: complete · 6 rounds · 10 runs",
+        "at least 0.",
+        "size of the noise",
+        "Noise and lots are as stated, as far as 10 runs show.",
+        "This is no proof.",
+        "audits/noise-dsgd-1/audit.html",
+    ):
+        assert words in said
+    folder = tmp_path / "audits" / "noise-dsgd-1"
+    kept = json.loads((folder / "audit.json").read_text())
+    assert [each["agent"] for each in kept["agents"]] == [0, 1, 2]
+    assert kept["agents"][0]["epsilon"]["stated"] == pytest.approx(1, abs=1e-3)
+    assert (kept["settings"]["observers"], kept["settings"]["runs"], kept["trials"]) == ([1, 2], 10, 10)
+    assert "AS STATED" in (folder / "audit.html").read_text()
+
+
+def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
+    right = oracle.stacked_normals
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: 0.5 * np.asarray(right(streams, count)))
+    result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
+    assert result.exit_code == 1
+    said = one_line(result.stdout)
+    assert "Noise or lots are not as stated: the noise has another size than stated" in said
+    assert "another size than stated (agents 0–2)" in said
+    kept = json.loads((tmp_path / "bad" / "audit.json").read_text())
+    assert kept["agents"][0]["sigma"]["high"] < kept["agents"][0]["sigma"]["stated"]
+    assert "✕ NOT AS STATED" in (tmp_path / "bad" / "audit.html").read_text()
+
+
+def test_on_a_ring_the_neighbours_of_agent_0_watch_or_who_is_named():
+    ring = (*NOISE, "--graph", "ring", "--agents", 5)
+    found = document(*ring)
+    assert found["attack"]["observers"] == [1, 4]
+    assert 0 in [each["agent"] for each in found["agents"]]
+    alone = document(*ring, "--observer", 2)
+    assert [each["agent"] for each in alone["agents"]] == [2]  # its own answers, and nobody else's
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--runs", 1), "runs is 1; it must be at least 2"),
+        (("--rounds", 1), "each agent answers one query; at least 2 are needed"),
+        (("--observer", 3), "observer is 3; it must be an agent, from 0 to 2"),
+        (("--agents", 1), "agent 0 has no neighbours"),
+        (("--false-alarm", 0), "false_alarm is 0.0"),
+        (("--lot-size", 101), "101"),
+        (("--folder", "file.txt"), "file.txt is not a folder"),
+        (("--folder", "used"), "used holds another audit; choose another folder"),
+    ],
+)
+def test_bad_input_to_noise_is_refused_with_a_sentence(options, message, tmp_path):
+    (tmp_path / "file.txt").write_text("")
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "scores.jsonl").write_text("")
+    assert message in complaint(*NOISE, *options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file.txt", "used"]
+
+
+def test_a_stop_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "play", lambda *args, **options: os.kill(os.getpid(), signal.SIGINT))
+    result = CliRunner().invoke(app, [str(word) for word in NOISE])
+    assert result.exit_code == 130
+    assert one_line(result.stderr) == "stopped; nothing is kept of an audit that is not whole"
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
+    found = document(*ONE_RUN, "--seed", 3)
+    assert found["verdict"] == "no violation found"
+    assert (found["outcome"]["canaries"], found["outcome"]["guesses"]) == (60, 20)
+    assert found["claimed"]["epsilon"] == pytest.approx(8, rel=1e-3)
+    assert found["settings"]["seed"] == 3
+    assert json.loads((tmp_path / "audits" / "one-run-dsgd-1" / "audit.json").read_text()) == found
+    said = answer(*ONE_RUN, "--guesses", 30)
+    for words in ("60, each in or out by a coin", "30, the surest", "any fault  ε ≥", "No violation found."):
+        assert words in said
+    assert "one-run-dsgd-2/audit.html" in said
+
+
+def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
+    """False alarms: 5 of 100 at most, were the system sound; without noise every guess is right."""
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    result = CliRunner().invoke(app, [*map(str, ONE_RUN), "--epsilon", "1", "--folder", "bad"])
+    assert result.exit_code == 1
+    assert "20 (100.0" in result.stdout
+    assert "The claim of ε = 1 is broken" in one_line(result.stdout)
+    assert "✕ BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
+
+
+@pytest.mark.parametrize("sees", ["answers", "models"])
+def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
+    said = answer("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--sees", sees, "--algorithm", "dsgt")
+    assert "Canaries in one run: dsgt on digits · 3 agents · graph: complete · 2 rounds" in said
+    assert "200, each in or out by a coin" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--guesses", 61), "guesses is 61; it must lie between 0 and canaries=60"),
+        (("--guesses", 0), "guesses is 0; it must be at least 1"),
+        (("--canaries", 1), "canaries is 1; it must be at least 2"),
+        (("--sample-rate", 1.5), "sample rate is 1.5; it must be above 0 and at most 1"),
+        (("--confidence", 1), "confidence is 1.0"),
+        (("--sees", "model"), "--sees is 'model'; it must be one of answers, models; did you mean 'models'?"),
+        (("--data-dir", "."), "--data-dir is about --dataset"),
+        (("--dataset", "digit"), "unknown data set 'digit'; did you mean 'digits'?"),
+        (("--dataset", "digits", "--canaries", 5000), "30 records and 5,000 canaries need more"),
+    ],
+)
+def test_bad_input_to_one_run_is_refused_with_a_sentence(options, message, tmp_path):
+    assert message in complaint(*ONE_RUN, *options)
+    assert not list(tmp_path.iterdir())
