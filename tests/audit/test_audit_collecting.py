@@ -105,6 +105,25 @@ def test_foreign_file_is_refused(tmp_path: Path, content: bytes) -> None:
     assert file.read_bytes() == content
 
 
+def test_other_batches_are_refused_and_nothing_is_erased(tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    collect(Counting(), 20, batch=10, file=file)
+    before = file.read_bytes()
+    with pytest.raises(InvalidInput, match="batch differ"):
+        collect(Counting(), 5, batch=5, file=file)
+    fewer = collect(Counting(), 5, batch=10, file=file)  # a shorter last batch is a batch of its own
+    assert len(fewer.absent["a"]) == 5
+    assert file.read_bytes().startswith(before)
+
+
+def test_shortened_batch_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    collect(Counting(), 10, batch=10, file=file)
+    file.write_text(file.read_text().replace("1.0, 2.0, ", ""))
+    with pytest.raises(InvalidInput, match="damaged"):
+        collect(Counting(), 10, batch=10, file=file)
+
+
 @pytest.mark.parametrize("name", ["runs", "batch", "workers"])
 def test_counts_must_be_positive(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):

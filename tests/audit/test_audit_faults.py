@@ -2,12 +2,13 @@
 
 Three agents on a complete graph, 20 records each, lots of 2, (1, 1e-2)-DP, a worst-case canary in agent 0's data, agent 1
 watching. All bounds of one audit hold together with the confidence below, so a sound system, which draws its lots and
-noise in secret, is called broken with a probability of at most one in a thousand each. Faulty systems are seeded. `make audit-quick` plays more runs: TACIT_AUDIT_RUNS sets how many a side.
+noise in secret, is called broken with a probability of at most one in a thousand; four are tried. Faulty systems are seeded.
+`make audit-quick` plays more runs: TACIT_AUDIT_RUNS sets how many a side.
 """
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import faults
@@ -23,7 +24,6 @@ from tacit.audit.guessing import Guess
 from tacit.audit.neighbor import Neighbor
 from tacit.audit.worlds import dirac
 from tacit.privacy import Fast, Sources
-from tacit.privacy.accounting import noise_multiplier
 
 RUNS = int(os.environ.get("TACIT_AUDIT_RUNS", "400"))
 CONFIDENCE = 0.999
@@ -44,18 +44,20 @@ class Fault:
     pull: float = 0.0
     guesses: Sequence[Guess] = ()
     runs: int = RUNS
+    only_noise: bool = False
+    """Whether the mechanism is the stated one but for its noise, so that the sharper bound holds."""
 
 
 FAULTS = {
-    "noise halved": Fault(faults.HALVED, runs=3 * RUNS),
+    "noise halved": Fault(faults.HALVED, runs=3 * RUNS, only_noise=True),
     "same noise in every round": Fault(faults.SAME_EVERY_ROUND),
     "one agent's noise forgotten": Fault(faults.FORGOTTEN),
-    "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES),
-    "known lots": Fault(faults.KNOWN_LOTS, guesses=GUESSES, runs=2 * RUNS),
+    "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES[:1]),
+    "known lots": Fault(faults.KNOWN_LOTS, guesses=GUESSES[1:], runs=5 * RUNS),
     "no clipping": Fault(plant=faults.leave_clipping_out),
-    "clipping after summing": Fault(plant=faults.clip_after_summing, pull=1.0, runs=3 * RUNS),
+    "clipping after summing": Fault(plant=faults.clip_after_summing, pull=1.0, runs=3 * RUNS, only_noise=True),
     "five lots under one noise": Fault(plant=faults.five_lots_under_one_noise),
-    "q four times what is stated": Fault(plant=partial(faults.draw_at, 4.0)),
+    "q four times what is stated": Fault(plant=partial(faults.draw_at, 4.0), runs=2 * RUNS),
 }
 
 
@@ -66,13 +68,11 @@ def attack(
     pull: float = 0.0,
     guesses: Sequence[Guess] = (),
     runs: int = RUNS,
-    noise: float | None = None,
-    charged: int | None = None,
 ) -> Findings:
     """Attack a system that claims (1, 1e-2)-DP, as an observer who knows what it claims and nothing of the fault."""
     world = dirac(
         rule,
-        privacy=Privacy(epsilon=None if noise else EPSILON, noise_multiplier=noise, delta=DELTA, clip=1.0, lot_size=2),
+        privacy=Privacy(epsilon=EPSILON, delta=DELTA, clip=1.0, lot_size=2),
         rounds=ROUNDS,
         lr=0.05,
         graph=nx.complete_graph(3),
@@ -80,10 +80,8 @@ def attack(
         pull=pull,
     )
     neighbor = Neighbor(world=world, observers=[1], sources=sources, guesses=guesses)
-    event = replace(neighbor.event, count=charged or neighbor.event.count)
-    claim = Claim.of(event, DELTA)
+    claim = Claim.of(neighbor.event, DELTA)
     assert claim.epsilon == pytest.approx(EPSILON, abs=1e-3)
-    # Guesses are of trials from 0 on: one batch, or the attacker would have to know the batches, too.
     return judge(collect(neighbor, runs, batch=runs), claim, confidence=CONFIDENCE)
 
 
@@ -109,15 +107,20 @@ def test_fault_is_caught(fault: Fault, rule: str, monkeypatch: pytest.MonkeyPatc
     if fault.plant is not None:
         fault.plant(monkeypatch)
     findings = attack(RULES[rule], fault.sources, pull=fault.pull, guesses=fault.guesses, runs=fault.runs)
-    print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f}")
+    print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f} or {findings.epsilon_whatever:.3f}")
     assert findings.verdict == "broken", findings.to_json()["looks"]
+    assert fault.only_noise or findings.epsilon_whatever > findings.claim.epsilon
 
 
-def test_inner_steps_charged_as_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = 5
+@pytest.mark.parametrize(("steps", "runs"), [(5, 2 * RUNS), pytest.param(2, 20_000, marks=pytest.mark.slow)])
+def test_inner_steps_charged_as_one_are_caught(steps: int, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published code had two. Noise is settled for too few queries, so noise is what is wrong."""
     rule = DiNNO(step=Plain(), rho=0.1, inner_steps=steps)
     faults.charge_only_every(steps, monkeypatch)
-    claimed = noise_multiplier(epsilon=EPSILON, delta=DELTA, sample_rate=0.1, queries=ROUNDS)
-    findings = attack(rule, faults.UNKNOWN, noise=claimed, charged=ROUNDS, runs=2 * RUNS)
-    print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f}")
+    findings = attack(rule, faults.UNKNOWN, runs=runs)
+    print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f} or {findings.epsilon_whatever:.3f}")
     assert findings.verdict == "broken", findings.to_json()["looks"]
+
+
+def test_inner_steps_that_are_charged_pass() -> None:
+    assert attack(DiNNO(step=Plain(), rho=0.1, inner_steps=5), faults.UNKNOWN, runs=RUNS // 2).verdict == "no violation found"

@@ -61,9 +61,9 @@ def collect(
     facts: dict[str, Any] | None = None,
     told: Told | None = None,
 ) -> Collected:
-    """Play `runs` runs on each side and return their scores.
+    """Play `runs` runs on each side and return their scores; run i starts from seed i.
 
-    file: where batches are kept; what is there already, of an attack with the same `facts`, is taken from it.
+    file: where batches are kept; what is there already, of an attack with the same `facts` and batches, is taken from it.
     """
     for name, value in (("runs", runs), ("batch", batch), ("workers", workers)):
         if value < 1:
@@ -72,11 +72,13 @@ def collect(
     wanted = [
         _Batch(number, side, min(batch, runs - first)) for number, first in enumerate(starts) for side in (False, True)
     ]
-    done = _read(file, facts or {}, set(wanted)) if file is not None else {}
+    head = {"facts": json.loads(json.dumps(facts or {})), "batch": batch}
+    kept = None if file is None else _read(file, head)
+    done = {each: scores for each, scores in (kept or {}).items() if each in wanted}
     missing = [each for each in wanted if each not in done]
     tell = told or (lambda now, total: None)
     with (
-        _writer(file, facts or {}, fresh=not done) as write,
+        _writer(file, head, fresh=kept is None) as write,
         closing(_play(attack, missing, batch, workers)) as playing,
     ):
         tell(sum(played.runs for played in done), 2 * runs)
@@ -106,7 +108,7 @@ def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:
 
 
 @contextmanager
-def _writer(file: Path | None, facts: dict[str, Any], *, fresh: bool) -> Iterator[Callable[[_Batch, Scores], None]]:
+def _writer(file: Path | None, head: dict[str, Any], *, fresh: bool) -> Iterator[Callable[[_Batch, Scores], None]]:
     """Yield what appends a finished batch; it is on the disk before the next is asked for."""
     if file is None:
         yield lambda batch, scores: None
@@ -124,36 +126,38 @@ def _writer(file: Path | None, facts: dict[str, Any], *, fresh: bool) -> Iterato
             line({"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed})
 
         if fresh:
-            line({"facts": facts})
+            line(head)
         yield add
 
 
-def _read(file: Path, facts: dict[str, Any], wanted: set[_Batch]) -> dict[_Batch, Scores]:
-    """Return the batches that a file has, and cut a torn last line off it."""
+def _read(file: Path, head: dict[str, Any]) -> dict[_Batch, Scores] | None:
+    """Return the batches that a file has, and cut a torn last line off it; None if there is nothing to go on from."""
     if not file.exists():
-        return {}
+        return None
     content = file.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
-    lines = whole.decode(errors="replace").splitlines()
-    if not lines:
-        return {}
+    if not whole:
+        return None
     try:
-        first, *rest = (json.loads(line) for line in lines)
-        kept = first["facts"]
-        found = {
-            _Batch(each["batch"], each["present"], each["runs"]): {
-                name: np.asarray(values, dtype=np.float64) for name, values in each["scores"].items()
-            }
-            for each in rest
-        }
+        first, *rest = (json.loads(line) for line in whole.decode(errors="replace").splitlines())
+        kept = {"batch": first.get("batch"), **first["facts"]}
+        found = dict(_parse(each) for each in rest)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInput(f"{file} is not a file of scores, or it is damaged; move it away to begin anew") from None
-    if kept != json.loads(json.dumps(facts)):
-        changed = sorted(key for key in {*kept, *facts} if kept.get(key) != json.loads(json.dumps(facts.get(key))))
+    wanted = {"batch": head["batch"], **head["facts"]}
+    if changed := sorted(key for key in {*kept, *wanted} if kept.get(key) != wanted.get(key)):
         raise InvalidInput(
             f"{file} holds scores of another attack ({', '.join(changed)} differ); choose another folder, or move it away"
         )
     if len(whole) < len(content):
         with open(file, "r+b") as stream:
             stream.truncate(len(whole))
-    return {each: scores for each, scores in found.items() if each in wanted}
+    return found
+
+
+def _parse(line: dict[str, Any]) -> tuple[_Batch, Scores]:
+    batch = _Batch(line["batch"], line["present"], line["runs"])
+    scores = {name: np.asarray(values, dtype=np.float64) for name, values in line["scores"].items()}
+    if any(values.shape != (batch.runs,) for values in scores.values()):
+        raise ValueError(f"batch {batch.number} is not whole")
+    return batch, scores

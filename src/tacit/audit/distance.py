@@ -1,8 +1,8 @@
 """How much leaks to whom: what a curious agent learns of another, by their distance in the graph.
 
 What an agent sees of a target's answers is known from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so that its best
-attack can be played without training anything. The share of information is exact; the lower bound on ε is that of an
-attack on so many played runs, and what an attack cannot show may still be there.
+attack can be played without training anything. The share of information is exact. The lower bound is on the ε that the
+target promises, as proven from where the observers are; what an attack cannot show may still be there.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ class Leak:
     """What observers learn of one target.
 
     share: how much of the target's answers is seen, from 0 to 1; exact: how many answers are reconstructed fully.
-    epsilon: the lower bound that an attack by likelihood proves.
+    epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
     """
 
     target: int

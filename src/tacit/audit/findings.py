@@ -10,9 +10,18 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from jaxtyping import Float
 
-from tacit.audit.bounds import Bound, Outcomes, choose_threshold, clopper_pearson_bound, count, gaussian_bound
+from tacit.audit.bounds import (
+    Bound,
+    Criterion,
+    Outcomes,
+    choose_threshold,
+    clopper_pearson_bound,
+    count,
+    gaussian_bound,
+)
 from tacit.audit.collecting import Collected
 from tacit.audit.tradeoff import tradeoff_bound
+from tacit.errors import InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 
@@ -81,6 +90,11 @@ class Findings:
         return max(look.largest for look in self.looks)
 
     @property
+    def epsilon_whatever(self) -> float:
+        """The largest lower bound that holds whatever may be wrong."""
+        return max(b.epsilon for look in self.looks for b in look.bounds if b.method == "clopper_pearson")
+
+    @property
     def verdict(self) -> Verdict:
         """Broken, where a lower bound passes the claim."""
         return "broken" if self.epsilon > self.claim.epsilon else "no violation found"
@@ -104,30 +118,33 @@ class Findings:
 
 def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findings:
     """Return what the scores prove about a claim."""
-    thresholds = [each for name in scores.statistics for each in _thresholds(name, claim)]
-    each_confidence = 1 - (1 - confidence) / len(thresholds)
+    for name in scores.statistics:
+        if not all(np.isfinite(side[name]).all() for side in (scores.absent, scores.present)):
+            raise InvalidInput(
+                f"some runs have no {name} score: the models overflowed, most likely because the step size is too large"
+            )
+    cuts = [(name, cut) for name in scores.statistics for cut in _cuts(name, claim)]
+    each_confidence = 1 - (1 - confidence) / len(cuts)
     looks = tuple(
-        _look(name, threshold, scores.absent[name], scores.present[name], claim, each_confidence)
-        for name, threshold in thresholds
+        _look(name, cut, scores.absent[name], scores.present[name], claim, each_confidence) for name, cut in cuts
     )
     roc = {name: _roc(scores.absent[name], scores.present[name]) for name in scores.statistics}
     runs = len(next(iter(scores.absent.values())))
     return Findings(claim=claim, confidence=confidence, runs=runs, looks=looks, roc=roc)
 
 
-def _thresholds(statistic: str, claim: Claim) -> list[tuple[str, float | None]]:
+def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:
     """A likelihood ratio says of itself where to cut: at even odds, and at e^ε, where (ε, δ)-DP binds most.
 
-    It does so as long as nothing is wrong; where something is, the runs have to say.
+    It does so as long as nothing is wrong; where something is, the first runs have to say, once for either kind of bound.
     """
-    if statistic == "likelihood":
-        return [(statistic, 0.0), (statistic, claim.epsilon), (statistic, None)]
-    return [(statistic, None)]
+    chosen: list[float | Criterion] = ["gaussian", "clopper_pearson"]
+    return [0.0, claim.epsilon, *chosen] if statistic == "likelihood" else chosen
 
 
 def _look(
     statistic: str,
-    threshold: float | None,
+    cut: float | Criterion,
     absent: Float[np.ndarray, " runs"],
     present: Float[np.ndarray, " runs"],
     claim: Claim,
@@ -135,10 +152,12 @@ def _look(
 ) -> Look:
     at: _At = {"delta": claim.delta, "confidence": confidence}
     chosen: Literal["beforehand", "on the first part"] = "beforehand"
-    if threshold is None:
+    if isinstance(cut, str):
         first = max(1, int(_HELD_OUT * min(len(absent), len(present))))
-        threshold = choose_threshold(absent[:first], present[:first], **at)
+        threshold = choose_threshold(absent[:first], present[:first], criterion=cut, **at)
         absent, present, chosen = absent[first:], present[first:], "on the first part"
+    else:
+        threshold = cut
     outcomes = count(absent, present, threshold)
     return Look(
         statistic=statistic,

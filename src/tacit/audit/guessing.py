@@ -22,11 +22,14 @@ class Guess:
     sources: Sources
 
     def scores(
-        self, answers: Float[Tensor, "trials queries"], world: World, plan: Plan
+        self, answers: Float[Tensor, "trials queries"], world: World, plan: Plan, first: int = 0
     ) -> Float[np.ndarray, " trials"]:
-        """Return how much the record seems present if the guess is right; answers are in clipping norms."""
+        """Return how much the record seems present if the guess is right, from trial `first` on.
+
+        Answers are in clipping norms.
+        """
         score = self._by_lots if self.of == "lots" else self._by_noise
-        return np.array([score(row, world, plan, trial) for trial, row in enumerate(answers)])
+        return np.array([score(row, world, plan, trial) for trial, row in enumerate(answers, start=first)])
 
     def _streams(self, world: World, trial: int, count: int) -> list[Stream]:
         source = self.sources.make(world.data.agents, trial)[world.target]

@@ -41,6 +41,11 @@ class Neighbor:
     guesses: Sequence[Guess] = field(default_factory=tuple)
 
     def __post_init__(self) -> None:
+        strangers = [agent for agent in self.observers if agent not in range(self.world.data.agents)]
+        if strangers or not self.observers:
+            raise InvalidInput(
+                f"observers is {list(self.observers)}; name at least one agent, from 0 to {self.world.data.agents - 1}"
+            )
         if self.world.target in self.observers:
             raise InvalidInput(f"agent {self.world.target} is the target and cannot be an observer of itself")
         if self.world.graph is None:
@@ -93,13 +98,12 @@ class Neighbor:
         answers = scale * (seen @ self._weights.T)
         # Most lots are without the record: their median shows what the other records add.
         middle = answers.median(dim=1, keepdim=True).values
-        scores = {
-            "likelihood": log_ratio(self._information, answers, rate=rate, noise=noise).numpy(),
-            "centred": log_ratio(self._information, answers - middle, rate=rate, noise=noise).numpy(),
-            "variation": _variation(answers),
-        }
+        scores = {"likelihood": log_ratio(self._information, answers, rate=rate, noise=noise).numpy()}
+        if answers.shape[1] > 1:
+            scores["centred"] = log_ratio(self._information, answers - middle, rate=rate, noise=noise).numpy()
+            scores["variation"] = _variation(answers)
         for guess in self.guesses:
-            scores[guess.name] = guess.scores(answers, world, plan)
+            scores[guess.name] = guess.scores(answers, world, plan, first=seed)
         return scores
 
     @cached_property

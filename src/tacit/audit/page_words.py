@@ -50,13 +50,13 @@ def whatever_is_wrong(document: Document) -> float | None:
 def verdict(document: Document) -> str:
     """Say in one sentence what came out."""
     bound, sure = document["lower_bound"], f"at {confidence(document)} confidence"
+    weaker = whatever_is_wrong(document)
+    which = "" if weaker is None else f" if only the noise may be wrong, and {lower(weaker)} whatever is"
     if document["verdict"] == "broken":
-        weaker = whatever_is_wrong(document)
-        which = "" if weaker is None else f" if only the noise is wrong, and {lower(weaker)} whatever is"
         return f"The claim of ε = {claimed(document)} is broken: it is at least {lower(bound)}{which}, {sure}."
     if not bound > 0:
         return f"No violation found. The attack showed no loss of privacy {sure}."
-    return f"No violation found. ε is at least {lower(bound)} {sure}; up to {claimed(document)} is claimed."
+    return f"No violation found. ε is at least {lower(bound)}{which}, {sure}; up to {claimed(document)} is claimed."
 
 
 def consequence(document: Document) -> str:

@@ -24,12 +24,28 @@ from tacit.models.functional import Loss, cross_entropy
 from tacit.networks import Tap
 from tacit.preparation import Model, starts
 from tacit.privacy import Compile, Plan, Privacy, Sources
+from tacit.privacy.sources import Source
 from tacit.results import Result
 from tacit.schedules import Schedule
 from tacit.training import train_trials
 
 _CANARY_LENGTH = 100.0  # in clipping norms: more than all other records of a lot together
 _WIDTH = 8
+
+
+@dataclass(frozen=True)
+class _From:
+    """The same sources from a later trial on, so that no two batches draw the same."""
+
+    sources: Sources
+    first: int
+
+    @property
+    def secret(self) -> bool:
+        return self.sources.secret
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        return self.sources.make(agents, self.first + trial)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +69,11 @@ class World:
     compile: Compile = "auto"
 
     def __post_init__(self) -> None:
+        if (self.privacy.adjacency, self.privacy.accountant) != ("add_remove", "pld"):
+            raise InvalidInput(
+                f"the promise is by {self.privacy.accountant} under {self.privacy.adjacency} adjacency; attacks add or remove "
+                "a record and are held against the tightest ε for that: use adjacency='add_remove' and accountant='pld'"
+            )
         if len(self.canary) != 1:
             raise InvalidInput(f"{len(self.canary)} canaries were given; this attack is on one record")
         if self.target not in range(self.data.agents):
@@ -74,7 +95,7 @@ class World:
     def play(
         self, trials: int, *, present: bool, seed: int, sources: Sources | None = None, taps: Sequence[Tap] = ()
     ) -> list[Result]:
-        """Train so many independent systems side by side, trial t from `seed + t`."""
+        """Train so many independent systems side by side, trial t from `seed + t`: its start, and its seeded sources."""
         return train_trials(
             trials,
             self.algorithm,
@@ -87,7 +108,7 @@ class World:
             lr=self.lr,
             graph=self.graph,
             seed=seed,
-            sources=sources,
+            sources=None if sources is None else _From(sources, seed),
             taps=taps,
             evaluate_every=self.rounds,
             compile=self.compile,

@@ -1,0 +1,83 @@
+"""Looks are honest: thresholds, shared risk, scores that are none, and sources that differ from batch to batch."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from tacit import DSGD, DiNNO, Privacy
+from tacit.audit.collecting import Collected, collect
+from tacit.audit.findings import Claim, judge
+from tacit.audit.neighbor import Neighbor
+from tacit.audit.worlds import dirac
+from tacit.errors import InvalidInput
+from tacit.privacy import Fast
+from tacit.privacy.accounting import Event
+
+CLAIM = Claim.of(Event(sample_rate=0.1, noise_multiplier=2.0458, count=100), 1e-2)
+
+
+def world(**changes: object) -> object:
+    settings = {"rounds": 3, "lr": 0.05, "graph": nx.complete_graph(3), "records": 10}
+    privacy = Privacy(epsilon=1.0, delta=1e-2, clip=1.0, lot_size=2)
+    return dirac(DSGD(), **{"privacy": privacy, **settings, **changes})
+
+
+def test_scores_without_a_difference_prove_nothing_and_share_the_risk() -> None:
+    rng = np.random.default_rng(0)
+    draws = [{name: rng.normal(size=500) for name in ("likelihood", "variation")} for _ in range(2)]
+    found = judge(Collected(*draws), CLAIM, confidence=0.94)
+    assert found.verdict == "no violation found"
+    assert found.epsilon < 0.2
+    assert len(found.looks) == 6
+    assert all(bound.confidence == pytest.approx(0.99) for look in found.looks for bound in look.bounds)
+    assert [look.chosen for look in found.looks[:3]] == ["beforehand", "beforehand", "on the first part"]
+    assert found.looks[2].outcomes.absent == 400
+
+
+def test_perfect_scores_break_the_claim_whatever_is_wrong() -> None:
+    found = judge(Collected({"x": np.zeros(300)}, {"x": np.ones(300)}), CLAIM)
+    assert found.verdict == "broken"
+    assert found.epsilon_whatever > 3
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("place", [0, -1])
+def test_runs_that_overflowed_are_no_evidence(bad: float, place: int) -> None:
+    scores = np.zeros(100)
+    scores[place] = bad
+    with pytest.raises(InvalidInput, match="step size is too large"):
+        judge(Collected({"likelihood": scores}, {"likelihood": np.zeros(100)}), CLAIM)
+
+
+def test_seeded_batches_differ() -> None:
+    attack = Neighbor(world=world(), observers=[1], sources=Fast(3))
+    several = collect(attack, 30, batch=10).absent["likelihood"]
+    assert len(np.unique(several)) == 30
+    assert several.tolist() == pytest.approx(collect(attack, 30, batch=30).absent["likelihood"].tolist(), rel=1e-5)
+
+
+def test_a_single_query_can_be_attacked() -> None:
+    attack = Neighbor(world=world(rounds=1), observers=[1])
+    found = judge(collect(attack, 40, batch=40), Claim.of(attack.event, 1e-2))
+    assert {look.statistic for look in found.looks} == {"likelihood"}
+
+
+@pytest.mark.parametrize("observers", [[], [7], [-1]])
+@pytest.mark.parametrize("rule", [DSGD(), DiNNO()])
+def test_observers_must_be_agents(observers: list[int], rule: object) -> None:
+    with pytest.raises(InvalidInput, match="from 0 to 2"):
+        Neighbor(
+            world=dirac(
+                rule,
+                privacy=Privacy(epsilon=1.0, delta=1e-2, clip=1.0, lot_size=2),
+                rounds=2,
+                graph=nx.complete_graph(3),
+            ),
+            observers=observers,
+        )
+
+
+@pytest.mark.parametrize("promise", [{"adjacency": "replace_one"}, {"accountant": "rdp"}])
+def test_only_promises_that_the_attack_contradicts_are_taken(promise: dict[str, str]) -> None:
+    with pytest.raises(InvalidInput, match="add_remove"):
+        world(privacy=Privacy(epsilon=1.0, delta=1e-2, clip=1.0, lot_size=2, **promise))
