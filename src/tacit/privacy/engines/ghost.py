@@ -19,8 +19,8 @@ from tacit.privacy.engines.blocks import Blocks, choose_sizes, cut
 from tacit.privacy.engines.rewrites import REWRITES
 from tacit.privacy.engines.stacked import StackedModel, Unsupported
 
-# What one step may keep: more does not fit the processor's cache, less wastes time between steps.
-_STEP_BYTES = 5 * 2**20
+# What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
+_STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
 _MOST_RECORDS = 4096
 # A lot is handed over in parts of at most so many bytes of inputs.
 _PART_BYTES = 256 * 2**20
@@ -46,6 +46,7 @@ class GhostEngine:
         self.numbers_kept = self._stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
         self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
+        self._step_bytes = _STEP_BYTES * min(torch.get_num_threads(), _MOST_THREADS)
         self._steps: dict[tuple[str, int], Step] = {}
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
@@ -71,13 +72,13 @@ class GhostEngine:
     def blocks_at_once(self, size: int) -> int:
         """Return how many blocks of this size make a step."""
         of_record, of_block = self._bytes
-        return max(1, min(_STEP_BYTES // (of_record * size + of_block), _MOST_RECORDS // size))
+        return max(1, min(self._step_bytes // (of_record * size + of_block), _MOST_RECORDS // size))
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory one step takes; activations are kept about three times over."""
         of_record, of_block = self._bytes
         one = self.sizes[-1] * of_record + of_block
-        return 3 * min(max(one, _STEP_BYTES), max(records, 1) * (of_record + of_block))
+        return 3 * min(max(one, self._step_bytes), max(records, 1) * (of_record + of_block))
 
     def _blocks(self, lot: Lot) -> Iterator[tuple[Blocks, Tensor]]:
         """Yield the work in steps, and the places in the lot of each step's records."""
@@ -111,7 +112,8 @@ def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
     graph = make_fx(_with_places(step, len(given)), tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
-    known = (graph.code, *((tuple(each.shape), each.dtype, each.device) for each in given))
+    # Threads are written into the code that the compiler makes.
+    known = (graph.code, torch.get_num_threads(), *((tuple(each.shape), each.dtype, each.device) for each in given))
     if known not in _COMPILED:
         _COMPILED[known] = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)
     return _COMPILED[known]
