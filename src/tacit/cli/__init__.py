@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import audit, budget, data, graph, ledger, listing, report, train
+from tacit.cli import audit, budget, data, graph, ledger, listing, report, reproduce, train
 from tacit.cli.failing import Commands
 
 app = typer.Typer(
@@ -49,6 +49,7 @@ app.command("budget", cls=budget.Command)(budget.budget)
 app.command("graph")(graph.graph)
 app.command("data")(data.data)
 app.add_typer(audit.app, name="audit")
+app.command("reproduce")(reproduce.reproduce)
 
 
 def main() -> None:

@@ -1,0 +1,103 @@
+"""`bandwidth`: accuracy against what was sent. DSGT sends its tracker beside its model, twice the bytes of the others."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
+from tacit.experiments.statistics import summarise
+from tacit.experiments.trials import course_rows, seconds, train_point, training_point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LOOKS = 20
+_GRAPHS = ("ring", "complete")
+_BUDGETS = (1.0, None)
+
+
+def _points(profile: Profile) -> list[Point]:
+    return [
+        training_point(MNIST[profile], {"graph": graph}, algorithm=algorithm, epsilon=epsilon)
+        for graph in _GRAPHS
+        for epsilon in _BUDGETS
+        for algorithm in DECENTRALIZED
+    ]
+
+
+def _play(point: Point, place: Place) -> list[Row]:
+    results = train_point(point, place, looks=LOOKS)
+    return [row for trial, result in enumerate(results) for row in course_rows(trial, result)]
+
+
+def course(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """Return bytes sent by all agents together and the mean accuracy at each look."""
+    rounds = sorted({row["round"] for row in rows})
+    at = [[row for row in rows if row["round"] == round] for round in rounds]
+    return (
+        [float(np.mean([row["bytes_sent"] for row in each])) for each in at],
+        [summarise([row["accuracy"] for row in each]).mean for each in at],
+    )
+
+
+def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, graph: str) -> list[Row]:
+    wanted = (algorithm, epsilon, graph)
+    return [row for row in rows if (row["algorithm"], row["epsilon"], row["graph"]) == wanted]
+
+
+def _finding(rows: list[Row]) -> str:
+    one = rows[0]
+    lines = [
+        f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials, on validation records."
+    ]
+    for graph in _GRAPHS:
+        for epsilon in _BUDGETS:
+            found = {name: course(_select(rows, name, epsilon, graph)) for name in DECENTRALIZED}
+            found = {name: each for name, each in found.items() if each[0]}
+            if not {"dsgd", "dsgt"} <= set(found):
+                continue
+            ratio = found["dsgt"][0][-1] / found["dsgd"][0][-1]
+            sent = min(each[0][-1] for each in found.values())
+            same = ", ".join(
+                f"{NAMES[name]} {100 * float(np.interp(sent, *each)):.1f} %" for name, each in found.items()
+            )
+            last = ", ".join(f"{NAMES[name]} {100 * each[1][-1]:.1f} %" for name, each in found.items())
+            lines.append(
+                f"{graph} graph, {budget(epsilon)}: DSGT sends {ratio:.2f} times what DSGD sends, "
+                f"{'as' if abs(ratio - 2) < 0.01 else 'against what is'} claimed. After {sent / 1e6:.3g} MB of all agents: "
+                f"{same}; after all rounds: {last}."
+            )
+    return as_list(lines[0], lines[1:])
+
+
+def _draw(rows: list[Row]) -> "Figure":
+    from tacit.experiments.drawing import COLOURS, accuracy_axis, panels, style
+
+    with style():
+        figure, axes = panels(1, len(_GRAPHS), width=3.8, sharey=True)
+        for ax, graph in zip(axes[0], _GRAPHS, strict=True):
+            for epsilon, dashes in zip(_BUDGETS, ("-", (0, (3, 2))), strict=True):
+                for name in DECENTRALIZED:
+                    sent, accuracy = course(_select(rows, name, epsilon, graph))
+                    label = f"{NAMES[name]}, {budget(epsilon)}"
+                    ax.plot([each / 1e6 for each in sent], accuracy, color=COLOURS[name], ls=dashes, label=label)
+            ax.set(title=f"{graph} graph", xlabel="MB sent by all agents together")
+        accuracy_axis(axes[0, 0], "accuracy on validation")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        return figure
+
+
+EXPERIMENT = Experiment(
+    name="bandwidth",
+    title="Accuracy against bytes sent",
+    claim="DP-DSGT needs messages twice as large as those of DP-DSGD and DP-DiNNO.",
+    varies=("algorithm", "epsilon", "graph"),
+    points=_points,
+    play=_play,
+    draw=_draw,
+    finding=_finding,
+    seconds=lambda point: seconds(point, looks=LOOKS),
+)

@@ -1,0 +1,89 @@
+"""The figure of `convergence`: a row of panels for each algorithm."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.experiments.convergence_finding import NAMES, of, settled, slope_in_sigma, typical
+from tacit.experiments.experiment import Row
+from tacit.report.palette import SERIES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PARTS = {"constant": "to_limit", "summable": "to_noiseless", "harmonic": "to_noiseless"}
+_LABELS = {
+    "constant": "constant steps, to the limit",
+    "summable": "summable steps, to the noiseless run",
+    "harmonic": "1/k steps, to the noiseless run",
+}
+_MARKERS = {"constant": "o", "summable": "s", "harmonic": "^"}
+
+
+def draw(rows: list[Row]) -> "Figure":
+    """Draw distances over rounds, settled distances over σ, and what is left without noise."""
+    from tacit.experiments.drawing import log_axis, panels, style
+
+    names = [name for name in NAMES if of(rows, algorithm=name)]
+    with style():
+        figure, axes = panels(len(names), 3, width=3.9, height=2.8)
+        for line, name in zip(axes, names, strict=True):
+            own = of(rows, algorithm=name)
+            for axis in (line[0].yaxis, line[1].xaxis, line[1].yaxis, line[2].yaxis):
+                log_axis(axis)
+            _courses(line[0], of(own, part="constant"))
+            _slopes(line[1], own)
+            _floors(line[2], own)
+            line[0].set_title(f"{NAMES[name]}: constant steps", loc="left")
+            line[1].set_title("where it settles, each trial", loc="left")
+            line[2].set_title("no noise, but clipping or small lots", loc="left")
+        return figure
+
+
+def _courses(ax: "Axes", rows: Sequence[Row]) -> None:
+    import matplotlib as mpl
+
+    levels = sorted({row["sigma"] for row in rows})
+    for place, sigma in enumerate(levels):
+        by_round: dict[int, list[float]] = {}
+        for row in of(rows, sigma=sigma):
+            by_round.setdefault(row["round"], []).append(row["to_limit"])
+        colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(levels) - 1))) if sigma else "#17202b"
+        means = [float(np.sqrt(np.mean(np.square(values)))) for values in by_round.values()]
+        ax.plot(list(by_round), means, color=colour, label=f"{sigma:g}", lw=1.3)
+    ax.set(xlabel="round", ylabel="distance to the noiseless limit")
+    ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-9))
+    ax.legend(title="σ", ncols=2, loc="lower left", fontsize=7, title_fontsize=7.5)
+
+
+def _slopes(ax: "Axes", rows: Sequence[Row]) -> None:
+    for colour, (part, measure) in zip(SERIES, _PARTS.items(), strict=False):
+        those = of(rows, part=part)
+        pairs = [(sigma, value) for (sigma, _), value in settled(those, measure).items() if sigma > 0]
+        if not pairs:
+            continue
+        line = slope_in_sigma(those, measure)
+        look: dict[str, Any] = {"color": colour, "marker": _MARKERS[part], "ls": "", "markersize": 3.5, "alpha": 0.7}
+        slope = "" if line is None else f"\nslope {line.value:.3f} ({line.low:.3f} to {line.high:.3f})"
+        ax.plot(*zip(*pairs, strict=True), label=f"{_LABELS[part]}{slope}", **look)
+    ax.set(xlabel="noise multiplier σ", ylabel="distance")
+    ax.set_ylim(top=ax.get_ylim()[1] * 200)  # room for the legend
+    ax.legend(loc="upper left", fontsize=6.5)
+
+
+def _floors(ax: "Axes", rows: Sequence[Row]) -> None:
+    found = [("neither", typical(of(rows, part="constant", sigma=0.0), "to_optimum"))]
+    for clip in sorted({row["clip"] for row in of(rows, part="clipping")}, reverse=True):
+        found.append((f"clipped\nat {clip:g}", typical(of(rows, part="clipping", clip=clip), "to_optimum")))
+    for lot in sorted({row["lot"] for row in of(rows, part="lots")}, reverse=True):
+        found.append((f"lots\nof {lot:g}", typical(of(rows, part="lots", lot=lot), "to_optimum")))
+    values = [(label, value) for label, value in found if value is not None]
+    low = 1e-4
+    ax.bar(range(len(values)), [max(value, low) for _, value in values], color=SERIES[6], width=0.6, bottom=0)
+    for place, (_, value) in enumerate(values):
+        ax.text(place, max(value, low) * 1.15, f"{value:.1g}", ha="center", fontsize=7.5)
+    ax.set(ylabel="distance to the optimum", ylim=(low, 10))
+    ax.set_xticks(range(len(values)), [label for label, _ in values], fontsize=7)
+    ax.grid(axis="x", visible=False)

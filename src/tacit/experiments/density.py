@@ -1,0 +1,20 @@
+"""`density`: the same as `connectivity`, over the share of pairs of agents that are linked."""
+
+from tacit.experiments.topology import topology_experiment
+
+_ALL = (0.2, 0.4, 0.6, 0.8, 1.0)
+
+EXPERIMENT = topology_experiment(
+    name="density",
+    title="Accuracy over the density of links",
+    claim="The paper varies connectivity and says that links may be saved down to a threshold. The same grid over density, "
+    "where 0.2 is a tree, asks how many links may be saved.",
+    measure="density",
+    label="share of pairs that are linked",
+    threshold=None,
+    levels={
+        "smoke": ((0.2, 1.0), (10.0, None)),
+        "laptop": (_ALL, (1.0, None)),
+        "paper": (_ALL, (0.5, 1.0, 10.0, 100.0, None)),
+    },
+)

@@ -1,0 +1,88 @@
+"""What all figures of the experiments share: their style, their colours, and how they reach the disk."""
+
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
+
+from tacit.experiments.hyperparameters import NAMES
+from tacit.experiments.statistics import Summary
+from tacit.files import write_atomically
+from tacit.report.palette import SERIES
+
+COLOURS = dict(zip(NAMES, SERIES, strict=False))
+MARKERS = {"dsgd": "o", "dsgt": "s", "dinno": "^", "central": "D"}
+GREY = "#6b7280"
+_STYLE: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures look the same everywhere
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#4d5a69",
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e7ec",
+    "grid.linewidth": 0.7,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "errorbar.capsize": 2.5,
+    "figure.constrained_layout.use": True,
+    "text.parse_math": False,
+    "pdf.fonttype": 42,  # fonts that journals can embed and edit
+}
+_DATES = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw as all figures here are drawn, whatever a user's own settings are."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
+        yield
+
+
+def panels(rows: int, columns: int, *, width: float = 3.1, height: float = 2.9, **options: Any) -> tuple[Figure, Any]:
+    """Return a figure with so many panels, and the panels as a table."""
+    figure = Figure(figsize=(width * columns + 0.3, height * rows + 0.3))
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def accuracy_axis(ax: Axes, label: str = "accuracy on test records") -> None:
+    """Let y show accuracies in percent, and nothing that none can be; call it when all else is drawn."""
+    ax.set_ylabel(label)
+    low, high = ax.get_ylim()
+    ax.set_ylim(max(low, 0.0), min(high, 1.0))
+    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def log_axis(axis: Axis) -> None:
+    """Label powers of ten as numbers; the style reads no formulas."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})  # type: ignore[attr-defined]
+    axis.set_major_locator(LogLocator(numticks=8))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def draw_summaries(ax: Axes, x: Sequence[float], values: Sequence[Summary], **look: Any) -> Any:
+    """Draw means with their intervals as error bars, and return the line."""
+    means = [each.mean for each in values]
+    spread = [0.0 if each.margin is None else each.margin for each in values]
+    return ax.errorbar(x, means, yerr=spread, markersize=4, elinewidth=1, **look)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Save a figure in the format that its file's name ends in; the same figure makes the same file."""
+    content, ending = io.BytesIO(), path.suffix.removeprefix(".")
+    with style():
+        figure.savefig(content, format=ending, dpi=200, metadata=_DATES[ending])
+    write_atomically(path, content.getvalue())

@@ -1,0 +1,144 @@
+"""What an experiment of the paper is: what varies, what one point of it measures, what is drawn and what is said of it.
+
+A point is one unit of work that is kept once it is done. Everything that decides its outcome is in its settings, so that a
+file of finished points explains itself.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from tacit.errors import InvalidInput, choose
+
+if TYPE_CHECKING:  # matplotlib is slow to import
+    from matplotlib.figure import Figure
+
+Profile = Literal["smoke", "laptop", "paper"]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
+Value = str | int | float | None
+Row = dict[str, Any]
+"""The settings of a point and what was measured there: one line of the table of results."""
+
+NONE = "none"  # how nothing is written on the command line and in figures, as in ε: none
+
+
+@dataclass(frozen=True)
+class Point:
+    """The settings of one unit of work, by name."""
+
+    settings: tuple[tuple[str, Value], ...]
+
+    @staticmethod
+    def of(**settings: Value) -> "Point":
+        """Return the point with these settings."""
+        return Point(tuple(settings.items()))
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The settings as a table."""
+        return dict(self.settings)
+
+    @property
+    def key(self) -> str:
+        """A text that no other point has."""
+        return json.dumps(self.named, sort_keys=True)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.named[name]
+
+    def described(self, names: Sequence[str]) -> str:
+        """Say which point it is, by the settings that vary."""
+        return ", ".join(f"{name} {shown(self[name])}" for name in names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where points are played: the folder of the data sets (TACIT_DATA if None), and the device."""
+
+    data: Path | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One figure or table of the paper.
+
+    claim: what the paper says, in words.
+    varies: the settings that tell points apart.
+    points: all points of a profile.
+    play: measures one point.
+    draw: the figure of all rows.
+    finding: what the rows say beside the claim, computed from them.
+    reduced: the profiles that are smaller than the paper's; of those, smoke shows no trend.
+    seconds: roughly how long a point takes on one of two cores, with which the time left is told.
+    """
+
+    name: str
+    title: str
+    claim: str
+    varies: tuple[str, ...]
+    points: Callable[[Profile], list[Point]]
+    play: Callable[[Point, Place], list[Row]]
+    draw: Callable[[list[Row]], "Figure"]
+    finding: Callable[[list[Row]], str]
+    seconds: Callable[[Point], float]
+    reduced: tuple[Profile, ...] = ("smoke", "laptop")
+
+    def total_seconds(self, profile: Profile) -> float:
+        """Roughly how long a whole profile takes."""
+        return sum(map(self.seconds, self.points(profile)))
+
+
+def shown(value: Any) -> str:
+    """Return a setting as it is written on the command line and in figures."""
+    if value is None:
+        return NONE
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def budget(epsilon: Value) -> str:
+    """Return ε as a legend and a sentence have it."""
+    return "without privacy" if epsilon is None else f"ε = {epsilon:g}"
+
+
+def as_list(begin: str, lines: Sequence[str]) -> str:
+    """Return a sentence with a list below it."""
+    return "\n".join([begin, "", *(f"- {line}" for line in lines)])
+
+
+def parse_only(texts: Sequence[str]) -> dict[str, str]:
+    """Read `KEY=VALUE` texts."""
+    wanted: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not (key and equals and value):
+            raise InvalidInput(f"only is {text!r}; write KEY=VALUE, such as algorithm=dsgt")
+        if key in wanted:
+            raise InvalidInput(f"only names {key!r} twice; give it once")
+        wanted[key] = value
+    return wanted
+
+
+def restrict(points: Sequence[Point], only: Mapping[str, str]) -> list[Point]:
+    """Return the points whose settings have these values."""
+    left = list(points)
+    for key, text in only.items():
+        choose("setting", key, {name for point in points for name, _ in point.settings})
+        kept = [point for point in left if key in point.named and _same(point[key], text)]
+        if not kept:
+            values = dict.fromkeys(shown(point[key]) for point in left if key in point.named)
+            known = ", ".join(values) or "none that fit the rest"
+            raise InvalidInput(f"no point has {key}={text}; there are {known}")
+        left = kept
+    return left
+
+
+def _same(value: Value, text: str) -> bool:
+    if value is None or isinstance(value, str):
+        return shown(value) == text.lower()
+    try:
+        return float(value) == float(text)
+    except ValueError:
+        return False

@@ -1,0 +1,162 @@
+"""Plays what is missing of an experiment in its folder, and writes its results, figure and finding.
+
+A folder has `points.jsonl`, which grows point by point. Everything else is made from it: `results.csv` and `results.json`,
+`figure.png` and `figure.pdf`, and `finding.md`.
+"""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import InvalidInput
+from tacit.experiments import keeping
+from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
+from tacit.files import finite, write_atomically
+
+POINTS, TABLE, DOCUMENT, FINDING = "points.jsonl", "results.csv", "results.json", "finding.md"
+FIGURES = ("figure.png", "figure.pdf")
+_SMOKE = (
+    "The smoke profile shows that the machinery works, and no trend: its data set is small, its runs are short and "
+    "few, so the numbers below say nothing about the claim."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far an experiment is: finished points of those that were asked for, and roughly how long the rest takes.
+
+    seconds: by the cost of the points, corrected by how long those of this run really took.
+    timed: whether any were, in this run.
+    """
+
+    done: int
+    total: int
+    seconds: float
+    timed: bool
+    last: str
+
+
+Told = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What a folder holds in the end."""
+
+    folder: Path
+    rows: list[Row]
+    finding: str
+    document: dict[str, Any]
+    written: tuple[Path, ...]
+
+
+def missing(experiment: Experiment, profile: Profile, wanted: Sequence[Point], folder: Path) -> tuple[list[Point], int]:
+    """Return the wanted points that a folder lacks, and how many points it has."""
+    kept = keeping.read(folder / POINTS, _facts(experiment, profile), experiment.points(profile))
+    return [point for point in wanted if point.key not in kept], len(kept)
+
+
+def reproduce(
+    experiment: Experiment,
+    profile: Profile,
+    folder: Path,
+    *,
+    wanted: Sequence[Point] | None = None,
+    place: Place | None = None,
+    told: Told | None = None,
+) -> Reproduction:
+    """Play the wanted points, all unless given, that the folder lacks, and write what came of all that it has."""
+    points = experiment.points(profile)
+    wanted = points if wanted is None else wanted
+    facts, file = _facts(experiment, profile), folder / POINTS
+    if not file.exists() and folder.is_dir() and any((folder / name).exists() for name in (DOCUMENT, FINDING)):
+        raise InvalidInput(f"{folder} holds other results; choose another folder")
+    kept = keeping.read(file, facts, points)
+    left = [point for point in wanted if point.key not in kept]
+    if left:
+        _play(experiment, left, len(wanted), kept, file, facts, place or Place(), told or (lambda progress: None))
+    rows = [{**point.named, **row} for point in points if point.key in kept for row in kept[point.key]]
+    return _write(experiment, profile, folder, rows, finished=len(kept), of=len(points))
+
+
+def _play(
+    experiment: Experiment,
+    left: Sequence[Point],
+    total: int,
+    kept: keeping.Kept,
+    file: Path,
+    facts: keeping.Facts,
+    place: Place,
+    told: Told,
+) -> None:
+    costs = [experiment.seconds(point) for point in left]
+    begun, done = time.monotonic(), total - len(left)
+    told(Progress(done=done, total=total, seconds=sum(costs), timed=False, last=""))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for number, point in enumerate(left, start=1):
+        rows = experiment.play(point, place)
+        keeping.append(file, facts, point, rows)
+        kept[point.key] = json.loads(json.dumps(finite(rows)))
+        pace = (time.monotonic() - begun) / max(sum(costs[:number]), 1e-9)
+        told(
+            Progress(
+                done=done + number,
+                total=total,
+                seconds=pace * sum(costs[number:]),
+                timed=True,
+                last=point.described(experiment.varies),
+            )
+        )
+
+
+def _facts(experiment: Experiment, profile: Profile) -> keeping.Facts:
+    from tacit import __version__
+
+    return {"experiment": experiment.name, "profile": profile, "tacit": __version__}
+
+
+def _write(
+    experiment: Experiment, profile: Profile, folder: Path, rows: list[Row], *, finished: int, of: int
+) -> Reproduction:
+    from tacit.experiments.drawing import save
+
+    said = experiment.finding(rows)
+    if profile == "smoke" and profile in experiment.reduced:
+        said = f"{_SMOKE}\n\n{said}"
+    if finished < of:
+        said = f"Of {of} points, {finished} are played so far.\n\n{said}"
+    document: dict[str, Any] = {
+        **_facts(experiment, profile),
+        "title": experiment.title,
+        "claim": experiment.claim,
+        "finding": said,
+        "points": finished,
+        "of": of,
+    }
+    write_atomically(folder / TABLE, _table(rows))
+    written = {**document, "rows": rows}
+    write_atomically(folder / DOCUMENT, json.dumps(written, indent=1, allow_nan=False).encode() + b"\n")
+    figure = experiment.draw(rows)
+    for name in FIGURES:
+        save(figure, folder / name)
+    page = (
+        f"# {experiment.title}\n\n**The paper.** {experiment.claim}\n\n"
+        f"**Here**, profile `{profile}`. {said}\n\n![{experiment.title}]({FIGURES[0]})\n"
+    )
+    write_atomically(folder / FINDING, page.encode())
+    files = tuple(folder / each for each in (TABLE, DOCUMENT, *FIGURES, FINDING))
+    return Reproduction(folder=folder, rows=rows, finding=said, document=document, written=files)
+
+
+def _table(rows: list[Row]) -> bytes:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()

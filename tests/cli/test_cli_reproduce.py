@@ -1,0 +1,117 @@
+"""`tacit reproduce`: a list, a run that can be stopped and resumed, and sentences for what cannot be."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from invoking import answer, complaint, document, is_picture, one_line
+
+from tacit.experiments import EXPERIMENTS
+
+ERRATA = ("reproduce", "errata", "--profile", "smoke")
+SMALL = ("reproduce", "convergence", "--profile", "smoke", "--only", "algorithm=dsgd", "--only", "part=constant")
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
+
+
+def test_without_a_name_all_are_listed_with_their_times():
+    text = answer("reproduce")
+    listed = document("reproduce")
+    assert list(listed) == list(EXPERIMENTS)
+    for name in EXPERIMENTS:
+        assert f"\n{name} " in text
+        assert listed[name]["seconds"]["smoke"] < 60
+    assert "GPU" in text
+
+
+def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = one_line(answer(*ERRATA, "--quiet"))
+    assert "The paper: The CIFAR-100 runs are (10, 1e-5)-DP" in said
+    assert "as run: two queries a round 14.2; the paper's figure is too small" in said
+    assert "as defined: replace one 1.93" in said
+    folder = tmp_path / "results" / "errata-smoke"
+    assert is_picture(folder / "figure.png")
+    assert is_picture(folder / "figure.pdf")
+    assert "14.2" in (folder / "finding.md").read_text()
+    assert len(lines(folder)) == 4
+    assert (folder / "results.csv").read_text().startswith("row,what,nominal_epsilon,")
+
+
+def test_a_finished_folder_is_drawn_again(tmp_path):
+    first = document(*ERRATA, "--results", tmp_path)
+    before = (tmp_path / "errata-smoke" / "points.jsonl").read_bytes()
+    (tmp_path / "errata-smoke" / "finding.md").unlink()
+    assert document(*ERRATA, "--results", tmp_path) == first
+    assert (tmp_path / "errata-smoke" / "points.jsonl").read_bytes() == before
+    assert (tmp_path / "errata-smoke" / "finding.md").exists()
+    assert first["points"] == first["of"] == 3
+
+
+def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
+    some = document(*ERRATA, "--results", tmp_path, "--only", "row=4")
+    assert (some["points"], some["of"]) == (1, 3)
+    assert "Of 3 points, 1 are played so far." in some["finding"]
+    said = complaint(*ERRATA, "--results", tmp_path)
+    assert "errata-smoke has 1 of 3 points; add --resume to go on" in one_line(said)
+    assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
+
+
+def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tacit", *SMALL, "--results", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "TERM": "dumb"},
+    )
+    said = process.stderr.readline()
+    assert said.startswith("3 points to play: roughly ")
+    while "1 of 3 points" not in said:
+        said = process.stderr.readline()
+    assert "left" in said
+    process.send_signal(signal.SIGINT)
+    printed, said = process.communicate(timeout=120)
+    if process.returncode == 0:
+        pytest.skip("the rest was played before the signal arrived")
+    assert (process.returncode, printed) == (130, "")
+    assert "of 3 points are kept. Go on with: tacit reproduce convergence --profile smoke --only" in one_line(said)
+    assert "--resume" in said
+    assert "Traceback" not in said
+    kept = lines(tmp_path / "convergence-smoke")
+    assert len(kept) >= 2
+    assert document(*SMALL, "--results", tmp_path, "--resume")["points"] == 3
+    assert lines(tmp_path / "convergence-smoke")[: len(kept)] == kept
+
+
+def test_points_of_something_else_are_refused(tmp_path):
+    document(*ERRATA, "--results", tmp_path)
+    (tmp_path / "errata-smoke").rename(tmp_path / "graphs-smoke")
+    said = complaint("reproduce", "graphs", "--profile", "smoke", "--results", tmp_path)
+    assert "holds points of something else (experiment differ)" in one_line(said)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("conectivity",), "unknown experiment 'conectivity'; did you mean 'connectivity'?"),
+        (("errata", "--profile", "huge"), "--profile is 'huge'; it must be one of smoke, laptop, paper"),
+        (("errata", "--only", "row"), "write KEY=VALUE, such as algorithm=dsgt"),
+        (("errata", "--only", "rov=2"), "unknown setting 'rov'; did you mean 'row'?"),
+        (("errata", "--only", "row=7"), "no point has row=7; there are 2, 3, 4"),
+        (("all", "--only", "row=2"), "--only restricts one experiment; name it instead of all"),
+        (("--only", "row=2"), "--only needs the name of an experiment, or all"),
+        (("--resume",), "--resume needs the name of an experiment, or all"),
+        (("errata", "--results", "/dev/null"), "because /dev/null is not a folder"),
+        (("errata", "--device", "nonsense"), "device is 'nonsense', which cannot be used here"),
+    ],
+)
+def test_bad_input_is_refused_with_a_sentence(args, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in one_line(complaint("reproduce", *args, "--quiet"))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,40 @@
+"""An experiment that costs nothing, remembers what it played and can be told to stop."""
+
+from dataclasses import dataclass, field
+
+from matplotlib.figure import Figure
+
+from tacit.experiments import Experiment, Place, Point
+
+
+@dataclass
+class Playing:
+    """Plays points whose only measure is their number, doubled."""
+
+    stops_after: int = 10**9
+    played: list[str] = field(default_factory=list)
+
+    def play(self, point: Point, place: Place) -> list[dict]:
+        if len(self.played) >= self.stops_after:
+            raise KeyboardInterrupt
+        self.played.append(point.described(("algorithm", "number")))
+        return [{"trial": trial, "doubled": 2 * point["number"]} for trial in range(2)]
+
+
+def made_up(playing: Playing, name: str = "made-up", numbers: int = 3) -> Experiment:
+    """Return an experiment of two algorithms and so many numbers, and of ε none."""
+    return Experiment(
+        name=name,
+        title="Doubling",
+        claim="Twice as much is more.",
+        varies=("algorithm", "number"),
+        points=lambda profile: [
+            Point.of(algorithm=algorithm, number=number, epsilon=None)
+            for algorithm in ("dsgd", "dsgt")
+            for number in range(numbers)
+        ],
+        play=playing.play,
+        draw=lambda rows: Figure(figsize=(1, 1)),
+        finding=lambda rows: f"{len(rows)} rows, {sum(row['doubled'] for row in rows)} in all.",
+        seconds=lambda point: 60.0,
+    )

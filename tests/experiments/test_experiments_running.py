@@ -1,0 +1,148 @@
+"""Points are kept as they finish, taken up again, and never mixed with those of something else."""
+
+import csv
+import json
+
+import pytest
+from made_up import Playing, made_up
+
+from tacit.errors import InvalidInput
+from tacit.experiments import PROFILES, Point, parse_only, reproduce, restrict
+from tacit.experiments.running import POINTS
+
+WRITTEN = {"points.jsonl", "results.csv", "results.json", "figure.png", "figure.pdf", "finding.md"}
+
+
+def lines(folder):
+    return [json.loads(line) for line in (folder / POINTS).read_text().splitlines()]
+
+
+def test_all_points_are_played_and_everything_is_written(tmp_path):
+    playing, told = Playing(), []
+    done = reproduce(made_up(playing), "laptop", tmp_path / "deep" / "one", told=told.append)
+    assert len(playing.played) == 6
+    assert {path.name for path in done.folder.iterdir()} == WRITTEN
+    assert done.finding == "12 rows, 24 in all."
+    table = list(csv.DictReader((done.folder / "results.csv").open()))
+    assert len(table) == 12
+    assert table[-1] == {"algorithm": "dsgt", "number": "2", "epsilon": "", "trial": "1", "doubled": "4"}
+    document = json.loads((done.folder / "results.json").read_text())
+    assert (document["points"], document["of"], len(document["rows"])) == (6, 6, 12)
+    page = (done.folder / "finding.md").read_text()
+    assert "Twice as much is more." in page
+    assert "12 rows, 24 in all." in page
+    assert [progress.done for progress in told] == list(range(7))
+    assert (told[0].seconds, told[0].timed, told[-1].seconds) == (360.0, False, 0.0)
+
+
+def test_a_stopped_experiment_goes_on_where_it_was(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(made_up(Playing(stops_after=4)), "laptop", tmp_path)
+    assert len(lines(tmp_path)) == 1 + 4
+    playing = Playing()
+    done = reproduce(made_up(playing), "laptop", tmp_path)
+    assert playing.played == ["algorithm dsgt, number 1", "algorithm dsgt, number 2"]
+    whole = reproduce(made_up(Playing()), "laptop", tmp_path / "other")
+    assert done.rows == whole.rows
+    for name in WRITTEN:
+        assert (tmp_path / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_a_torn_last_line_is_dropped_and_its_point_played_again(tmp_path):
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    file = tmp_path / POINTS
+    file.write_bytes(file.read_bytes()[:-7])
+    playing = Playing()
+    assert reproduce(made_up(playing), "laptop", tmp_path).finding == "12 rows, 24 in all."
+    assert playing.played == ["algorithm dsgt, number 2"]
+    assert len(lines(tmp_path)) == 1 + 6
+
+
+@pytest.mark.parametrize("content", [b"", b'{"facts"'])
+def test_a_file_without_a_whole_line_is_begun_anew(tmp_path, content):
+    (tmp_path / POINTS).write_bytes(content)
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    assert len(lines(tmp_path)) == 1 + 6
+
+
+def test_a_finished_folder_is_drawn_again_without_playing(tmp_path):
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    (tmp_path / "figure.png").unlink()
+    playing = Playing()
+    reproduce(made_up(playing), "laptop", tmp_path)
+    assert playing.played == []
+    assert (tmp_path / "figure.png").exists()
+
+
+def test_points_of_something_else_are_refused(tmp_path):
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    before = (tmp_path / POINTS).read_bytes()
+    with pytest.raises(InvalidInput, match=r"something else \(profile differ\)"):
+        reproduce(made_up(Playing()), "paper", tmp_path)
+    with pytest.raises(InvalidInput, match=r"something else \(experiment differ\)"):
+        reproduce(made_up(Playing(), name="another"), "laptop", tmp_path)
+    with pytest.raises(InvalidInput, match="does not have now"):
+        reproduce(made_up(Playing(), numbers=2), "laptop", tmp_path)
+    assert (tmp_path / POINTS).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello\n", b'{"a": 1}\n', b'{"facts": {}}\n{"point": 3}\n', b"\xff\xfe\n", b"[]\n"]
+)
+def test_a_foreign_file_is_refused_and_left_alone(tmp_path, content):
+    (tmp_path / POINTS).write_bytes(content)
+    with pytest.raises(InvalidInput, match="is not a file of points, or it is damaged"):
+        reproduce(made_up(Playing()), "laptop", tmp_path)
+    assert (tmp_path / POINTS).read_bytes() == content
+
+
+def test_results_of_something_else_are_not_written_over(tmp_path):
+    (tmp_path / "results.json").write_text("mine")
+    with pytest.raises(InvalidInput, match="holds other results"):
+        reproduce(made_up(Playing()), "laptop", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_some_points_may_come_first_and_the_finding_says_so(tmp_path):
+    experiment = made_up(Playing())
+    some = restrict(experiment.points("laptop"), {"algorithm": "dsgt"})
+    done = reproduce(experiment, "laptop", tmp_path, wanted=some)
+    assert done.finding == "Of 6 points, 3 are played so far.\n\n6 rows, 12 in all."
+    playing = Playing()
+    assert reproduce(made_up(playing), "laptop", tmp_path).finding == "12 rows, 24 in all."
+    assert all("dsgd" in each for each in playing.played)
+
+
+def test_smoke_says_that_it_shows_no_trend(tmp_path):
+    assert "no trend" in reproduce(made_up(Playing()), "smoke", tmp_path).finding
+
+
+def test_only_restricts_points_by_value():
+    points = made_up(Playing()).points(PROFILES[0])
+    assert len(restrict(points, {})) == 6
+    assert [point["number"] for point in restrict(points, {"algorithm": "DSGT"})] == [0, 1, 2]
+    assert [point["algorithm"] for point in restrict(points, {"number": "1.0"})] == ["dsgd", "dsgt"]
+    assert len(restrict(points, parse_only(["epsilon=none", " number = 2 "]))) == 2
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        (["algorithm"], "write KEY=VALUE"),
+        (["=dsgt"], "write KEY=VALUE"),
+        (["number=1", "number=2"], "names 'number' twice"),
+        (["algoritm=dsgt"], "unknown setting 'algoritm'; did you mean 'algorithm'?"),
+        (["algorithm=sgd"], "no point has algorithm=sgd; there are dsgd, dsgt"),
+        (["number=many"], "no point has number=many; there are 0, 1, 2"),
+        (["epsilon=1"], "no point has epsilon=1; there are none"),
+    ],
+)
+def test_what_fits_no_point_is_refused(only, message):
+    with pytest.raises(InvalidInput, match=message.replace("?", r"\?")):
+        restrict(made_up(Playing()).points("laptop"), parse_only(only))
+
+
+def test_points_are_told_apart_by_their_settings():
+    assert Point.of(a=1, b=2.0).key == Point.of(b=2.0, a=1).key
+    assert Point.of(a=1).key != Point.of(a="1").key
+    assert Point.of(epsilon=None, t=0.5).described(("epsilon", "t")) == "epsilon none, t 0.5"

@@ -1,0 +1,59 @@
+"""The smoke profile plays every experiment from end to end, without any data set that would have to be fetched."""
+
+import json
+
+import pytest
+
+from tacit.errors import InvalidInput
+from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_smoke(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
+    experiment = load_experiment(name)
+    done = reproduce(experiment, "smoke", tmp_path / name)
+    document = json.loads((tmp_path / name / "results.json").read_text())
+    assert document["rows"] == done.rows
+    assert ("no trend" in done.finding) == (name not in ("errata", "graphs"))
+    for algorithm in {row["algorithm"] for row in done.rows if "algorithm" in row} - {"central"}:
+        assert algorithm in done.finding.lower()
+    for path in done.written:
+        assert path.stat().st_size > 100
+    if name not in ("errata", "graphs", "convergence", "attack"):
+        assert {row["dataset"] for row in done.rows} == {"digits"}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_profile_is_declared(name):
+    experiment = load_experiment(name)
+    for profile in PROFILES:
+        points = experiment.points(profile)
+        assert len({point.key for point in points}) == len(points)
+        assert all(set(experiment.varies) <= set(point.named) for point in points)
+        assert all(json.loads(json.dumps(point.named)) == point.named for point in points)
+        assert experiment.total_seconds(profile) > 0
+    assert experiment.total_seconds("smoke") <= experiment.total_seconds("laptop") <= experiment.total_seconds("paper")
+
+
+def test_the_laptop_profile_takes_some_hours():
+    hours = sum(load_experiment(name).total_seconds("laptop") for name in EXPERIMENTS) / 3600
+    assert 2 < hours < 12  # of one core
+
+
+def test_the_papers_grids_are_whole():
+    connectivity = load_experiment("connectivity").points("paper")
+    assert {point["epsilon"] for point in connectivity} == {0.5, 1.0, 10.0, 100.0, None}
+    assert {point["fiedler"] for point in connectivity} == {0.06, 0.39, 0.7, 1.0, None}
+    assert len(connectivity) == 5 * (1 + 3 * 4)
+    assert {(point["rounds"], point["lot"], point["trials"]) for point in connectivity} == {(2000, 256, 5)}
+    split = load_experiment("split").points("paper")
+    assert {point["t"] for point in split} == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert {(point["dataset"], point["model"], point["trials"]) for point in split} == {("cifar100", "resnet9", 3)}
+    attack = load_experiment("attack").points("paper")
+    assert sum(point["runs"] for point in attack if point["algorithm"] == "dsgd") == 5000
+
+
+def test_an_unknown_experiment_is_refused():
+    with pytest.raises(InvalidInput, match="did you mean 'connectivity'"):
+        load_experiment("conectivity")
