@@ -123,4 +123,7 @@ def test_inner_steps_charged_as_one_are_caught(steps: int, runs: int, monkeypatc
 
 
 def test_inner_steps_that_are_charged_pass() -> None:
-    assert attack(DiNNO(step=Plain(), rho=0.1, inner_steps=5), faults.UNKNOWN, runs=RUNS // 2).verdict == "no violation found"
+    assert (
+        attack(DiNNO(step=Plain(), rho=0.1, inner_steps=5), faults.UNKNOWN, runs=RUNS // 2).verdict
+        == "no violation found"
+    )

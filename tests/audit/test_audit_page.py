@@ -90,8 +90,9 @@ def test_a_broken_claim_is_told_with_what_the_bound_supposes():
     assert document["verdict"] == "broken"
     weaker = whatever_is_wrong(document)
     assert weaker < document["lower_bound"]
-    assert f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is" in verdict(
-        document
+    assert (
+        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is"
+        in verdict(document)
     )
     assert consequence(document) in shown(document)
     assert "✕ BROKEN" in shown(document)
