@@ -7,7 +7,6 @@ import pytest
 from tacit.errors import InvalidInput
 from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 
-
 QUICK = ("errata", "graphs", "convergence", "bandwidth")
 
 
