@@ -207,3 +207,21 @@ def test_resnet9_has_per_sample_gradients():
     sums, norms = VmapEngine(model).clipped_sums(theta, lot, torch.tensor([0.1]))
     assert (norms > 0.1).all()
     assert 0 < sums.double().norm() <= 0.2
+
+
+def test_records_prepared_when_taken_are_those_prepared_before():
+    """Also where `prepare` returns a view in which numbers share memory; nothing of the table is written to."""
+    table, targets = torch.randn(9, 1, 4), torch.arange(9)
+    before, rows = table.clone(), torch.tensor([7, 2, 5, 0])
+
+    def prepare(inputs):
+        return inputs.expand(-1, 3, -1)
+
+    late = Lot(table, targets, torch.tensor([0, 3, 4]), rows, prepare)
+    early = Lot(prepare(table[rows]).clone(), targets[rows], torch.tensor([0, 3, 4]))
+    assert late.size == early.size == 4
+    places = torch.tensor([[0, 1], [3, 0]])
+    for one, other in zip(late.take(places), early.take(places), strict=True):
+        assert torch.equal(one, other)
+    late.take(places)[0].zero_()
+    assert torch.equal(table, before)

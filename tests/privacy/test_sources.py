@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded
+from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded, stacked_normals
 
 KINDS = [Secret(), Seeded(3), Fast(3)]
 ids = ["secret", "seeded", "fast"]
@@ -147,3 +147,12 @@ def test_one_stream_cannot_be_read_past_its_end():
 def test_a_negative_seed_is_refused():
     with pytest.raises(InvalidInput, match="negative"):
         Seeded(-1).make(1)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 1001, 2**16 + 3])
+@pytest.mark.parametrize("kind", [Seeded(3), Fast(3)], ids=["seeded", "fast"])
+def test_normals_of_many_streams_are_those_of_each(kind, count):
+    """Made together, to the last bit: what an agent draws does not depend on who is drawn beside it."""
+    apart = [source.next().normals(count) for source in kind.make(5)]
+    together = stacked_normals([source.next() for source in kind.make(5)], count)
+    assert np.array_equal(together, np.stack(apart))

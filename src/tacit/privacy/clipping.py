@@ -47,7 +47,7 @@ class Lot(NamedTuple):
         # Whole rows are copied at once; an index in brackets would go number by number.
         inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
         if self.prepare is not None:
-            inputs = self.prepare(inputs)
+            inputs = self.prepare(inputs).contiguous()  # padding is written into it, so no two records may share memory
         return inputs.unflatten(0, places.shape), targets.unflatten(0, places.shape)
 
     @property
