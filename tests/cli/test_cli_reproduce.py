@@ -93,7 +93,7 @@ def test_points_of_something_else_are_refused(tmp_path):
     document(*ERRATA, "--results", tmp_path)
     (tmp_path / "errata-smoke").rename(tmp_path / "graphs-smoke")
     said = complaint("reproduce", "graphs", "--profile", "smoke", "--results", tmp_path)
-    assert "holds points of something else (experiment differ)" in one_line(said)
+    assert "holds points of another experiment (experiment differ)" in one_line(said)
 
 
 @pytest.mark.parametrize(

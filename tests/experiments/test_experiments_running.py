@@ -1,4 +1,4 @@
-"""Points are kept as they finish, taken up again, and never mixed with those of something else."""
+"""Points are kept as they finish, taken up again, and never mixed with those of another experiment."""
 
 import csv
 import json
@@ -77,9 +77,9 @@ def test_a_finished_folder_is_drawn_again_without_playing(tmp_path):
 def test_points_of_something_else_are_refused(tmp_path):
     reproduce(made_up(Playing()), "laptop", tmp_path)
     before = (tmp_path / POINTS).read_bytes()
-    with pytest.raises(InvalidInput, match=r"something else \(profile differ\)"):
+    with pytest.raises(InvalidInput, match=r"another experiment \(profile differ\)"):
         reproduce(made_up(Playing()), "paper", tmp_path)
-    with pytest.raises(InvalidInput, match=r"something else \(experiment differ\)"):
+    with pytest.raises(InvalidInput, match=r"another experiment \(experiment differ\)"):
         reproduce(made_up(Playing(), name="another"), "laptop", tmp_path)
     with pytest.raises(InvalidInput, match="does not have now"):
         reproduce(made_up(Playing(), numbers=2), "laptop", tmp_path)

@@ -1,13 +1,11 @@
 """Many runs on both sides, with the record and without: in batches, on several processes, resumable.
 
-Every finished batch is a line of a file, written at once. A torn last line is dropped, and a batch that is there is not
-played again. Batches of the two sides alternate, so that whatever was stopped early is balanced.
+Every finished batch is a line of a journal, and a batch that is there is not played again. Batches of the two sides alternate, so that whatever was stopped early is balanced.
 """
 
-import json
-import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+import math
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from tacit import journal
 from tacit.audit.processes import spread
 from tacit.errors import InvalidInput
 
@@ -72,19 +71,19 @@ def collect(
     wanted = [
         _Batch(number, side, min(batch, runs - first)) for number, first in enumerate(starts) for side in (False, True)
     ]
-    head = {"facts": json.loads(json.dumps(facts or {})), "batch": batch}
-    kept = None if file is None else _read(file, head)
-    done = {each: scores for each, scores in (kept or {}).items() if each in wanted}
+    facts = {**(facts or {}), "batch": batch}
+    done: dict[_Batch, Scores] = {}
+    if file is not None:
+        kept = journal.read(file, facts, _parse, pieces="scores", work="attack")
+        done = {each: scores for each, scores in kept if each in wanted}
     missing = [each for each in wanted if each not in done]
     tell = told or (lambda now, total: None)
-    with (
-        _writer(file, head, fresh=kept is None) as write,
-        closing(_play(attack, missing, batch, workers)) as playing,
-    ):
+    with closing(_play(attack, missing, batch, workers)) as playing:
         tell(sum(played.runs for played in done), 2 * runs)
         for each, scores in playing:
             done[each] = scores
-            write(each, scores)
+            if file is not None:
+                journal.append(file, facts, _line(each, scores))
             tell(sum(played.runs for played in done), 2 * runs)
     sides = [[done[each] for each in wanted if each.present is side] for side in (False, True)]
     absent, present = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in sides)
@@ -107,52 +106,12 @@ def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:
     return attack.scores(batch.runs, present=batch.present, seed=batch.number * size)
 
 
-@contextmanager
-def _writer(file: Path | None, head: dict[str, Any], *, fresh: bool) -> Iterator[Callable[[_Batch, Scores], None]]:
-    """Yield what appends a finished batch; it is on the disk before the next is asked for."""
-    if file is None:
-        yield lambda batch, scores: None
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "wb" if fresh else "ab") as stream:
-
-        def line(content: dict[str, Any]) -> None:
-            stream.write(json.dumps(content).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-
-        def add(batch: _Batch, scores: Scores) -> None:
-            listed = {name: values.tolist() for name, values in scores.items()}
-            line({"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed})
-
-        if fresh:
-            line(head)
-        yield add
-
-
-def _read(file: Path, head: dict[str, Any]) -> dict[_Batch, Scores] | None:
-    """Return the batches that a file has, and cut a torn last line off it; None if there is nothing to go on from."""
-    if not file.exists():
-        return None
-    content = file.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    if not whole:
-        return None
-    try:
-        first, *rest = (json.loads(line) for line in whole.decode(errors="replace").splitlines())
-        kept = {"batch": first.get("batch"), **first["facts"]}
-        found = dict(_parse(each) for each in rest)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise InvalidInput(f"{file} is not a file of scores, or it is damaged; move it away to begin anew") from None
-    wanted = {"batch": head["batch"], **head["facts"]}
-    if changed := sorted(key for key in {*kept, *wanted} if kept.get(key) != wanted.get(key)):
-        raise InvalidInput(
-            f"{file} holds scores of another attack ({', '.join(changed)} differ); choose another folder, or move it away"
-        )
-    if len(whole) < len(content):
-        with open(file, "r+b") as stream:
-            stream.truncate(len(whole))
-    return found
+def _line(batch: _Batch, scores: Scores) -> dict[str, Any]:
+    # A run that overflowed has no score; what is not a number is not JSON either.
+    listed = {
+        name: [value if math.isfinite(value) else None for value in values.tolist()] for name, values in scores.items()
+    }
+    return {"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed}
 
 
 def _parse(line: dict[str, Any]) -> tuple[_Batch, Scores]:

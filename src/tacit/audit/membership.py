@@ -11,7 +11,7 @@ import torch
 
 from tacit.algorithms import DSGD, DSGT, SGD, DiNNO, Momentum
 from tacit.algorithms.interface import Algorithm
-from tacit.audit.neighbor import Scores
+from tacit.audit.collecting import Scores
 from tacit.audit.worlds import World, images, plan_of
 from tacit.counting import count
 from tacit.data import DataSet

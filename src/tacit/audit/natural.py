@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit.audit.neighbor import Scores
+from tacit.audit.collecting import Scores
 from tacit.audit.one_run_scores import likelihoods
 from tacit.audit.responses import Responses
 from tacit.audit.views import View

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.algorithms import Adam, DiNNO
+from tacit.audit.collecting import Scores
 from tacit.audit.guessing import Guess
 from tacit.audit.responses import Responses
 from tacit.audit.signs import sign_scores
@@ -23,8 +24,6 @@ from tacit.audit.worlds import World, plan_of
 from tacit.errors import InvalidInput
 from tacit.privacy import Plan, Sources
 from tacit.privacy.accounting import Event
-
-Scores = dict[str, Float[np.ndarray, " trials"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,56 @@
+"""A file of finished pieces of work: a line of facts, then a line for each piece, on the disk before the next begins.
+
+A torn last line, which a crash may leave, is dropped. Pieces of other work, whose facts differ, are never mixed in.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tacit.errors import InvalidInput
+
+Line = dict[str, Any]
+Piece = TypeVar("Piece")
+
+
+def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str, work: str) -> list[Piece]:
+    """Return the pieces that a file has, and cut a torn last line off it; none if there is no file.
+
+    parse: makes a piece of a line. Whatever it raises for what is not there or not so means that the file is damaged.
+    pieces, work: what the pieces are called, and what they are of.
+    """
+    if not file.exists():
+        return []
+    content = file.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    found: list[Piece] = []
+    if whole:
+        try:
+            first, *rest = (json.loads(line) for line in whole.decode(errors="replace").splitlines())
+            kept = dict(first["facts"])
+            found = [parse(line) for line in rest]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InvalidInput(
+                f"{file} is not a file of {pieces}, or it is damaged; move it away to begin anew"
+            ) from None
+        facts = json.loads(json.dumps(facts))
+        if changed := sorted(key for key in {*kept, *facts} if kept.get(key) != facts.get(key)):
+            raise InvalidInput(
+                f"{file} holds {pieces} of another {work} ({', '.join(changed)} differ); choose another folder, or move it "
+                "away"
+            )
+    if len(whole) < len(content):
+        os.truncate(file, len(whole))
+    return found
+
+
+def append(file: Path, facts: Line, line: Line) -> None:
+    """Add a piece, after the facts where it is the first, and return when it is on the disk."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with open(file, "ab") as stream:
+        for each in (line,) if stream.tell() else ({"facts": facts}, line):
+            stream.write(json.dumps(each, allow_nan=False).encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
