@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Rounds
+from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Graph, Rounds, SampleRate, StepSize
 from tacit.cli.output import (
     check_picture,
     console,
@@ -41,9 +41,7 @@ def distance(
         int | None,
         typer.Option(metavar="N", rich_help_panel=SYSTEM, help=f"How many, {_AGENTS} if unsaid; a file knows its own."),
     ] = None,
-    graph: Annotated[
-        str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")
-    ] = "ring",
+    graph: Graph = "ring",
     observer: Annotated[
         list[int] | None,
         typer.Option(
@@ -56,11 +54,9 @@ def distance(
     ] = "nearest",
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
-    sample_rate: Annotated[
-        float, typer.Option(metavar="SHARE", rich_help_panel=SYSTEM, help="Share of the records in a lot.")
-    ] = 0.1,
+    sample_rate: SampleRate = 0.1,
     rounds: Rounds = 100,
-    lr: Annotated[float, typer.Option(metavar="NUMBER", rich_help_panel=SYSTEM, help="Step size.")] = 0.05,
+    lr: StepSize = 0.05,
     seed: Annotated[
         int, typer.Option(min=0, metavar="N", rich_help_panel=PLAYING, help="Of the runs, and of random graphs.")
     ] = 0,

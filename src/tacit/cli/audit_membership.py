@@ -1,6 +1,5 @@
 """`tacit audit membership`: the paper's attack, which asks the final models how well they know a record."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -13,6 +12,7 @@ from tacit.cli.audit_shared import (
     Case,
     Compiled,
     Confidence,
+    DataFolder,
     Delta,
     Epsilon,
     Folder,
@@ -35,10 +35,7 @@ def membership(
     dataset: Annotated[
         str, typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="Images: mnist, fashion-mnist, digits, cifar10.")
     ] = "mnist",
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", rich_help_panel=SYSTEM, help="Where data sets lie; TACIT_DATA unless given."),
-    ] = None,
+    data_dir: DataFolder = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     lot_size: LotSize = 10.0,

@@ -8,17 +8,22 @@ import typer
 from tacit.cli.audit_shared import (
     PLAYING,
     SYSTEM,
+    Agents,
     AsJson,
     Case,
     Confidence,
     Delta,
     Epsilon,
     Folder,
+    Graph,
     How,
     LotSize,
+    Records,
     Rounds,
+    Rule,
     Runs,
     Silent,
+    StepSize,
     Workers,
     see_through,
 )
@@ -27,17 +32,9 @@ from tacit.errors import InvalidInput
 
 def neighbor(
     ctx: typer.Context,
-    algorithm: Annotated[
-        Literal["dsgd", "dsgt", "dinno"],
-        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt or dinno."),
-    ] = "dsgd",
-    agents: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=SYSTEM, help="How many, 3 if unsaid; a file knows its own."),
-    ] = None,
-    graph: Annotated[
-        str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")
-    ] = "complete",
+    algorithm: Rule = "dsgd",
+    agents: Agents = None,
+    graph: Graph = "complete",
     target: Annotated[
         int, typer.Option(metavar="AGENT", rich_help_panel=SYSTEM, help="Who holds the record, or does not.")
     ] = 0,
@@ -62,9 +59,9 @@ def neighbor(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     lot_size: LotSize = 10.0,
-    records: Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Records of every agent.")] = 100,
+    records: Records = 100,
     rounds: Rounds = 100,
-    lr: Annotated[float, typer.Option(metavar="NUMBER", rich_help_panel=SYSTEM, help="Step size.")] = 0.02,
+    lr: StepSize = 0.02,
     inner_steps: Annotated[
         int | None,
         typer.Option(metavar="N", rich_help_panel=SYSTEM, help="dinno: steps, and queries, a round; 1 if unsaid."),

@@ -2,26 +2,30 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.audit_once import NewFolder, Single, see_once
-from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, LotSize, Rounds
+from tacit.cli.audit_shared import (
+    PLAYING,
+    SYSTEM,
+    Agents,
+    AsJson,
+    Delta,
+    Epsilon,
+    Graph,
+    LotSize,
+    Records,
+    Rounds,
+    Rule,
+)
 
 
 def noise(
-    algorithm: Annotated[
-        Literal["dsgd", "dsgt", "dinno"],
-        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt or dinno."),
-    ] = "dsgd",
-    agents: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=SYSTEM, help="How many, 3 if unsaid; a file knows its own."),
-    ] = None,
-    graph: Annotated[
-        str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")
-    ] = "complete",
+    algorithm: Rule = "dsgd",
+    agents: Agents = None,
+    graph: Graph = "complete",
     observer: Annotated[
         list[int] | None,
         typer.Option(
@@ -33,7 +37,7 @@ def noise(
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     lot_size: LotSize = 10.0,
-    records: Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Records of every agent.")] = 100,
+    records: Records = 100,
     rounds: Rounds = 20,
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=SYSTEM, help="Of random graphs.")] = 0,
     runs: Annotated[int, typer.Option(metavar="N", rich_help_panel=PLAYING, help="More show smaller faults.")] = 50,

@@ -8,25 +8,31 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli.audit_once import NewFolder, Single, see_once
-from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Confidence, Delta, Epsilon, Rounds
+from tacit.cli.audit_shared import (
+    PLAYING,
+    SYSTEM,
+    AsJson,
+    Confidence,
+    DataFolder,
+    Delta,
+    Epsilon,
+    Rounds,
+    Rule,
+    SampleRate,
+    StepSize,
+)
 from tacit.errors import InvalidInput
 
 _WORST, _NATURAL = 1000, 200  # canaries
 
 
 def one_run(
-    algorithm: Annotated[
-        Literal["dsgd", "dsgt", "dinno"],
-        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt or dinno."),
-    ] = "dsgd",
+    algorithm: Rule = "dsgd",
     dataset: Annotated[
         str | None,
         typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="Images, such as digits; the worst case if unsaid."),
     ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", rich_help_panel=SYSTEM, help="Where data sets lie; TACIT_DATA unless given."),
-    ] = None,
+    data_dir: DataFolder = None,
     canaries: Annotated[
         int | None,
         typer.Option(metavar="N", rich_help_panel=SYSTEM, help=f"{_WORST} if unsaid, {_NATURAL} with a data set."),
@@ -37,12 +43,10 @@ def one_run(
     ] = "answers",
     epsilon: Epsilon = 8.0,
     delta: Delta = 1e-5,
-    sample_rate: Annotated[
-        float, typer.Option(metavar="SHARE", rich_help_panel=SYSTEM, help="Share of the records in a lot.")
-    ] = 1.0,
+    sample_rate: SampleRate = 1.0,
     records: Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Other records, each agent.")] = 100,
     rounds: Rounds = 10,
-    lr: Annotated[float, typer.Option(metavar="NUMBER", rich_help_panel=SYSTEM, help="Step size.")] = 0.5,
+    lr: StepSize = 0.5,
     guesses: Annotated[
         int | None,
         typer.Option(metavar="N", rich_help_panel=PLAYING, help="The surest ones; a third of the canaries if unsaid."),

@@ -30,6 +30,24 @@ Delta = Annotated[float, typer.Option(metavar="δ", rich_help_panel=SYSTEM, help
 LotSize = Annotated[
     float, typer.Option(metavar="RECORDS", rich_help_panel=SYSTEM, help="Expected records in a lot of an agent.")
 ]
+Rule = Annotated[
+    Literal["dsgd", "dsgt", "dinno"],
+    typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt or dinno."),
+]
+Agents = Annotated[
+    int | None,
+    typer.Option(metavar="N", rich_help_panel=SYSTEM, help="How many, 3 if unsaid; a file knows its own."),
+]
+Graph = Annotated[str, typer.Option(metavar="KIND", rich_help_panel=SYSTEM, help="A kind such as ring, or a file.")]
+Records = Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Records of every agent.")]
+StepSize = Annotated[float, typer.Option(metavar="NUMBER", rich_help_panel=SYSTEM, help="Step size.")]
+SampleRate = Annotated[
+    float, typer.Option(metavar="SHARE", rich_help_panel=SYSTEM, help="Share of the records in a lot.")
+]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", rich_help_panel=SYSTEM, help="Where data sets lie; TACIT_DATA unless given."),
+]
 Rounds = Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Rounds of every run.")]
 Runs = Annotated[
     int,
