@@ -228,8 +228,8 @@ class PrivateOracle:
             for start in range(agents.start, agents.stop, at_once):
                 part = slice(start, min(start + at_once, agents.stop))
                 noise = torch.from_numpy(stacked_normals(streams[part], width)).to(self._device)
-                sums[start - first : part.stop - first].addcmul_(noise, self._noise[part, None])
-            released[agents] = sums.div_(self._lot_sizes[agents, None])
+                noisy = sums[start - first : part.stop - first].addcmul_(noise, self._noise[part, None])
+                released[part] = noisy.div_(self._lot_sizes[part, None])
         if self._diagnostics is not None:
             with torch.no_grad():
                 self._diagnostics.append(self._diagnose(theta, lots, norms))

@@ -176,6 +176,8 @@ class ChaChaStream:
 def stacked_normals(streams: Sequence[Stream], count: int) -> Reals:
     """Return what every stream's `normals(count)` would, one row each; short ones are made all at once."""
     rows = _BLOCK // (count + 1)
+    if len(streams) == 1:
+        return streams[0].normals(count)[None]
     if rows < 2 or not all(isinstance(stream, ChaChaStream) for stream in streams):
         return np.stack([stream.normals(count) for stream in streams])
     half = (count + 1) // 2
