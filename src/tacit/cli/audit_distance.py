@@ -117,10 +117,10 @@ def distance(
     if plot is not None:
         from tacit.cli.audit_picture import draw_leaks
 
-        save_picture(draw_leaks(found, title=title, claimed=epsilon), plot)
+        save_picture(draw_leaks(found, title=title, epsilon=epsilon, delta=delta), plot)
     if json:
         settings = {"rounds": rounds, "lr": lr, "sample_rate": sample_rate, "runs": runs, "seed": seed}
-        claim = {"epsilon": epsilon, "delta": delta}
+        claim = {"epsilon": epsilon, "delta": delta, "adjacency": "add_remove"}
         system = {"graph": graph, "agents": len(links), "observers": watching, "claimed": claim}
         print_json({**system, "confidence": confidence, "settings": settings, "algorithms": found})
         return
@@ -156,7 +156,7 @@ def _leaks(
 
 def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, delta: float, confidence: float) -> None:
     from tacit.audit.page_words import lower
-    from tacit.report.words import percent
+    from tacit.report.words import percent, promised
 
     screen, table = console(), plain_table()
     screen.print(Text(title, style="bold"), soft_wrap=True)
@@ -177,7 +177,7 @@ def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, d
     print_whole(table)
     screen.print()
     screen.print(
-        f"Claimed: ε = {epsilon:g} at δ = {delta:g}, of whoever sees everything. Each ε ≥ holds at "
+        f"Claimed: {promised(epsilon, delta)}, of whoever sees everything. Each ε ≥ holds at "
         f"{100 * confidence:.6g}\u202f% confidence on its own."
     )
 

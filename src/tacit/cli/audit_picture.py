@@ -9,12 +9,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from tacit.cli.pictures import LINES, style
 from tacit.report.palette import SERIES
+from tacit.report.words import promised
 
 _MARKS = ("o", "s", "^")
 _LEAST = 1e-6  # a share below this is shown as this
 
 
-def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, claimed: float) -> Figure:
+def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, epsilon: float, delta: float) -> Figure:
     """Draw the share seen and the lower bound on ε over the distance, a line for each algorithm.
 
     Of several agents at one distance the one that shows most is on the line.
@@ -32,10 +33,10 @@ def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, 
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
-        right.axhline(claimed, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"claimed ε = {claimed:g}")
-        right.set(ylabel="ε is at least")
+        right.axhline(epsilon, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"claimed: {promised(epsilon, delta)}")
+        right.set(ylabel=f"ε at δ = {delta:g} is at least")
         right.set_ylim(
-            bottom=0, top=1.12 * max([claimed, *(row["epsilon"] for rows in found.values() for row in rows)])
+            bottom=0, top=1.12 * max([epsilon, *(row["epsilon"] for rows in found.values() for row in rows)])
         )
         for ax in (left, right):
             ax.set_xlabel("distance from the observer, in links")

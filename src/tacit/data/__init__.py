@@ -9,6 +9,7 @@ from tacit.data.download import data_folder
 from tacit.data.partition import IID, ByClass, Dirichlet, Partition, class_fractions
 from tacit.data.prepare import Normalise, bytes_to_unit
 from tacit.data.records import Records, Source
+from tacit.data.scattering import scattered, scattering
 
 __all__ = [
     "IID",
@@ -24,5 +25,7 @@ __all__ = [
     "class_fractions",
     "data_folder",
     "load",
+    "scattered",
+    "scattering",
     "synthetic",
 ]

@@ -19,6 +19,8 @@ EXPERIMENTS = (
     "bandwidth",
     "graphs",
     "errata",
+    "tuning",
+    "accuracy",
 )
 
 

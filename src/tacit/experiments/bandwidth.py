@@ -1,14 +1,15 @@
 """`bandwidth`: accuracy against what was sent. DSGT sends its tracker beside its model, twice the bytes of the others."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import summarise
-from tacit.experiments.trials import course_rows, seconds, train_point, training_point
+from tacit.experiments.trials import PROMISE, described, play_course, seconds, training_point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,11 +28,6 @@ def _points(profile: Profile) -> list[Point]:
     ]
 
 
-def _play(point: Point, place: Place) -> list[Row]:
-    results = train_point(point, place, looks=LOOKS)
-    return [row for trial, result in enumerate(results) for row in course_rows(trial, result)]
-
-
 def course(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     """Return bytes sent by all agents together and the mean accuracy at each look."""
     rounds = sorted({row["round"] for row in rows})
@@ -48,10 +44,7 @@ def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, graph: str) -> 
 
 
 def _finding(rows: list[Row]) -> str:
-    one = rows[0]
-    lines = [
-        f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials, on validation records."
-    ]
+    lines = [f"{described(rows)}. Accuracies are on validation records."]
     for graph in _GRAPHS:
         for epsilon in _BUDGETS:
             found = {name: course(_select(rows, name, epsilon, graph)) for name in DECENTRALIZED}
@@ -73,7 +66,7 @@ def _finding(rows: list[Row]) -> str:
 
 
 def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import COLOURS, accuracy_axis, panels, style
+    from tacit.experiments.drawing import COLOURS, accuracy_axis, legend_below, panels, style
 
     with style():
         figure, axes = panels(1, len(_GRAPHS), width=3.8, sharey=True)
@@ -85,8 +78,7 @@ def _draw(rows: list[Row]) -> "Figure":
                     ax.plot([each / 1e6 for each in sent], accuracy, color=COLOURS[name], ls=dashes, label=label)
             ax.set(title=f"{graph} graph", xlabel="MB sent by all agents together")
         accuracy_axis(axes[0, 0], "accuracy on validation")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=3)
+        legend_below(figure, axes[0, 0], PROMISE, ncols=3)
         return figure
 
 
@@ -96,7 +88,7 @@ EXPERIMENT = Experiment(
     claim="DP-DSGT needs messages twice as large as those of DP-DSGD and DP-DiNNO.",
     varies=("algorithm", "epsilon", "graph"),
     points=_points,
-    play=_play,
+    play=partial(play_course, looks=LOOKS),
     draw=_draw,
     finding=_finding,
     seconds=lambda point: seconds(point, looks=LOOKS),

@@ -1,14 +1,15 @@
 """`centrality`: how fast node 0 comes along with the rest when it is at the edge of the graph, and when in its middle."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import Summary, change_in_points, summarise, verdict
-from tacit.experiments.trials import course_rows, seconds, train_point, training_point
+from tacit.experiments.trials import PROMISE, described, play_course, seconds, training_point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,11 +30,6 @@ def _points(profile: Profile) -> list[Point]:
     ]
 
 
-def _play(point: Point, place: Place) -> list[Row]:
-    results = train_point(point, place, looks=LOOKS)
-    return [row for trial, result in enumerate(results) for row in course_rows(trial, result)]
-
-
 def lag(rows: Sequence[Row]) -> Summary | None:
     """Return how far node 0 is behind the rest, over all rounds on average, with the interval over trials."""
     by_trial: dict[int, list[float]] = {}
@@ -50,8 +46,8 @@ def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, centrality: flo
 
 def _finding(rows: list[Row]) -> str:
     lines = [
-        f"{rows[0]['dataset']}, {rows[0]['model']}, {rows[0]['rounds']:,} rounds, {rows[0]['trials']} trials. How many points "
-        "node 0's accuracy is behind that of the others, over all rounds on average, with 95 % intervals:"
+        f"{described(rows)}. How many points node 0's accuracy is behind that of the others, over all rounds on average, "
+        "with 95 % intervals:"
     ]
     for algorithm, name in _NAMES.items():
         for epsilon in _BUDGETS:
@@ -72,7 +68,7 @@ def _finding(rows: list[Row]) -> str:
 
 
 def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import accuracy_axis, panels, style
+    from tacit.experiments.drawing import accuracy_axis, legend_below, panels, style
     from tacit.report.palette import SERIES
 
     with style():
@@ -90,8 +86,7 @@ def _draw(rows: list[Row]) -> "Figure":
             accuracy_axis(line[0], "accuracy on validation")
         for ax in axes[-1]:
             ax.set_xlabel("round")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        legend_below(figure, axes[0, 0], PROMISE)
         return figure
 
 
@@ -111,7 +106,7 @@ EXPERIMENT = Experiment(
     "so under DP-DSGT; at 0.5 all are hardly affected. Without privacy, hardly anyone is.",
     varies=("algorithm", "epsilon", "centrality"),
     points=_points,
-    play=_play,
+    play=partial(play_course, looks=LOOKS),
     draw=_draw,
     finding=_finding,
     seconds=lambda point: seconds(point, looks=LOOKS),

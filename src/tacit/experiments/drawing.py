@@ -80,6 +80,13 @@ def draw_summaries(ax: Axes, x: Sequence[float], values: Sequence[Summary], **lo
     return ax.errorbar(x, means, yerr=spread, markersize=4, elinewidth=1, **look)
 
 
+def legend_below(figure: Figure, ax: Axes, title: str, ncols: int | None = None) -> None:
+    """Put the legend of one panel, which is that of all, under the figure."""
+    handles, labels = ax.get_legend_handles_labels()
+    ncols = ncols or len(labels)
+    figure.legend(handles, labels, loc="outside lower center", ncols=ncols, title=title, title_fontsize=8)
+
+
 def save(figure: Figure, path: Path) -> None:
     """Save a figure in the format that its file's name ends in; the same figure makes the same file."""
     content, ending = io.BytesIO(), path.suffix.removeprefix(".")

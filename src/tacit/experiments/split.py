@@ -7,7 +7,7 @@ from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value,
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, NAMES, SPLIT
 from tacit.experiments.statistics import change_in_points, difference, summarise, verdict
 from tacit.experiments.topology import INVARIANT, levels_of, play_final
-from tacit.experiments.trials import accuracies, seconds, training_point
+from tacit.experiments.trials import PROMISE, accuracies, described, seconds, training_point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +31,8 @@ def _points(profile: Profile) -> list[Point]:
 
 
 def _finding(rows: list[Row]) -> str:
-    one = rows[0]
-    lines = [
-        f"{one['dataset']} with {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials"
-        + (", in the place of the paper's CIFAR-100 with ResNet-9" if one["dataset"] != "cifar100" else "")
-        + "; means on test records with 95 % intervals."
-    ]
+    small = ", in the place of the paper's CIFAR-100 with ResNet-9" if rows[0]["dataset"] != "cifar100" else ""
+    lines = [f"{described(rows)}{small}. Means on test records with 95 % intervals."]
     for algorithm in DECENTRALIZED:
         for epsilon in levels_of(rows, "epsilon"):
             lines += _of_one(rows, algorithm, epsilon)
@@ -79,7 +75,16 @@ def _beside_central(rows: Sequence[Row], epsilon: Value) -> list[str]:
 
 
 def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import COLOURS, GREY, MARKERS, accuracy_axis, draw_summaries, panels, style
+    from tacit.experiments.drawing import (
+        COLOURS,
+        GREY,
+        MARKERS,
+        accuracy_axis,
+        draw_summaries,
+        legend_below,
+        panels,
+        style,
+    )
 
     budgets = [epsilon for epsilon in _BUDGETS if any(row["epsilon"] == epsilon for row in rows)]
     with style():
@@ -95,8 +100,7 @@ def _draw(rows: list[Row]) -> "Figure":
                 ax.axhline(summarise(central).mean, color=GREY, ls=(0, (4, 3)), lw=1, label="central")
             ax.set(title=budget(epsilon), xlabel="t of A(t)")
         accuracy_axis(axes[0, 0])
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+        legend_below(figure, axes[0, 0], PROMISE)
         return figure
 
 

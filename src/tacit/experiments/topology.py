@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list, budget
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import change_in_points, difference, summarise, verdict
-from tacit.experiments.trials import accuracies, final_row, seconds, train_point, training_point
+from tacit.experiments.trials import PROMISE, accuracies, described, final_row, seconds, train_point, training_point
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _CLOSE = 0.03
@@ -60,20 +59,15 @@ def levels_of(rows: Sequence[Row], name: str) -> list[Value]:
 
 
 def _finding(rows: list[Row], measure: str, threshold: float | None) -> str:
-    sentences = [_described(rows)]
+    sentences = [
+        f"{described(rows)}. Means over agents and trials on test records, with 95 % intervals; those within "
+        f"{100 * INVARIANT:.0f} points are called the same."
+    ]
     for algorithm in DECENTRALIZED:
         for epsilon in levels_of(rows, "epsilon"):
             sentences += _of_one(rows, algorithm, epsilon, measure, threshold)
     sentences += _beside_central(rows)
     return as_list(sentences[0], sentences[1:])
-
-
-def _described(rows: Sequence[Row]) -> str:
-    one = rows[0]
-    return (
-        f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials; means over agents and trials on "
-        f"test records, with 95 % intervals. Means within {100 * INVARIANT:.0f} points are called the same."
-    )
 
 
 def _of_one(rows: list[Row], algorithm: str, epsilon: Value, measure: str, threshold: float | None) -> list[str]:
@@ -137,7 +131,7 @@ def _beside_central(rows: list[Row]) -> list[str]:
 
 
 def _draw(rows: list[Row], measure: str, label: str) -> "Figure":
-    from tacit.experiments.drawing import accuracy_axis, draw_summaries, panels, style
+    from tacit.experiments.drawing import GREY, accuracy_axis, draw_summaries, legend_below, panels, style
     from tacit.report.palette import SERIES
 
     budgets = levels_of(rows, "epsilon")
@@ -155,11 +149,6 @@ def _draw(rows: list[Row], measure: str, label: str) -> "Figure":
                     ax.axhline(summarise(central).mean, color=colour, ls=(0, (4, 3)), lw=1)
             ax.set(title=NAMES[algorithm], xlabel=label)
         accuracy_axis(axes[0, 0])
-        _legend(figure, axes[0, 0])
+        axes[0, 0].plot([], [], color=GREY, ls=(0, (4, 3)), lw=1, label="central")
+        legend_below(figure, axes[0, 0], PROMISE)
         return figure
-
-
-def _legend(figure: "Figure", ax: "Axes") -> None:
-    ax.plot([], [], color="#6b7280", ls=(0, (4, 3)), lw=1, label="central")
-    handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))

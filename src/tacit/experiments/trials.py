@@ -13,18 +13,29 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 
-from tacit.data import AgentData, ByClass, DataSet, load
+from tacit.data import AgentData, ByClass, DataSet, load, scattered
 from tacit.experiments.experiment import Place, Point, Row, Value
-from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DELTA, Scale, setting
+from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DELTA, Scale, Setting, setting
 from tacit.graphs import build, find_graph
 from tacit.models import build as build_model
 from tacit.privacy import Fast, NoPrivacy, Privacy
+from tacit.report.words import ADJACENCIES
 from tacit.results import Result
 from tacit.training import train_trials
 
+PIXELS, SCATTERING = "pixels", "scattering"  # what a model reads of an image
+
+PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
+"""What every ε of a figure or finding stands for."""
+
 _TOLERANCE = 0.015  # of searched graphs; a link of ten agents is 0.022 of the density
-# Seconds of one core for a record's clipped gradient and for its evaluation, and to compile; measured for the first two.
-_COSTS = {"logistic": (4e-6, 2e-6, 0.0), "convnet": (4e-5, 4e-5, 45.0), "resnet9": (5e-2, 1.5e-2, 300.0)}
+# Seconds of one core for a record's clipped gradient and for its evaluation, and to compile; measured but for ResNet-9.
+_COSTS = {
+    "logistic": (4e-6, 2e-6, 0.0),
+    "convnet": (4e-5, 4e-5, 45.0),
+    "resnet9": (5e-2, 1.5e-2, 300.0),
+    "scattering": (1e-4, 2e-5, 0.0),
+}
 _HELD_OUT = {"digits": 360}  # records that models are scored on, 10,000 for the others
 _OVERHEAD = 0.006  # seconds a round
 _STARTING, _CALIBRATING = 0.2, 1.0  # seconds a point; noise that was calibrated before costs nothing
@@ -37,11 +48,14 @@ def training_point(
     return Point.of(algorithm=algorithm, epsilon=epsilon, **graph, t=t, agents=AGENTS, **asdict(scale))
 
 
-def train_point(point: Point, place: Place, *, looks: int = 1) -> list[Result]:
-    """Train all trials of a point and return their results, with so many looks at the models on the way."""
-    data = _dealt(point["dataset"], place.data, point["t"], point["agents"])
+def train_point(point: Point, place: Place, *, looks: int = 1, chosen: Setting | None = None) -> list[Result]:
+    """Train all trials of a point and return their results, with so many looks at the models on the way.
+
+    chosen: how it is trained, as published unless given.
+    """
+    data = _dealt(point["dataset"], place.data, point["t"], point["agents"], point.named.get("features", PIXELS))
     central = point["algorithm"] == CENTRAL
-    chosen = setting(point["algorithm"], point["epsilon"], point["dataset"])
+    chosen = chosen or setting(point["algorithm"], point["epsilon"], point["dataset"])
     lot, rounds = point["lot"], point["rounds"]
     return train_trials(
         point["trials"],
@@ -108,7 +122,8 @@ def course_rows(trial: int, result: Result) -> list[Row]:
 
 def seconds(point: Point, *, looks: int = 1) -> float:
     """Roughly how long a training point takes on one core."""
-    gradient, score, compiling = _COSTS[point["model"]]
+    read = point.named.get("features", PIXELS)
+    gradient, score, compiling = _COSTS[point["model"] if read == PIXELS else read]
     agents = 1 if point["algorithm"] == CENTRAL else point["agents"]
     models, rounds = agents * point["trials"], point["rounds"]
     inner = 2 if point["algorithm"] == "dinno" and point["dataset"] == "cifar100" else 1
@@ -118,16 +133,28 @@ def seconds(point: Point, *, looks: int = 1) -> float:
     return starting + training + (1 + looks / 2) * models * held_out * score
 
 
+def play_course(point: Point, place: Place, *, looks: int) -> list[Row]:
+    """Train a point and return one row for each trial and look on the way."""
+    results = train_point(point, place, looks=looks)
+    return [row for trial, result in enumerate(results) for row in course_rows(trial, result)]
+
+
+def described(rows: Sequence[Row]) -> str:
+    """Say what was trained, how often, and what ε means in all that follows."""
+    one = rows[0]
+    return f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials; {PROMISE}"
+
+
 def accuracies(rows: Sequence[Row], **settings: Value) -> list[float]:
     """Return the final accuracies of the trials of one point."""
     return [row["accuracy"] for row in rows if all(row[name] == value for name, value in settings.items())]
 
 
 @lru_cache(maxsize=2)
-def _data_set(name: str, folder: Path | None) -> DataSet:
-    return load(name, folder)
+def _data_set(name: str, folder: Path | None, features: str) -> DataSet:
+    return scattered(load(name, folder)) if features == SCATTERING else load(name, folder)
 
 
 @lru_cache(maxsize=8)
-def _dealt(name: str, folder: Path | None, t: float, agents: int) -> AgentData:
-    return _data_set(name, folder).split(agents, ByClass(t=t), seed=0)
+def _dealt(name: str, folder: Path | None, t: float, agents: int, features: str) -> AgentData:
+    return _data_set(name, folder, features).split(agents, ByClass(t=t), seed=0)

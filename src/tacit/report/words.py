@@ -15,6 +15,11 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f}{_THIN}%" if math.isfinite(share) else "–"
 
 
+def promised(epsilon: float, delta: float, adjacency: str = "add_remove") -> str:
+    """A claimed ε with all that it needs to mean something."""
+    return f"ε = {epsilon:g} at δ = {delta:g}, {ADJACENCIES[adjacency]} adjacency"
+
+
 def number(value: float | None, digits: int = 4) -> str:
     """Write a number with as many digits as it needs."""
     if value is None or math.isnan(value):

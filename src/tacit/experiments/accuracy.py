@@ -1,0 +1,120 @@
+"""`accuracy`: what the published code reaches at nominal ε=1, and what the same budget buys when it is spent well."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list
+from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, MNIST, NAMES
+from tacit.experiments.recipes import FEATURES, PUBLISHED, TUNED, recipe_point, setting_of
+from tacit.experiments.statistics import change_in_points, difference, summarise
+from tacit.experiments.trials import PROMISE, accuracies, final_row, seconds, train_point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The published code on MNIST, t=1, complete graph, 2,000 rounds, nominal ε=1, one seed, on the whole test set.
+PUBLISHED_CODE = {"central": 0.915, "dsgd": 0.881, "dsgt": 0.893, "dinno": 0.897}
+_ORDER = (CENTRAL, *DECENTRALIZED)
+_CLOSE = 0.02
+_WORDS = {
+    PUBLISHED: "published settings, mixed synchronously",
+    TUNED: "the same network, tuned",
+    FEATURES: "a linear model of scattering features, tuned",
+}
+
+
+def _points(profile: Profile) -> list[Point]:
+    trials = MNIST[profile].trials
+    found = []
+    for recipe in (FEATURES, TUNED, PUBLISHED):
+        found += [recipe_point(profile, recipe, algorithm, "complete", trials) for algorithm in _ORDER]
+        on_ring = DECENTRALIZED if recipe == FEATURES else ("dsgt",)
+        found += [recipe_point(profile, recipe, algorithm, "ring", trials) for algorithm in on_ring]
+    return found
+
+
+def _play(point: Point, place: Place) -> list[Row]:
+    results = train_point(point, place, chosen=setting_of(point))
+    return [final_row(trial, result) for trial, result in enumerate(results)]
+
+
+def _finding(rows: list[Row]) -> str:
+    lines = []
+    for recipe, words in _WORDS.items():
+        own = [row for row in rows if row["recipe"] == recipe]
+        for algorithm in _ORDER:
+            for graph in ("complete", "ring") if algorithm != CENTRAL else (None,):
+                if found := accuracies(own, algorithm=algorithm, graph=graph):
+                    lines.append(f"{words}: {_beside_code(algorithm, graph, found)}.")
+        lines += [f"{words}: {gap}." for gap in _beside_central(own)]
+    return as_list(f"{rows[0]['dataset']}, t = 1, {rows[0]['trials']} trials, means on test records; {PROMISE}.", lines)
+
+
+def _beside_code(algorithm: str, graph: Value, found: Sequence[float]) -> str:
+    mean, code = summarise(found), PUBLISHED_CODE[algorithm]
+    place = "" if graph is None else f" on the {graph} graph" if graph == "complete" else f" on the {graph}"
+    said = "above" if mean.mean > code else "not above"
+    return f"{NAMES[algorithm]}{place} has {mean.percent}, {said} the published code's {100 * code:.1f} %"
+
+
+def _beside_central(own: list[Row]) -> list[str]:
+    if not (central := accuracies(own, algorithm=CENTRAL)):
+        return []
+    found = []
+    for graph in ("complete", "ring"):
+        if tracking := accuracies(own, algorithm="dsgt", graph=graph):
+            gap = difference(tracking, central)
+            said = "within" if gap.mean >= -_CLOSE else "not within"
+            found.append(f"on the {graph} graph DSGT is {change_in_points(gap)} from central, {said} two points")
+    return found
+
+
+def _draw(rows: list[Row]) -> "Figure":
+    from tacit.experiments.drawing import GREY, accuracy_axis, draw_summaries, legend_below, panels, style
+    from tacit.report.palette import SERIES
+
+    with style():
+        figure, axes = panels(1, 1, width=6.4, height=3.4)
+        ax = axes[0, 0]
+        ax.plot(
+            range(len(_ORDER)), PUBLISHED_CODE.values(), "_", color=GREY, ms=28, mew=2, label="published code, one seed"
+        )
+        for place, (colour, (recipe, words)) in enumerate(zip(SERIES, _WORDS.items(), strict=False)):
+            for graph, marker in (("complete", "o"), ("ring", "^")):
+                shown = {
+                    number: summarise(found)
+                    for number, algorithm in enumerate(_ORDER)
+                    if (found := accuracies(rows, recipe=recipe, algorithm=algorithm, graph=_graph(algorithm, graph)))
+                }
+                if not shown:
+                    continue
+                shift = 0.18 * (place - 1) + (0.05 if graph == "ring" else 0)
+                label = words if graph == "complete" else f"{words}, ring"
+                look = {"color": colour, "marker": marker, "ls": "none", "label": label}
+                draw_summaries(ax, [number + shift for number in shown], list(shown.values()), **look)
+        ax.set_xticks(range(len(_ORDER)), [NAMES[name] for name in _ORDER])
+        ax.grid(axis="x", visible=False)
+        accuracy_axis(ax)
+        legend_below(figure, ax, PROMISE, ncols=2)
+        return figure
+
+
+def _graph(algorithm: str, graph: str) -> str | None:
+    """Return the graph that a row has: central training has none, and is shown beside the complete graph."""
+    if algorithm == CENTRAL:
+        return None if graph == "complete" else graph
+    return graph
+
+
+EXPERIMENT = Experiment(
+    name="accuracy",
+    title="Accuracy at ε = 1",
+    claim="The published code reaches 91.5 % (central DP-SGD), 88.1 % (DP-DSGD), 89.3 % (DP-DSGT) and 89.7 % (DP-DiNNO) after 2,000 "
+    "rounds on the complete graph, at a nominal (1, 1e-5).",
+    varies=("recipe", "algorithm", "graph"),
+    points=_points,
+    play=_play,
+    draw=_draw,
+    finding=_finding,
+    seconds=seconds,
+)

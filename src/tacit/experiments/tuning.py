@@ -1,0 +1,102 @@
+"""`tuning`: which steps are best on validation records, for the accuracy table, and what trying them would cost."""
+
+from typing import TYPE_CHECKING
+
+from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, as_list
+from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, DELTA, NAMES
+from tacit.experiments.recipes import RECIPES, recipe_point, setting_of
+from tacit.experiments.trials import PROMISE, seconds, train_point
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ORDER = (CENTRAL, *DECENTRALIZED)
+
+
+def _points(profile: Profile) -> list[Point]:
+    return [
+        recipe_point(profile, recipe, algorithm, "complete", 1, steps)
+        for recipe, ours in RECIPES.items()
+        for algorithm in ORDER
+        for steps in ours.tried[algorithm][: 1 if profile == "smoke" else None]
+    ]
+
+
+def _play(point: Point, place: Place) -> list[Row]:
+    """Train once and score on validation records alone: test records are for what is chosen in the end."""
+    (result,) = train_point(point, place, chosen=setting_of(point))
+    event = result.plan.event(0)
+    return [
+        {
+            "trial": 0,
+            "validation": float(result.accuracy.mean()),
+            "sample_rate": event.sample_rate,
+            "noise_multiplier": event.noise_multiplier,
+            "queries": event.count,
+        }
+    ]
+
+
+def tries(rows: list[Row], recipe: str, algorithm: str) -> list[Row]:
+    """Return what was tried for an algorithm, the best first."""
+    own = [row for row in rows if (row["recipe"], row["algorithm"]) == (recipe, algorithm)]
+    return sorted(own, key=lambda row: -row["validation"])
+
+
+def _finding(rows: list[Row]) -> str:
+    lines = []
+    for recipe in RECIPES:
+        for algorithm in ORDER:
+            if not (own := tries(rows, recipe, algorithm)):
+                continue
+            listed = ", ".join(
+                f"{100 * row['validation']:.1f} % with η from {row['start']:g} to {row['finish']:g}" for row in own
+            )
+            lines.append(
+                f"{recipe}, {NAMES[algorithm]}: {listed}. These tries and one run more would cost "
+                f"ε = {_cost(own, len(own) + 1):.2f} on the records they were tried on."
+            )
+    begin = f"{rows[0]['dataset']}, complete graph, one run each, on validation records; {PROMISE}."
+    return as_list(begin, lines)
+
+
+def _cost(own: list[Row], runs: int) -> float:
+    """Return ε of so many such runs on the same records."""
+    from tacit.privacy.accounting import Event, epsilon
+
+    event = Event(
+        sample_rate=own[0]["sample_rate"],
+        noise_multiplier=own[0]["noise_multiplier"],
+        count=runs * own[0]["queries"],
+    )
+    return epsilon([event], delta=DELTA)
+
+
+def _draw(rows: list[Row]) -> "Figure":
+    from tacit.experiments.drawing import COLOURS, MARKERS, accuracy_axis, legend_below, log_axis, panels, style
+
+    with style():
+        figure, axes = panels(1, len(RECIPES), width=3.6)
+        for ax, recipe in zip(axes[0], RECIPES, strict=True):
+            for algorithm in ORDER:
+                own = sorted(tries(rows, recipe, algorithm), key=lambda row: row["start"])
+                look = {"color": COLOURS[algorithm], "marker": MARKERS[algorithm], "label": NAMES[algorithm]}
+                ax.plot([row["start"] for row in own], [row["validation"] for row in own], **look)
+            log_axis(ax.xaxis)
+            ax.set(title=recipe, xlabel="η in the first round")
+            accuracy_axis(ax, "accuracy on validation")
+        legend_below(figure, axes[0, 0], PROMISE)
+        return figure
+
+
+EXPERIMENT = Experiment(
+    name="tuning",
+    title="Step sizes for the accuracy table",
+    claim="The paper tunes too, and does not say what that costs.",
+    varies=("recipe", "algorithm", "start"),
+    points=_points,
+    play=_play,
+    draw=_draw,
+    finding=_finding,
+    seconds=seconds,
+)
