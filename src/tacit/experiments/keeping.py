@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit import journal
 from tacit.errors import InvalidInput
@@ -11,8 +11,17 @@ from tacit.experiments.experiment import Point, Row
 from tacit.files import finite
 
 Facts = dict[str, Any]
-Kept = dict[str, list[Row]]
-"""The rows of finished points, by the points' keys."""
+
+
+class Played(NamedTuple):
+    """What came of a point, and how long it took, if that is known."""
+
+    rows: list[Row]
+    seconds: float | None
+
+
+Kept = dict[str, Played]
+"""Finished points, by their keys."""
 
 
 def read(file: Path, facts: Facts, points: Sequence[Point]) -> Kept:
@@ -25,10 +34,10 @@ def read(file: Path, facts: Facts, points: Sequence[Point]) -> Kept:
     return kept
 
 
-def append(file: Path, facts: Facts, point: Point, rows: list[Row]) -> None:
+def append(file: Path, facts: Facts, point: Point, played: Played) -> None:
     """Add a finished point to a file, and return when it is on the disk."""
-    journal.append(file, facts, finite({"point": point.named, "rows": rows}))
+    journal.append(file, facts, finite({"point": point.named, **played._asdict()}))
 
 
-def _parse(line: dict[str, Any]) -> tuple[str, list[Row]]:
-    return json.dumps(line["point"], sort_keys=True), list(line["rows"])
+def _parse(line: dict[str, Any]) -> tuple[str, Played]:
+    return json.dumps(line["point"], sort_keys=True), Played(list(line["rows"]), line.get("seconds"))

@@ -80,8 +80,8 @@ def reproduce(
     left = [point for point in wanted if point.key not in kept]
     if left:
         _play(experiment, left, len(wanted), kept, file, facts, place or Place(), told or (lambda progress: None))
-    rows = [{**point.named, **row} for point in points if point.key in kept for row in kept[point.key]]
-    return _write(experiment, profile, folder, rows, finished=len(kept), of=len(points))
+    rows = [{**point.named, **row} for point in points if point.key in kept for row in kept[point.key].rows]
+    return _write(experiment, profile, folder, rows, kept, of=len(points))
 
 
 def _play(
@@ -99,9 +99,11 @@ def _play(
     told(Progress(done=done, total=total, seconds=sum(costs), timed=False, last=""))
     file.parent.mkdir(parents=True, exist_ok=True)
     for number, point in enumerate(left, start=1):
+        started = time.monotonic()
         rows = experiment.play(point, place)
-        keeping.append(file, facts, point, rows)
-        kept[point.key] = json.loads(json.dumps(finite(rows)))
+        played = keeping.Played(json.loads(json.dumps(finite(rows))), round(time.monotonic() - started, 1))
+        keeping.append(file, facts, point, played)
+        kept[point.key] = played
         pace = (time.monotonic() - begun) / max(sum(costs[:number]), 1e-9)
         told(
             Progress(
@@ -121,10 +123,11 @@ def _facts(experiment: Experiment, profile: Profile) -> keeping.Facts:
 
 
 def _write(
-    experiment: Experiment, profile: Profile, folder: Path, rows: list[Row], *, finished: int, of: int
+    experiment: Experiment, profile: Profile, folder: Path, rows: list[Row], kept: keeping.Kept, *, of: int
 ) -> Reproduction:
     from tacit.experiments.drawing import save
 
+    finished, taken = len(kept), [each.seconds for each in kept.values()]
     said = experiment.finding(rows)
     if profile == "smoke" and profile in experiment.reduced:
         said = f"{_SMOKE}\n\n{said}"
@@ -137,6 +140,7 @@ def _write(
         "finding": said,
         "points": finished,
         "of": of,
+        "seconds": round(sum(each or 0.0 for each in taken), 1) if all(each is not None for each in taken) else None,
     }
     write_atomically(folder / TABLE, _table(rows))
     written = {**document, "rows": rows}
