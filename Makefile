@@ -9,7 +9,7 @@ demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
 
 test: check  ## lint, types and every test but the slow ones
-	@$(BIN)/python -m pytest -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(READY)  ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow

@@ -1,8 +1,11 @@
 """Many small systems at once, as an audit trains them: 3 agents, 100 records each, lots of 10, the paper's ConvNet."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from itertools import count as counting
+from multiprocessing import get_context
 
 import networkx as nx
 import torch
@@ -18,6 +21,7 @@ from tacit.memory import keep_pages
 from tacit.models import convnet
 
 AGENTS, RECORDS, LOT, ROUNDS, CLIP, SIGMA, LR = 3, 100, 10, 100, 1.0, 1.5, 0.05
+SYSTEMS = 100
 
 
 def made_up() -> AgentData:
@@ -81,16 +85,48 @@ def opacus_system(data: AgentData) -> Callable[[], None]:
     return train
 
 
+_side: Callable[[], object] | None = None
+
+
+def _prepare(opacus: bool) -> None:
+    global _side
+    torch.set_num_threads(1)
+    keep_pages()
+    _side = opacus_system(made_up()) if opacus else our_systems(made_up(), SYSTEMS)
+
+
+def _work(_: int) -> None:
+    assert _side is not None
+    _side()
+
+
+@contextmanager
+def _processes(count: int, *, opacus: bool) -> Iterator[Callable[[], object]]:
+    """Yield a way to run one side in so many processes at once, one thread each."""
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_prepare, initargs=(opacus,)) as pool:
+        yield lambda: list(pool.map(_work, range(count)))
+
+
 def run(turns: int) -> Report:
     """Time systems per second."""
     report = Report("audit", f"systems of {AGENTS} agents, {ROUNDS} rounds, lots of {LOT}; milliseconds a system")
-    data, systems = made_up(), 100
+    data, turns = made_up(), max(3, turns // 2)
     keep_pages()  # as `tacit audit` does; for both sides
-    for count in dict.fromkeys((1, default_threads())):
-        with threads(count):
-            sides = {"ours": our_systems(data, systems), "opacus_hooks": opacus_system(data)}
-            taken = take_turns(sides, turns=max(3, turns // 2))
-            times = Times(taken.seconds, per={"ours": systems})
-            report.add(count, [Row(side, times.median(side) * 1e3, "ms") for side in sides], times.ratios())
-    report.note(f"ours: {systems} systems side by side, with Fast noise; compiled before the clock starts")
+    with threads(1):
+        sides = {"ours": our_systems(data, SYSTEMS), "opacus_hooks": opacus_system(data)}
+        _add(report, 1, Times(take_turns(sides, turns=turns).seconds, per={"ours": SYSTEMS}))
+    cores = default_threads()
+    if cores > 1:
+        with threads(cores), _processes(cores, opacus=False) as ours, _processes(cores, opacus=True) as loops:
+            sides = {"ours": ours, "opacus_hooks": opacus_system(data), "opacus_hooks_processes": loops}
+            seconds = take_turns(sides, turns=turns).seconds
+            _add(report, cores, Times(seconds, per={"ours": cores * SYSTEMS, "opacus_hooks_processes": cores}))
+    report.note(f"ours: {SYSTEMS} systems side by side, with Fast noise; compiled before the clock starts")
+    report.note(
+        "with several threads: ours in as many processes, as `tacit audit` does it; Opacus in one, and in as many"
+    )
     return report
+
+
+def _add(report: Report, count: int, times: Times) -> None:
+    report.add(count, [Row(side, times.median(side) * 1e3, "ms") for side in times.seconds], times.ratios())

@@ -194,8 +194,9 @@ def images(
     if short < records:
         raise InvalidInput(f"{data_set.name} has only {short} images of some class; {records} of each are wanted")
     chosen = [data_set.train.take(rows) for rows in held]
+    # Public records, to check engines on. As validation records they would be scored on, which takes longer than training.
     data = AgentData.from_parts(
-        chosen, name=data_set.name, validation=data_set.validation, classes=data_set.classes, prepare=data_set.prepare
+        chosen, name=data_set.name, test=data_set.validation, classes=data_set.classes, prepare=data_set.prepare
     )
     central = type(algorithm) is SGD
     if central:
