@@ -18,6 +18,7 @@ def collect(results: Path) -> None:
         page = PAGES / folder.name.removesuffix("-laptop")
         page.mkdir(parents=True, exist_ok=True)
         for name in TAKEN:
+            (page / name).unlink(missing_ok=True)
             if (folder / name).stat().st_size <= LARGEST:
                 shutil.copyfile(folder / name, page / name)
         print(page)

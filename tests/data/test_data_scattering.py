@@ -97,3 +97,14 @@ def test_the_ledger_knows_the_records_in_either_form():
 def test_images_that_do_not_fit_the_grid_are_refused():
     with pytest.raises(DataError, match="pad both sides to a multiple of 4"):
         scattering(torch.zeros(1, 1, 28, 30))
+
+
+@pytest.mark.parametrize("images", [torch.zeros(3, 20), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)])
+def test_what_is_no_batch_of_images_is_refused(images):
+    with pytest.raises(DataError, match="floating images as"):
+        scattering(images)
+
+
+def test_other_kinds_of_numbers_give_the_same():
+    images = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(scattering(images.double()), scattering(images))

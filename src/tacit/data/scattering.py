@@ -28,12 +28,17 @@ _AT_ONCE = 500
 def scattering(
     images: Float[Tensor, "records channels height width"],
 ) -> Float[Tensor, "records features height width"]:
-    """Return 81 features of every channel on a grid four times as coarse, normalised within each record in 27 groups."""
+    """Return 81 features of every channel on a grid four times as coarse, each channel's normalised in 27 groups."""
+    if images.ndim != 4 or not images.is_floating_point():
+        raise DataError(
+            f"scattering takes floating images as (records, channels, height, width), not {images.dtype} of shape "
+            f"{tuple(images.shape)}"
+        )
     records, channels, height, width = images.shape
     if height % _STRIDE or width % _STRIDE:
         raise DataError(f"images of {height}×{width} cannot be scattered; pad both sides to a multiple of {_STRIDE}")
-    filters = _filters(height, width)
-    flat = images.reshape(records * channels, height, width)
+    filters = _filters(height, width).to(images.device)
+    flat = images.float().reshape(records * channels, height, width)
     orders = [flat[:, None]]
     first = torch.fft.ifft2(torch.fft.fft2(flat)[:, None, None] * filters.wavelets).abs()  # [records, scale, angle, …]
     orders.append(first.flatten(1, 2))
@@ -74,6 +79,9 @@ class _Filters:
     wavelets: Complex[Tensor, "scales angles height width"]
     rows: Float[Tensor, "coarse height"]
     columns: Float[Tensor, "coarse width"]
+
+    def to(self, device: torch.device) -> "_Filters":
+        return _Filters(self.wavelets.to(device), self.rows.to(device), self.columns.to(device))
 
 
 @lru_cache(maxsize=4)

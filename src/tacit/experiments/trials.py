@@ -2,7 +2,7 @@
 
 A point's settings are `algorithm`, `epsilon` (None without privacy), `t` of A(t), what its graph is like, and the profile's
 scale. Trial k has its own start, lots, noise and graph, all from seed k: points share seeds, and whatever is compared is
-compared on the same starts and graphs. `central` trains on the pooled records with a lot as large as one agent's.
+compared on the same starts and graphs. `central` trains on the pooled records, with a lot of the size that its point names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,10 +48,13 @@ def training_point(
     return Point.of(algorithm=algorithm, epsilon=epsilon, **graph, t=t, agents=AGENTS, **asdict(scale))
 
 
-def train_point(point: Point, place: Place, *, looks: int = 1, chosen: Setting | None = None) -> list[Result]:
+def train_point(
+    point: Point, place: Place, *, looks: int = 1, chosen: Setting | None = None, seed: int = 0
+) -> list[Result]:
     """Train all trials of a point and return their results, with so many looks at the models on the way.
 
     chosen: how it is trained, as published unless given.
+    seed: that of the first trial's start, lots and noise.
     """
     data = _dealt(point["dataset"], place.data, point["t"], point["agents"], point.named.get("features", PIXELS))
     central = point["algorithm"] == CENTRAL
@@ -68,8 +71,8 @@ def train_point(point: Point, place: Place, *, looks: int = 1, chosen: Setting |
         else Privacy(epsilon=point["epsilon"], delta=DELTA, clip=chosen.clip, lot_size=lot),
         rounds=rounds,
         lr=chosen.lr,
-        seed=0,
-        sources=Fast(0),
+        seed=seed,
+        sources=Fast(seed),
         evaluate_every=max(1, rounds // looks),
         device=place.device,
         progress=True,

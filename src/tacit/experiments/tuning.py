@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, as_list
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, DELTA, NAMES
-from tacit.experiments.recipes import RECIPES, recipe_point, setting_of
-from tacit.experiments.trials import PROMISE, seconds, train_point
+from tacit.experiments.recipes import EPSILON, RECIPES, recipe_point, setting_of
+from tacit.experiments.trials import seconds, train_point
+from tacit.report.words import promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ORDER = (CENTRAL, *DECENTRALIZED)
+_SEED = 1000  # of no trial of the accuracy table: what was chosen for being lucky here is not lucky there
 
 
 def _points(profile: Profile) -> list[Point]:
@@ -24,7 +26,7 @@ def _points(profile: Profile) -> list[Point]:
 
 def _play(point: Point, place: Place) -> list[Row]:
     """Train once and score on validation records alone: test records are for what is chosen in the end."""
-    (result,) = train_point(point, place, chosen=setting_of(point))
+    (result,) = train_point(point, place, chosen=setting_of(point), seed=_SEED)
     event = result.plan.event(0)
     return [
         {
@@ -56,7 +58,11 @@ def _finding(rows: list[Row]) -> str:
                 f"{recipe}, {NAMES[algorithm]}: {listed}. These tries and one run more would cost "
                 f"ε = {_cost(own, len(own) + 1):.2f} on the records they were tried on."
             )
-    begin = f"{rows[0]['dataset']}, complete graph, one run each, on validation records; {PROMISE}."
+    begin = f"{rows[0]['dataset']}, complete graph, one run each, on validation records; {promised(EPSILON, DELTA)}, for each run."
+    lines.append(
+        "These tries are made on published records, where they cost nobody anything. Clip, lot, rounds and features were settled "
+        "before, by some twenty runs that are not listed. On private records all of it would have to be counted."
+    )
     return as_list(begin, lines)
 
 
@@ -85,7 +91,7 @@ def _draw(rows: list[Row]) -> "Figure":
             log_axis(ax.xaxis)
             ax.set(title=recipe, xlabel="η in the first round")
             accuracy_axis(ax, "accuracy on validation")
-        legend_below(figure, axes[0, 0], PROMISE)
+        legend_below(figure, axes[0, 0], promised(EPSILON, DELTA))
         return figure
 
 
