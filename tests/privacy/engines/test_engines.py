@@ -314,7 +314,15 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     assert chosen.why == "record by record: layer by layer gives other norms"
 
 
-def test_compiled_steps_give_what_the_others_give():
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_compiled_steps_give_what_the_others_give(threads):
     """Twice, with lots of other sizes: the second time nothing is compiled anew."""
     torch.manual_seed(0)
     model = FlatModel(convnet((1, 8, 8), 3))
