@@ -81,3 +81,17 @@ def test_observers_must_be_agents(observers: list[int], rule: object) -> None:
 def test_only_promises_that_the_attack_contradicts_are_taken(promise: dict[str, str]) -> None:
     with pytest.raises(InvalidInput, match="add_remove"):
         world(privacy=Privacy(epsilon=1.0, delta=1e-2, clip=1.0, lot_size=2, **promise))
+
+
+def test_reach_is_what_the_best_attack_on_a_system_as_stated_shows():
+    """Scores drawn from the mechanism itself: what they prove is about what was said to be within reach."""
+    claim = Claim.of(Event(sample_rate=1.0, noise_multiplier=4.0, count=16), 1e-2)
+    generator = np.random.default_rng(0)
+    shift = np.sqrt(16) / 4.0  # one record moves the sum of all answers by so many standard deviations
+    draws = [generator.normal(size=4000), generator.normal(shift, size=4000)]
+    absent, present = (shift * draw - shift**2 / 2 for draw in draws)
+    found = judge(Collected({"likelihood": absent}, {"likelihood": present}), claim)
+    assert found.reach == pytest.approx(found.looks[0].bounds[1].epsilon, rel=0.1)
+    assert 0.5 * claim.epsilon < found.reach < claim.epsilon
+    few = judge(Collected({"likelihood": absent[:20]}, {"likelihood": present[:20]}), claim)
+    assert few.reach < 0.2 * found.reach

@@ -26,6 +26,7 @@ KEYS = {
     "confidence",
     "runs_per_side",
     "lower_bound",
+    "within_reach",
     "verdict",
     "looks",
     "roc",
@@ -217,7 +218,11 @@ def test_membership_audits_one_algorithm_or_all(tmp_path):
     for name, each in both["audits"].items():
         assert json.loads((tmp_path / "all" / name / "audit.json").read_text()) == each
     said = answer(*MEMBERSHIP, "--algorithm", "all", "--folder", "all", "--quiet")
-    assert "each line at 95 % confidence on its own" in one_line(said.replace("\u202f", " "))
+    # So that all hold at 95 %.
+    assert [each["confidence"] for each in both["audits"].values()] == pytest.approx([1 - 0.05 / 4] * 4)
+        pytest.approx(1 - 0.05 / 4)
+    }  # so that all hold at 95 %
+    assert "all lines together at 95 % confidence" in one_line(said.replace("\u202f", " "))
     assert said.count("no violation found") == 4
 
 

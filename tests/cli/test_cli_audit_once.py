@@ -29,7 +29,7 @@ def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
         "Noise and lots: dsgd · 3 agents · graph: complete · 6 rounds · 10 runs",
         "at least 0.",
         "size of the noise",
-        "Noise and lots are as stated, as far as 10 runs show.",
+        "Noise and lots of all agents are as stated, as far as 10 runs show.",
         "This is no proof.",
         "audits/noise-dsgd-1/audit.html",
     ):
@@ -56,12 +56,14 @@ def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
 
 
 def test_on_a_ring_the_neighbours_of_agent_0_watch_or_who_is_named():
-    ring = (*NOISE, "--graph", "ring", "--agents", 5)
+    ring = (*NOISE, "--graph", "ring", "--agents", 6)
     found = document(*ring)
-    assert found["attack"]["observers"] == [1, 4]
-    assert 0 in [each["agent"] for each in found["agents"]]
-    alone = document(*ring, "--observer", 2)
-    assert [each["agent"] for each in alone["agents"]] == [2]  # its own answers, and nobody else's
+    assert found["attack"]["observers"] == [1, 5]
+    assert [each["agent"] for each in found["agents"]] == [0, 1, 5]
+    said = one_line(answer(*ring))
+    assert "Noise and lots of agents 0, 1, 5 (of 6) are as stated" in said
+    assert "Not tested: 2–4, whose answers these observers do not see in full." in said
+    assert "of nobody but themselves" in complaint(*ring, "--observer", 2)
 
 
 @pytest.mark.parametrize(

@@ -29,13 +29,15 @@ from tacit.schedules import Schedule
 class Leak:
     """What observers learn of one target.
 
-    share: how much of the target's answers is seen, from 0 to 1; exact: how many answers are reconstructed fully.
+    share: how much of each of the target's answers is seen on average, from 0 to 1; sum_share: how much of their sum, to
+    which a record adds in all rounds; exact: how many answers are reconstructed fully.
     epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
     """
 
     target: int
     distance: int
     share: float
+    sum_share: float
     exact: int
     queries: int
     epsilon: float
@@ -83,6 +85,7 @@ def leaks(
                 target=target,
                 distance=int(away[target]),
                 share=view.share(target),
+                sum_share=view.sum_share(target),
                 exact=int(view.exact(target).sum()),
                 queries=responses.queries,
                 epsilon=judge(scores, claim, confidence=confidence).epsilon,

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import brentq
 
 from tacit.audit.bounds import (
     Bound,
@@ -20,7 +21,7 @@ from tacit.audit.bounds import (
     gaussian_bound,
 )
 from tacit.audit.collecting import Collected
-from tacit.audit.tradeoff import tradeoff_bound
+from tacit.audit.tradeoff import event_curve, tradeoff_bound
 from tacit.errors import InvalidInput
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
@@ -76,11 +77,16 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """All looks of one audit; together they are right with the stated confidence."""
+    """All looks of one audit; together they are right with the stated confidence.
+
+    reach: about what so many runs would show, if the noise is wrong or not, of a system that uses its claim up, to an
+    attacker who sees all of it. What is below that was not looked for hard enough, or does not leak.
+    """
 
     claim: Claim
     confidence: float
     runs: int
+    reach: float
     looks: tuple[Look, ...]
     roc: dict[str, dict[str, list[float]]]
 
@@ -110,6 +116,7 @@ class Findings:
             "confidence": self.confidence,
             "runs_per_side": self.runs,
             "lower_bound": self.epsilon,
+            "within_reach": self.reach,
             "verdict": self.verdict,
             "looks": looks,
             "roc": self.roc,
@@ -130,7 +137,17 @@ def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findi
     )
     roc = {name: _roc(scores.absent[name], scores.present[name]) for name in scores.statistics}
     runs = len(next(iter(scores.absent.values())))
-    return Findings(claim=claim, confidence=confidence, runs=runs, looks=looks, roc=roc)
+    reach = _reach(claim, runs, each_confidence)
+    return Findings(claim=claim, confidence=confidence, runs=runs, reach=reach, looks=looks, roc=roc)
+
+
+def _reach(claim: Claim, runs: int, confidence: float) -> float:
+    """Return the bound by the errors to be expected of the best test at even odds, where the mechanism is as stated."""
+    curve = event_curve(claim.event)
+    rate = float(brentq(lambda alarm: curve(alarm) - alarm, 0.0, 1.0))
+    errors = round(rate * runs)
+    outcomes = Outcomes(absent=runs, false_alarms=errors, present=runs, misses=errors)
+    return tradeoff_bound(outcomes, claim.event, delta=claim.delta, confidence=confidence).epsilon
 
 
 def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:

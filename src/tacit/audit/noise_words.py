@@ -30,15 +30,28 @@ ABOUT_EPSILON = (
 def verdict(document: Document) -> str:
     """Say in one sentence what came out."""
     if document["verdict"] == "as stated":
-        return f"Noise and lots are as stated, as far as {document['trials']:,} runs show."
+        return f"Noise and lots of {tested(document)} are as stated, as far as {document['trials']:,} runs show."
     found = dict.fromkeys(each["meaning"] for each in document["failed"])
     return f"Noise or lots are not as stated: {'; '.join(found)}."
+
+
+def tested(document: Document) -> str:
+    """Say whose noise was looked at; of the others, not all answers can be reconstructed from there."""
+    seen, total = [each["agent"] for each in document["agents"]], document["attack"]["agents"]
+    return "all agents" if len(seen) == total else f"agent{'s' if len(seen) > 1 else ''} {agents(seen)} (of {total})"
+
+
+def untested(document: Document) -> str:
+    """Say whose noise was not looked at, if there are any."""
+    seen = {each["agent"] for each in document["agents"]}
+    left = [agent for agent in range(document["attack"]["agents"]) if agent not in seen]
+    return f"Not tested: {agents(left)}, whose answers these observers do not see in full." if left else ""
 
 
 def consequence(document: Document) -> str:
     """Say what that means."""
     if document["verdict"] == "as stated":
-        return (
+        return f"{untested(document)} ".lstrip() + (
             "This is no proof. Faults too small for so many runs stay unseen, and so does all that is not about noise and "
             "lots, such as gradients that are not clipped."
         )

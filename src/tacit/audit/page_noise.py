@@ -14,7 +14,8 @@ def parts(document: Document) -> tuple[str, str]:
         document["attack"],
         bad=bad,
         badge=document["verdict"].upper(),
-        figure="Noise and lots are " + document["verdict"] + ("" if bad else ", as far as can be seen"),
+        figure=f"Noise and lots of {noise_words.tested(document)} are {document['verdict']}"
+        + ("" if bad else ", as far as can be seen"),
         terms=f"{len(document['checks']):,} tests on {document['trials']:,} runs of {document['queries']:,} queries · "
         f"false alarms: {percent(document['false_alarm'], 2)} at most",
         words=f"{noise_words.verdict(document)} {noise_words.consequence(document)}",

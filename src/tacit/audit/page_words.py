@@ -66,6 +66,14 @@ def consequence(document: Document) -> str:
     return "This is no proof that the claim holds, only that this attack did not refute it."
 
 
+def reach(document: Document) -> str:
+    """Say what so many runs can show at all."""
+    found = document["within_reach"]
+    if not found > 0:
+        return "So few runs would show nothing of a system that just uses its claim up; take more."
+    return f"So many runs would show about ε ≥ {lower(found)} of a system that uses its claim up, to one who sees all of it."
+
+
 def methods(looks: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the kinds of bounds that the looks have, in their order."""
     return list(dict.fromkeys(bound["method"] for look in looks for bound in look["bounds"]))

@@ -132,8 +132,15 @@ class View:
         return self.information(target).diagonal() >= 1 - tolerance
 
     def share(self, target: int) -> float:
-        """Return trace(H)/queries: the share of the target's answers that is seen, from 0 to 1."""
+        """Return trace(H)/queries: how much of each of the target's answers is seen on average, from 0 to 1."""
         return float(self.information(target).trace()) / self.queries
+
+    def sum_share(self, target: int) -> float:
+        """Return 1ᵀH1/queries: how much of the sum of the target's answers is seen, from 0 to 1.
+
+        A record adds to its agent's answers in all rounds, so the sum may give it away where no single answer does.
+        """
+        return float(self.information(target).sum().clamp(min=0)) / self.queries
 
     def shift(self, target: int, *, rate: float, noise: float, size: float = 1.0) -> float:
         """Return q·r·√(1ᵀH1)/σ: how many standard deviations a record moves the best linear statistic, on average.

@@ -173,7 +173,8 @@ def membership_cases(
             "queries": attack.event.count,
             "saw": f"It sees the final {'model' if central else 'models of all agents'} and nothing else, and asks how low "
             "the loss on the record is. A low loss speaks for the record.",
-            "record": "The record is a blank image labelled 0. The paper names no step sizes for this; those here leak most of some that were tried.",
+            "record": "The record is a blank image labelled 0. The paper names no step sizes for this; those here leak most of "
+            f"some that were tried: {SETTINGS[rule][2]}, clipping norm {SETTINGS[rule][1]:g}.",
         }
         cases.append(Case(attack=attack, claim=Claim.of(attack.event, delta), settings=settings, told=told))
     return cases

@@ -75,7 +75,7 @@ def distance(
 
     Nothing is trained: what reaches an agent follows from the rule and the graph.
 
-    The share seen is exact. ε is what an attack on so many drawn runs proves; more may leak than it shows.
+    The shares seen are exact. ε is what an attack on so many drawn runs proves; more may leak than it shows.
 
     There is no verdict, and no file is written but the picture.
 
@@ -117,14 +117,16 @@ def distance(
     if plot is not None:
         from tacit.cli.audit_picture import draw_leaks
 
-        save_picture(draw_leaks(found, title=title, epsilon=epsilon, delta=delta), plot)
+        save_picture(
+            draw_leaks(found, title=title, epsilon=epsilon, delta=delta, confidence=confidence, runs=runs), plot
+        )
     if json:
         settings = {"rounds": rounds, "lr": lr, "sample_rate": sample_rate, "runs": runs, "seed": seed}
         claim = {"epsilon": epsilon, "delta": delta, "adjacency": "add_remove"}
         system = {"graph": graph, "agents": len(links), "observers": watching, "claimed": claim}
         print_json({**system, "confidence": confidence, "settings": settings, "algorithms": found})
         return
-    _print(found, title, epsilon, delta, confidence)
+    _print(found, title, epsilon, delta, confidence, runs)
     if plot is not None:
         console().print(f"Picture: {plot}", soft_wrap=True)
 
@@ -154,14 +156,16 @@ def _leaks(
     return [leak.to_json() for leak in found]
 
 
-def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, delta: float, confidence: float) -> None:
+def _print(
+    found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, delta: float, confidence: float, runs: int
+) -> None:
     from tacit.audit.page_words import lower
     from tacit.report.words import percent, promised
 
     screen, table = console(), plain_table()
     screen.print(Text(title, style="bold"), soft_wrap=True)
     screen.print()
-    for place, column in enumerate(("algorithm", "distance", "agent", "share seen", "seen exactly", "ε ≥")):
+    for place, column in enumerate(("algorithm", "distance", "agent", "each seen", "sum seen", "exactly", "ε ≥")):
         table.add_column(column, justify="right" if place else "left", no_wrap=True)
     for rule, rows in found.items():
         for place, row in enumerate(rows):
@@ -170,6 +174,7 @@ def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, d
                 str(row["distance"]),
                 str(row["target"]),
                 percent(row["share"], 2),
+                percent(row["sum_share"], 2),
                 f"{row['exact']:,} of {row['queries']:,}",
                 lower(row["epsilon"]),
                 end_section=place == len(rows) - 1,
@@ -177,8 +182,13 @@ def _print(found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, d
     print_whole(table)
     screen.print()
     screen.print(
+        "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record "
+        "is in all rounds, so a part of the sum can give it away.",
+        style="dim",
+    )
+    screen.print(
         f"Claimed: {promised(epsilon, delta)}, of whoever sees everything. Each ε ≥ holds at "
-        f"{100 * confidence:.6g}\u202f% confidence on its own."
+        f"{100 * confidence:.6g}\u202f% confidence on its own, from 2 × {counted(runs, 'run')}: where more leaks, more runs show more."
     )
 
 

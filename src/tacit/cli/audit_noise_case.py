@@ -37,12 +37,14 @@ def noise_case(
         raise InvalidInput("agent 0 has no neighbours, so nobody is there to watch it")
     view = Responses.of(rule, links, rounds=rounds, lr=_LR).view(watching)
     seen = [agent for agent in range(len(links)) if view.exact(agent).all()]
-    if not seen:
+    others = [agent for agent in seen if agent not in watching]
+    if not others:
         raise InvalidInput(
-            f"observers {watching} can reconstruct all answers of nobody; name more of them with --observer"
+            f"observers {watching} can reconstruct all answers of nobody but themselves at best; name more of them with "
+            "--observer"
         )
     privacy = Privacy(epsilon=epsilon, delta=delta, clip=1.0, lot_size=lot_size)
-    world = noise_world(rule, privacy=privacy, rounds=rounds, lr=_LR, graph=links, target=seen[0], records=records)
+    world = noise_world(rule, privacy=privacy, rounds=rounds, lr=_LR, graph=links, target=others[0], records=records)
     audit = NoiseCheck(world=world, observers=watching, false_alarm=false_alarm)
     told = {
         "kind": "noise",

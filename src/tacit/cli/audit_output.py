@@ -43,12 +43,12 @@ def print_audit(document: Document, folder: Path) -> None:
     screen.print()
     broken = document["verdict"] == "broken"
     screen.print(Text(words.verdict(document), style="bold red" if broken else "bold"))
-    screen.print(words.consequence(document))
+    screen.print(f"{words.consequence(document)} {words.reach(document)}")
     screen.print(f"Page: {folder / PAGE}", soft_wrap=True)
 
 
-def print_audits(documents: Sequence[Document], folder: Path) -> None:
-    """Print one line for each algorithm."""
+def print_audits(documents: Sequence[Document], folder: Path, confidence: float) -> None:
+    """Print one line for each algorithm; all of them together have the confidence."""
     screen, first = console(), documents[0]
     screen.print(Text(f"{first['attack']['title']}: {first['settings']['dataset']}", style="bold"), soft_wrap=True)
     table = plain_table()
@@ -68,8 +68,8 @@ def print_audits(documents: Sequence[Document], folder: Path) -> None:
     screen.print()
     claim = first["claimed"]
     screen.print(
-        f"δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; each line at "
-        f"{words.confidence(first)} confidence on its own, from 2 × {counted(first['runs_per_side'], 'run')}. "
+        f"δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; all lines together at "
+        f"{100 * confidence:.6g}\u202f% confidence, each from 2 × {counted(first['runs_per_side'], 'run')}. "
         "Estimates prove nothing."
     )
     screen.print(f"Pages: {folder / '*' / PAGE}", soft_wrap=True)

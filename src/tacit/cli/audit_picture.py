@@ -15,8 +15,16 @@ _MARKS = ("o", "s", "^")
 _LEAST = 1e-6  # a share below this is shown as this
 
 
-def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, epsilon: float, delta: float) -> Figure:
-    """Draw the share seen and the lower bound on ε over the distance, a line for each algorithm.
+def draw_leaks(
+    found: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    title: str,
+    epsilon: float,
+    delta: float,
+    confidence: float,
+    runs: int,
+) -> Figure:
+    """Draw the share of the sum seen and the lower bound on ε over the distance, a line for each algorithm.
 
     Of several agents at one distance the one that shows most is on the line.
     """
@@ -25,16 +33,19 @@ def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, 
         left, right = figure.subplots(1, 2)
         for place, (name, rows) in enumerate(found.items()):
             look = {"color": SERIES[place], "ls": LINES[place], "marker": _MARKS[place], "ms": 5, "lw": 1.8}
-            _line(left, rows, "share", name, look)
+            _line(left, rows, "sum_share", name, look)
             _line(right, rows, "epsilon", name, look)
         left.set_yscale("log")
-        low = min(max(row["share"], _LEAST) for rows in found.values() for row in rows)
-        left.set(ylabel="share of the answers seen", ylim=(0.6 * low, 1.4))
+        low = min(max(row["sum_share"], _LEAST) for rows in found.values() for row in rows)
+        left.set(ylabel="share of the sum of answers seen", ylim=(0.6 * low, 1.4))
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
         right.axhline(epsilon, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"claimed: {promised(epsilon, delta)}")
-        right.set(ylabel=f"ε at δ = {delta:g} is at least")
+        right.set(
+            ylabel=f"ε at δ = {delta:g} is at least",
+            title=f"{100 * confidence:g}\u202f% confidence each, 2 × {runs:,} runs",
+        )
         right.set_ylim(
             bottom=0, top=1.12 * max([epsilon, *(row["epsilon"] for rows in found.values() for row in rows)])
         )
@@ -50,5 +61,5 @@ def draw_leaks(found: Mapping[str, Sequence[Mapping[str, Any]]], *, title: str, 
 def _line(ax: Axes, rows: Sequence[Mapping[str, Any]], key: str, name: str, look: Mapping[str, Any]) -> None:
     most: dict[int, float] = {}
     for row in rows:
-        most[row["distance"]] = max(row[key], most.get(row["distance"], _LEAST if key == "share" else 0.0))
+        most[row["distance"]] = max(row[key], most.get(row["distance"], _LEAST if key == "sum_share" else 0.0))
     ax.plot(list(most), list(most.values()), label=name, clip_on=False, zorder=3, **look)

@@ -153,8 +153,9 @@ def see_through(ctx: typer.Context, make: Callable[[], list[Case]], how: How, *,
         how = replace(how, batch=min(how.batch, first.most))
     folder = make_folder(how.folder, f"{first.told['kind']}-all" if several else first.name)
     again = command(ctx, folder)
-    if several:
-        documents = [play(case, how, folder / case.told["algorithm"], again) for case in cases]
+    if several:  # all of them hold at once
+        each = replace(how, confidence=1 - (1 - how.confidence) / len(cases))
+        documents = [play(case, each, folder / case.told["algorithm"], again) for case in cases]
         printed = {"audits": {each["attack"]["algorithm"]: each for each in documents}}
     else:
         documents = [play(first, how, folder, again)]
@@ -162,7 +163,7 @@ def see_through(ctx: typer.Context, make: Callable[[], list[Case]], how: How, *,
     if how.json:
         print_json(printed)
     elif several:
-        print_audits(documents, folder)
+        print_audits(documents, folder, how.confidence)
     else:
         print_audit(documents[0], folder)
     if any(each["verdict"] == "broken" for each in documents):
