@@ -220,8 +220,6 @@ def test_membership_audits_one_algorithm_or_all(tmp_path):
     said = answer(*MEMBERSHIP, "--algorithm", "all", "--folder", "all", "--quiet")
     # So that all hold at 95 %.
     assert [each["confidence"] for each in both["audits"].values()] == pytest.approx([1 - 0.05 / 4] * 4)
-        pytest.approx(1 - 0.05 / 4)
-    }  # so that all hold at 95 %
     assert "all lines together at 95 % confidence" in one_line(said.replace("\u202f", " "))
     assert said.count("no violation found") == 4
 
