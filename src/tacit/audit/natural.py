@@ -40,7 +40,7 @@ class NaturalNeighbor:
         if not bool(self.view.exact(self.world.target).all()):
             raise InvalidInput(
                 f"the observers {list(self.observers)} do not see all of agent {self.world.target}'s answers; with a natural "
-                "record they must, since its gradient depends on where the target was asked"
+                "record they must, since its gradient depends on where the target was asked. Let all of its neighbours observe"
             )
 
     @cached_property

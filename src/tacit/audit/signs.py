@@ -35,7 +35,7 @@ def sign_scores(
     if not {target, *near} <= seen:
         raise InvalidInput(
             f"to read the signs of agent {target}'s steps, its neighbours {near} must all be seen; the observers see "
-            f"{sorted(seen)}"
+            f"{sorted(seen)}. Let all of its neighbours observe"
         )
     states = torch.stack([tensors[0][:, 0] for tensors in sent] + [models[:, 0]]).unflatten(1, (-1, len(graph)))
     mine, others = states[:, :, target], states[:, :, near].sum(dim=2)
