@@ -121,7 +121,7 @@ def test_secret_noise_is_as_stated(make, rule, graph, observers):
         (Faulty("cut off"), {("tail", (0,))}),
         (Faulty("lots of one size"), {("lots", (0,))}),
     ],
-    ids=str,
+    ids=lambda value: f"{value.fault} {value.size}" if isinstance(value, Faulty) else "",
 )
 def test_a_planted_fault_is_found_and_named(fault, expected):
     report = check(fault).run(TRIALS)

@@ -201,6 +201,7 @@ def link(name: str, target: str) -> tarfile.TarInfo:
         (b"no archive at all", "cannot unpack .*y.tar.gz.*delete it"),
         (archive_of({"y/train": os.urandom(5_000)})[:2_000], "cannot unpack .*y.tar.gz"),
     ],
+    ids=["link", "other", "none", "torn"],
 )
 def test_an_archive_that_is_not_the_official_one_leaves_nothing_behind(folder, content, message):
     folder.mkdir()
