@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tacit.audit.worlds import World
 from tacit.cli import app, audit_cases
 from tacit.cli.audit_output import print_audit
-from tacit.privacy import sources
+from tacit.privacy import oracle
 
 NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20)
 MEMBERSHIP = ("audit", "membership", "--dataset", "digits", "--runs", 12, "--rounds", 3, "--workers", 1, "--batch", 12)
@@ -161,7 +161,7 @@ def played_batches(monkeypatch, stop_at=0):
 
 def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
     """False alarms: a sound system would be called broken in 5 of 100 tries at most; without noise it always is."""
-    monkeypatch.setattr(sources, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
     result = CliRunner().invoke(app, [*map(str, NEIGHBOR), "--runs", "80", "--rounds", "10", "-q", "--folder", "bad"])
     assert result.exit_code == 1
     assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tacit.audit.worlds import World
 from tacit.cli import app
-from tacit.privacy import sources
+from tacit.privacy import oracle
 
 NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6)
 ONE_RUN = ("audit", "one-run", "--canaries", 60, "--records", 10, "--rounds", 2)
@@ -43,8 +43,8 @@ def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
 
 
 def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
-    right = sources.stacked_normals
-    monkeypatch.setattr(sources, "stacked_normals", lambda streams, count: 0.5 * np.asarray(right(streams, count)))
+    right = oracle.stacked_normals
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: 0.5 * np.asarray(right(streams, count)))
     result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
     assert result.exit_code == 1
     said = one_line(result.stdout)
@@ -110,7 +110,7 @@ def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
 
 def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
     """False alarms: 5 of 100 at most, were the system sound; without noise every guess is right."""
-    monkeypatch.setattr(sources, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
     result = CliRunner().invoke(app, [*map(str, ONE_RUN), "--epsilon", "1", "--folder", "bad"])
     assert result.exit_code == 1
     assert "20 (100.0" in result.stdout

@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded, normals_by_parts, stacked_normals
+from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded, stacked_normals
 
 KINDS = [Secret(), Seeded(3), Fast(3)]
 ids = ["secret", "seeded", "fast"]
@@ -157,23 +156,3 @@ def test_normals_of_many_streams_are_those_of_each(kind, count):
     apart = [source.next().normals(count) for source in kind.make(5)]
     together = stacked_normals([source.next() for source in kind.make(5)], count)
     assert np.array_equal(together, np.stack(apart))
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("at_once", [1, 2, 5])
-@pytest.mark.parametrize("kind", [Seeded(3), Fast(3)], ids=["seeded", "fast"])
-def test_threads_change_nothing_but_the_time(monkeypatch, kind, at_once, threads):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    count = 2**15 + 5  # five of these are worth threads
-    expected = [source.next().normals(count) for source in kind.make(5)]
-    parts = list(normals_by_parts([source.next() for source in kind.make(5)], count, at_once))
-    assert [len(part) for part in parts] == {1: [1] * 5, 2: [2, 2, 1], 5: [5]}[at_once]
-    assert np.array_equal(np.concatenate(parts), np.stack(expected))
-
-
-def test_what_fails_in_a_thread_is_not_silent(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    streams = [source.next() for source in Seeded(3).make(3)]
-    streams[1] = ChaChaStream(bytes(32), nonce=bytes(12), block=2**32 - 1)
-    with pytest.raises(PrivacyError, match="past the"):
-        list(normals_by_parts(streams, 2**16, 1))

@@ -23,7 +23,7 @@ from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums, records_at_once
 from tacit.privacy.ledger import Account
 from tacit.privacy.sampling import draw_lot
-from tacit.privacy.sources import Source, Stream, normals_by_parts
+from tacit.privacy.sources import Source, Stream, stacked_normals
 from tacit.privacy.specification import Plan
 
 _PLAIN_PIECE_RECORDS = 512
@@ -225,10 +225,9 @@ class PrivateOracle:
             norms += lengths
             # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
             at_once = max(1, _NOISE_NUMBERS // width)
-            starts = range(first, agents.stop, at_once)
-            for start, normals in zip(starts, normals_by_parts(streams[agents], width, at_once), strict=True):
+            for start in range(agents.start, agents.stop, at_once):
                 part = slice(start, min(start + at_once, agents.stop))
-                noise = torch.from_numpy(normals).to(self._device)
+                noise = torch.from_numpy(stacked_normals(streams[part], width)).to(self._device)
                 noisy = sums[start - first : part.stop - first].addcmul_(noise, self._noise[part, None])
                 released[part] = noisy.div_(self._lot_sizes[part, None])
         if self._diagnostics is not None:

@@ -10,10 +10,8 @@ import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -27,8 +25,7 @@ Words = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
 
 
-_BLOCK = 2**15  # normals made at once: they stay in the cache, and torch does not divide them among threads
-_WORTH_THREADS = 2**17  # fewer normals than this are made by one thread
+_BLOCK = 2**16  # normals made at once
 
 
 class Stream(Protocol):
@@ -189,20 +186,6 @@ def stacked_normals(streams: Sequence[Stream], count: int) -> Reals:
         words = np.stack([stream.words(2 * half) for stream in streams[first : first + rows]])
         out[first : first + rows] = _box_muller(words, half)[:, :count]
     return out
-
-
-def normals_by_parts(streams: Sequence[Stream], count: int, at_once: int) -> Iterator[Reals]:
-    """Yield what `stacked_normals` gives for so many streams at a time, in order.
-
-    Every stream is read by one thread alone, and streams share nothing, so that threads change nothing but the time.
-    """
-    parts = [streams[first : first + at_once] for first in range(0, len(streams), at_once)]
-    threads = min(torch.get_num_threads(), len(parts))
-    if threads == 1 or count * len(streams) < _WORTH_THREADS:
-        yield from (stacked_normals(part, count) for part in parts)
-        return
-    with ThreadPoolExecutor(threads, thread_name_prefix="noise") as pool:
-        yield from pool.map(stacked_normals, parts, repeat(count))
 
 
 def _box_muller(words: Words, half: int) -> Reals:
