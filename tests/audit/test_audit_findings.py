@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from tacit import DSGD, DiNNO, Privacy
+from tacit.audit.bounds import Outcomes
 from tacit.audit.collecting import Collected, collect
-from tacit.audit.findings import Claim, judge
+from tacit.audit.findings import Claim, _estimate, _interval, judge
 from tacit.audit.neighbor import Neighbor
 from tacit.audit.worlds import dirac
 from tacit.errors import InvalidInput
@@ -95,3 +96,17 @@ def test_reach_is_what_the_best_attack_on_a_system_as_stated_shows():
     assert 0.5 * claim.epsilon < found.reach < claim.epsilon
     few = judge(Collected({"likelihood": absent[:20]}, {"likelihood": present[:20]}), claim)
     assert few.reach < 0.2 * found.reach
+
+
+def test_the_interval_of_an_estimate_holds_it_and_the_truth():
+    """With the true rates of error given, the interval misses what they amount to less often than its risk."""
+    generator, delta, alarm, hit = np.random.default_rng(0), 1e-2, 0.3, 0.5
+    truth, runs, inside = np.log((hit - delta) / alarm), 500, 0
+    for _ in range(400):
+        alarms, misses = generator.binomial(runs, alarm), generator.binomial(runs, 1 - hit)
+        outcomes = Outcomes(absent=runs, false_alarms=int(alarms), present=runs, misses=int(misses))
+        low, high = _interval(outcomes, delta, 0.9)
+        assert low < _estimate(outcomes, delta) < high
+        inside += low <= truth <= high
+    assert inside >= 0.9 * 400
+    assert _interval(Outcomes(absent=10, false_alarms=0, present=10, misses=10), delta, 0.9)[1] == np.inf

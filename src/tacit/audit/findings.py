@@ -19,6 +19,7 @@ from tacit.audit.bounds import (
     clopper_pearson_bound,
     count,
     gaussian_bound,
+    upper_rate,
 )
 from tacit.audit.collecting import Collected
 from tacit.audit.tradeoff import event_curve, tradeoff_bound
@@ -57,7 +58,8 @@ class Claim:
 class Look:
     """One statistic at one threshold: the errors that it made, and what they prove.
 
-    `estimate` is the point estimate log((hits − δ)/false alarms) that the paper reports; it proves nothing. `sure` are
+    `estimate` is the point estimate log((hits − δ)/false alarms) that the paper reports, with an interval; it proves
+    nothing. `sure` are
     the bounds that hold whatever is wrong (`clopper_pearson`), or if the noise alone may be (`tradeoff`); `gaussian` needs
     the central limit, too.
     """
@@ -67,6 +69,7 @@ class Look:
     chosen: Literal["beforehand", "on the first part"]
     outcomes: Outcomes
     estimate: float | None
+    interval: tuple[float, float]
     bounds: tuple[Bound, ...]
 
     @property
@@ -182,6 +185,7 @@ def _look(
         chosen=chosen,
         outcomes=outcomes,
         estimate=_estimate(outcomes, claim.delta),
+        interval=_interval(outcomes, **at),
         bounds=(
             clopper_pearson_bound(outcomes, **at),
             tradeoff_bound(outcomes, claim.event, **at),
@@ -196,6 +200,24 @@ def _estimate(outcomes: Outcomes, delta: float) -> float | None:
     if not alarms or hits <= delta:
         return None
     return float(np.log((hits - delta) / alarms))
+
+
+def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[float, float]:
+    """Return where the estimate would be with the two rates of error at either end of what is compatible with them."""
+    risk = (1 - confidence) / 4
+    ends = []
+    for errors in ((outcomes.false_alarms, outcomes.absent), (outcomes.misses, outcomes.present)):
+        wrong, runs = errors
+        ends.append(
+            (float(upper_rate(np.array(wrong), runs, risk)), 1 - float(upper_rate(np.array(runs - wrong), runs, risk)))
+        )
+    (alarm_high, alarm_low), (miss_high, miss_low) = ends
+    with np.errstate(divide="ignore"):
+        low, high = (
+            float(np.log(max(1 - miss - delta, 0.0)) - np.log(alarm))
+            for miss, alarm in ((miss_high, alarm_high), (miss_low, alarm_low))
+        )
+    return low, high
 
 
 def _roc(absent: Float[np.ndarray, " runs"], present: Float[np.ndarray, " runs"]) -> dict[str, list[float]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tacit.audit import page_charts, page_noise, page_one_run
 from tacit.audit.page_parts import bound_header, bound_tiles, seen, settings
-from tacit.audit.page_words import METHODS, Document, bounds_of, confidence, errors_of, heading, methods
+from tacit.audit.page_words import METHODS, Document, bounds_of, confidence, errors_of, estimate, heading, methods
 from tacit.files import write_atomically
 from tacit.report.charts import Chart
 from tacit.report.frame import document as framed
@@ -93,7 +93,7 @@ def _looks(document: Document) -> str:
             _CHOSEN.get(look["chosen"], look["chosen"]),
             *errors_of(look),
             *bounds_of(look, kinds),
-            number(look["estimate"], 3),
+            estimate(look),
         )
         for look in looks
     ]
@@ -102,7 +102,7 @@ def _looks(document: Document) -> str:
         '<section class="card full"><h2>Looks and bounds</h2><p class="note">Each look calls all runs with a score above '
         "its cut “with the record” and counts the errors. A cut that was chosen on the first runs is measured on the "
         f"others.</p>{table(head, rows, kind='stack')}"
-        f'<p class="note">{text(when)} “Estimate” takes the counts at their face and proves nothing.</p></section>'
+        f'<p class="note">{text(when)} “Estimate” takes the counts at their face and proves nothing; beside it is the interval that the counts allow.</p></section>'
     )
 
 

@@ -90,6 +90,14 @@ def bounds_of(look: Mapping[str, Any], among: Sequence[str]) -> list[str]:
     return [found.get(method, "–") for method in among]
 
 
+def estimate(look: Mapping[str, Any]) -> str:
+    """Write a point estimate with its interval."""
+    if look["estimate"] is None:
+        return "–"
+    low, high = (("-∞", "∞")[place] if end is None else f"{end:.2f}" for place, end in enumerate(look["interval"]))
+    return f"{look['estimate']:.3f} ({low} to {high})"
+
+
 def errors_of(look: Mapping[str, Any], between: str = " of ") -> tuple[str, str]:
     """Write how many false alarms and misses there were, and of how many."""
     counts = look["outcomes"]

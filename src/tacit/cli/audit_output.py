@@ -55,13 +55,12 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
     for place, column in enumerate(("algorithm", "claimed ε", "shown ε ≥", "estimate", "verdict")):
         table.add_column(column, justify="left" if place in (0, 4) else "right", no_wrap=True)
     for each in documents:
-        estimates = [look["estimate"] for look in each["looks"] if look["estimate"] is not None]
         broken = each["verdict"] == "broken"
         table.add_row(
             each["attack"]["algorithm"],
             words.claimed(each),
             words.lower(each["lower_bound"]),
-            f"{max(estimates):.3f}" if estimates else "–",
+            words.estimate(each["looks"][0]),
             Text(each["verdict"], style="bold red" if broken else ""),
         )
     screen.print(table)

@@ -87,8 +87,10 @@ def _finding(rows: list[Row]) -> str:
     for rule, name in _NAMES.items():
         if (found := judged(rows, rule)) is None:
             continue
-        estimate = found.looks[0].estimate
-        said = "there is no estimate" if estimate is None else f"the estimate is {estimate:.3f}"
+        estimate, (low, high) = found.looks[0].estimate, found.looks[0].interval
+        said = "there is no estimate"
+        if estimate is not None:
+            said = f"the estimate is {estimate:.3f}, from {low:.2f} to {high:.2f}"
         verdict = "the claim is broken" if found.verdict == "broken" else "no violation is found, as claimed"
         lines.append(
             f"{name}: {said} (published {PUBLISHED[rule]:.3f}) from {found.runs:,} runs a side, which proves nothing by itself; "

@@ -111,10 +111,11 @@ class _Sums:
         part, once = part[: len(agents)], self._once[agents]
         if bool(once.all()):
             self.sums.index_copy_(0, agents, part)
-            return
-        self.sums.index_add_(0, agents[~once], part[~once])
-        if bool(once.any()):
+        elif not bool(once.any()):
+            self.sums.index_add_(0, agents, part)
+        else:
             self.sums.index_copy_(0, agents[once], part[once])
+            self.sums.index_add_(0, agents[~once], part[~once])
 
 
 def _exact_convolutions(like: Tensor) -> AbstractContextManager[None]:
