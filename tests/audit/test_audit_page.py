@@ -107,7 +107,7 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "answers of the attacked agent 1,000",
         "share of its answers seen 95.0",
         "A bound below the claim proves nothing about it.",
-        "“Estimate” takes the counts at their face and proves nothing.",
+        "“Estimate” takes the counts at their face and proves nothing;",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",
