@@ -109,4 +109,7 @@ def test_the_interval_of_an_estimate_holds_it_and_the_truth():
         assert low < _estimate(outcomes, delta) < high
         inside += low <= truth <= high
     assert inside >= 0.9 * 400
-    assert _interval(Outcomes(absent=10, false_alarms=0, present=10, misses=10), delta, 0.9)[1] == np.inf
+    nothing = Outcomes(absent=10, false_alarms=0, present=10, misses=10)
+    assert _interval(nothing, delta, 0.9) == (-np.inf, np.inf)
+    everything = Outcomes(absent=10, false_alarms=10, present=10, misses=10)
+    assert _interval(everything, delta, 0.9)[0] == -np.inf

@@ -4,6 +4,7 @@ Every threshold is fixed before the scores that it is measured on are seen: the 
 first part of the runs. All bounds of one audit hold together: the risk is shared among the looks that are taken.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypedDict
 
@@ -197,27 +198,26 @@ def _look(
 def _estimate(outcomes: Outcomes, delta: float) -> float | None:
     hits = 1 - outcomes.misses / outcomes.present
     alarms = outcomes.false_alarms / outcomes.absent
-    if not alarms or hits <= delta:
-        return None
-    return float(np.log((hits - delta) / alarms))
+    return _log_ratio(hits - delta, alarms) if alarms and hits > delta else None
 
 
 def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[float, float]:
-    """Return where the estimate would be with the two rates of error at either end of what is compatible with them."""
+    """Return where the estimate would be with both rates of error at either end of what the counts allow."""
     risk = (1 - confidence) / 4
-    ends = []
-    for errors in ((outcomes.false_alarms, outcomes.absent), (outcomes.misses, outcomes.present)):
-        wrong, runs = errors
-        ends.append(
-            (float(upper_rate(np.array(wrong), runs, risk)), 1 - float(upper_rate(np.array(runs - wrong), runs, risk)))
-        )
-    (alarm_high, alarm_low), (miss_high, miss_low) = ends
-    with np.errstate(divide="ignore"):
-        low, high = (
-            float(np.log(max(1 - miss - delta, 0.0)) - np.log(alarm))
-            for miss, alarm in ((miss_high, alarm_high), (miss_low, alarm_low))
-        )
-    return low, high
+
+    def ends(wrong: int, runs: int) -> tuple[float, float]:
+        counts = np.array([runs - wrong, wrong])
+        right, rate = upper_rate(counts, runs, risk)
+        return 1 - float(right), float(rate)
+
+    alarm, miss = ends(outcomes.false_alarms, outcomes.absent), ends(outcomes.misses, outcomes.present)
+    return _log_ratio(1 - miss[1] - delta, alarm[1]), _log_ratio(1 - miss[0] - delta, alarm[0])
+
+
+def _log_ratio(hits: float, alarms: float) -> float:
+    if alarms <= 0:
+        return math.inf
+    return math.log(hits / alarms) if hits > 0 else -math.inf
 
 
 def _roc(absent: Float[np.ndarray, " runs"], present: Float[np.ndarray, " runs"]) -> dict[str, list[float]]:
