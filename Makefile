@@ -14,7 +14,7 @@ test: check  ## lint, types and every test but the slow ones
 test-slow: $(READY)  ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow
 
-audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; some minutes
+audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; a quarter of an hour
 	@OMP_NUM_THREADS=1 TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -n auto --dist worksteal -rP
 
 check: $(READY)  ## lint and types
