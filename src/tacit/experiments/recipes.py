@@ -2,7 +2,8 @@
 
 `published` has the paper's network, steps, clipping and lots, in an algorithm that mixes synchronously. `tuned` is the same
 network with a smaller clipping norm and steps to match. `features` is a linear model of fixed wavelet features. The steps
-of the last two are the best of those that `tuning` tries on validation records.
+of the last two are among those that `tuning` tries on validation records. It was not played whole yet: until it is, they are
+guesses from some trial runs.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class Recipe:
     """One way to train all algorithms.
 
     tried: the starts and finishes of η that were tried, for each algorithm.
-    chosen: the best of them on validation records.
+    chosen: those that are used.
     """
 
     features: str
