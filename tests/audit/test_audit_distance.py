@@ -17,7 +17,7 @@ SETTINGS = {"rounds": 20, "lr": 0.05, "runs": 2000}
 
 def test_share_falls_with_distance_on_a_ring() -> None:
     graph = nx.cycle_graph(8)
-    found = leaks(DSGD(), graph, [0], targets=nearest_at_each_distance(graph, 0), **SETTINGS)
+    found = leaks(DSGD(), graph, [0], targets=nearest_at_each_distance(graph, [0]), **SETTINGS)
     assert [each.distance for each in found] == [1, 2, 3, 4]
     shares = [each.share for each in found]
     assert shares == sorted(shares, reverse=True)

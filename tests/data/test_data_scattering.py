@@ -51,7 +51,10 @@ def convolve(image, kernel):
 def by_definition(image):
     size, sigma = len(image), 1.6
     bell = periodic(lambda y, x: math.exp(-(x**2 + y**2) / (2 * sigma**2)), size)
-    smooth = lambda values: convolve(values, bell / bell.sum()).real[::4, ::4]  # noqa: E731
+
+    def smooth(values):
+        return convolve(values, bell / bell.sum()).real[::4, ::4]
+
     first = {
         (scale, angle): np.abs(convolve(image, morlet(size, scale, angle))) for scale in (0, 1) for angle in range(8)
     }

@@ -1,6 +1,7 @@
 """Many runs on both sides, with the record and without: in batches, on several processes, resumable.
 
-Every finished batch is a line of a journal, and a batch that is there is not played again. Batches of the two sides alternate, so that whatever was stopped early is balanced.
+Every finished batch is a line of a journal, and a batch that is there is not played again. Batches of the two sides
+alternate, so that whatever was stopped early is balanced.
 """
 
 import math

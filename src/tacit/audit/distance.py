@@ -94,10 +94,10 @@ def leaks(
     return found
 
 
-def nearest_at_each_distance(graph: nx.Graph, observer: int) -> list[int]:
-    """Return, for each distance from an observer, the agents that lie there in graphs where all look alike: the first."""
-    away = nx.single_source_shortest_path_length(graph, observer)
-    return [min(agent for agent in away if away[agent] == d) for d in range(1, max(away.values()) + 1)]
+def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> list[int]:
+    """Return one agent for each distance from the observers, the first: enough in graphs where all look alike."""
+    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    return [min(agent for agent in away if away[agent] == links) for links in sorted({*away.values()} - {0})]
 
 
 def _play(

@@ -134,11 +134,9 @@ def distance(
 def _leaks(
     rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool, runs: int, rounds: int, **options: Any
 ) -> list[dict[str, Any]]:
-    import networkx as nx
-
     from tacit.algorithms import DiNNO, Plain
     from tacit.audit.bounds import check
-    from tacit.audit.distance import leaks
+    from tacit.audit.distance import leaks, nearest_at_each_distance
     from tacit.audit.findings import LEAST_RUNS
     from tacit.cli.audit_systems import at_least, check_agents, make_rule
 
@@ -148,9 +146,7 @@ def _leaks(
     check_agents(graph, "observer", observers)
     if len(graph) == len(observers):
         raise InvalidInput("everyone watches, and nobody is left to be watched")
-    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
-    first = {away[agent]: agent for agent in sorted(away, reverse=True) if away[agent]}
-    targets = [first[links] for links in sorted(first)] if nearest else None
+    targets = nearest_at_each_distance(graph, observers) if nearest else None
     made = DiNNO(step=Plain(), rho=_RHO, inner_steps=1) if rule == "dinno" else make_rule(rule)
     found = leaks(made, graph, observers, targets=targets, rounds=rounds, runs=runs, **options)
     return [leak.to_json() for leak in found]

@@ -71,12 +71,19 @@ SPLIT: dict[Profile, Scale] = {
 }
 
 
+def steps(algorithm: str, epsilon: float | None, dataset: str) -> Steps:
+    """Return the published start and finish of η, MNIST's for all data sets but CIFAR-100."""
+    if dataset == "cifar100":
+        return _CIFAR[algorithm]
+    if epsilon not in _BUDGETS:
+        raise InvalidInput(f"no step sizes are published for ε={shown(epsilon)}")
+    return _MNIST[algorithm][_BUDGETS.index(epsilon)]
+
+
 def setting(algorithm: str, epsilon: float | None, dataset: str) -> Setting:
     """Return the published setting of an algorithm at a budget, MNIST's for all data sets but CIFAR-100."""
     cifar = dataset == "cifar100"
-    if not cifar and epsilon not in _BUDGETS:
-        raise InvalidInput(f"no step sizes are published for ε={shown(epsilon)}")
-    start, finish = _CIFAR[algorithm] if cifar else _MNIST[algorithm][_BUDGETS.index(epsilon)]
+    start, finish = steps(algorithm, epsilon, dataset)
     rules: dict[str, Algorithm[Any]] = {
         "dsgd": DSGD(),
         "dsgt": DSGT(),

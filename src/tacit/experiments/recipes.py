@@ -1,6 +1,6 @@
 """How models for the accuracy table are trained: as published, and with settings of our own that cost no privacy.
 
-`published` has the paper's network, steps, clipping and lots, in an algorithm that mixes synchronously. `tuned` is the same
+`published` has the paper's network, steps, clipping and lots, in an algorithm that mixes synchronously. `network` is the same
 network with a smaller clipping norm and steps to match. `features` is a linear model of fixed wavelet features. The steps
 of the last two are among those that `tuning` tries on validation records. It was not played whole yet: until it is, they are
 guesses from some trial runs.
@@ -11,12 +11,14 @@ from typing import Any
 
 from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, DiNNO
 from tacit.experiments.experiment import Point, Profile
-from tacit.experiments.hyperparameters import AGENTS, CENTRAL, MNIST, Setting, Steps, setting
+from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, Steps, setting
+from tacit.experiments.hyperparameters import steps as published_steps
 from tacit.experiments.trials import PIXELS, SCATTERING
 from tacit.schedules import LogSpaced
 
 EPSILON = 1.0
-PUBLISHED, TUNED, FEATURES = "published", "tuned", "features"
+PUBLISHED, NETWORK, FEATURES = "published", "network", "features"
+ALGORITHMS = (CENTRAL, *DECENTRALIZED)
 _RULES: dict[str, Algorithm[Any]] = {"central": SGD(), "dsgd": DSGD(), "dsgt": DSGT(), "dinno": DiNNO()}
 
 
@@ -38,7 +40,7 @@ class Recipe:
 
 
 RECIPES = {
-    TUNED: Recipe(
+    NETWORK: Recipe(
         features=PIXELS,
         model="convnet",
         rounds=1000,
@@ -96,10 +98,9 @@ def recipe_point(
         "t": 1.0,
     }
     if recipe == PUBLISHED:
-        found = setting(algorithm, EPSILON, scale.dataset)
-        start, finish = (found.lr(place, 2) for place in (0, 1))
-        features, model, rounds, lot, clip = PIXELS, scale.model, scale.rounds, scale.lot, found.clip
-        rounds = rounds if smoke else MNIST["paper"].rounds
+        start, finish = published_steps(algorithm, EPSILON, scale.dataset)
+        features, model, lot, clip = PIXELS, scale.model, scale.lot, setting(algorithm, EPSILON, scale.dataset).clip
+        rounds = scale.rounds if smoke else MNIST["paper"].rounds
     else:
         ours = RECIPES[recipe]
         start, finish = steps or ours.chosen[algorithm]
@@ -116,8 +117,8 @@ def recipe_point(
         rounds=rounds,
         lot=lot,
         clip=clip,
-        start=float(start),
-        finish=float(finish),
+        start=start,
+        finish=finish,
         trials=trials,
     )
 

@@ -3,15 +3,14 @@
 from typing import TYPE_CHECKING
 
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, as_list
-from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, DELTA, NAMES
-from tacit.experiments.recipes import EPSILON, RECIPES, recipe_point, setting_of
+from tacit.experiments.hyperparameters import DELTA, NAMES
+from tacit.experiments.recipes import ALGORITHMS, EPSILON, RECIPES, recipe_point, setting_of
 from tacit.experiments.trials import seconds, train_point
 from tacit.report.words import promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ORDER = (CENTRAL, *DECENTRALIZED)
 _SEED = 1000  # of no trial of the accuracy table: what was chosen for being lucky here is not lucky there
 
 
@@ -19,7 +18,7 @@ def _points(profile: Profile) -> list[Point]:
     return [
         recipe_point(profile, recipe, algorithm, "complete", 1, steps)
         for recipe, ours in RECIPES.items()
-        for algorithm in ORDER
+        for algorithm in ALGORITHMS
         for steps in ours.tried[algorithm][: 1 if profile == "smoke" else None]
     ]
 
@@ -48,7 +47,7 @@ def tries(rows: list[Row], recipe: str, algorithm: str) -> list[Row]:
 def _finding(rows: list[Row]) -> str:
     lines = []
     for recipe in RECIPES:
-        for algorithm in ORDER:
+        for algorithm in ALGORITHMS:
             if not (own := tries(rows, recipe, algorithm)):
                 continue
             listed = ", ".join(
@@ -56,7 +55,7 @@ def _finding(rows: list[Row]) -> str:
             )
             lines.append(
                 f"{recipe}, {NAMES[algorithm]}: {listed}. These tries and one run more would cost "
-                f"ε = {_cost(own, len(own) + 1):.2f} on the records they were tried on."
+                f"{promised(round(_cost(own, len(own) + 1), 2), DELTA)}, on the records they were tried on."
             )
     begin = f"{rows[0]['dataset']}, complete graph, one run each, on validation records; {promised(EPSILON, DELTA)}, for each run."
     lines.append(
@@ -84,7 +83,7 @@ def _draw(rows: list[Row]) -> "Figure":
     with style():
         figure, axes = panels(1, len(RECIPES), width=3.6)
         for ax, recipe in zip(axes[0], RECIPES, strict=True):
-            for algorithm in ORDER:
+            for algorithm in ALGORITHMS:
                 own = sorted(tries(rows, recipe, algorithm), key=lambda row: row["start"])
                 look = {"color": COLOURS[algorithm], "marker": MARKERS[algorithm], "label": NAMES[algorithm]}
                 ax.plot([row["start"] for row in own], [row["validation"] for row in own], **look)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch._inductor
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -51,22 +51,23 @@ class GhostEngine:
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
-        sums = _Sums(theta, lot, self.sizes[-1])
+        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
         norms = torch.zeros(lot.size, dtype=torch.float64, device=theta.device)
         for blocks, rows in self._blocks(lot):
             agents = blocks.agents
             part, lengths = self._step("clipped_sums", theta.index_select(0, agents), *blocks[1:], clip[agents])
-            sums.add(agents[: len(rows)], part)
+            sums.index_add_(0, agents, part)
             norms[rows[blocks.keep[: len(rows)]]] = lengths[blocks.keep]
-        return Clipped(sums.sums, norms)
+        return Clipped(sums, norms)
 
     def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
         """Return every agent's sum of gradients, unclipped."""
-        sums = _Sums(theta, lot, self.sizes[-1])
-        for blocks, rows in self._blocks(lot):
-            part = self._step("plain_sums", theta.index_select(0, blocks.agents), *blocks[1:])
-            sums.add(blocks.agents[: len(rows)], part)
-        return sums.sums
+        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
+        for blocks, _ in self._blocks(lot):
+            sums.index_add_(
+                0, blocks.agents, self._step("plain_sums", theta.index_select(0, blocks.agents), *blocks[1:])
+            )
+        return sums
 
     def blocks_at_once(self, size: int) -> int:
         """Return how many blocks of this size make a step."""
@@ -95,27 +96,6 @@ class GhostEngine:
             self._steps[known] = _compile(getattr(self._stacked, name), given)
         with _exact_convolutions(given[0]):
             return self._steps[known](*given)
-
-
-class _Sums:
-    """Adds blocks up. Where an agent has one block, as nearly all have with small lots, its sum is written once."""
-
-    def __init__(self, theta: Float[Tensor, "agents params"], lot: Lot, largest: int) -> None:
-        counts = lot.counts
-        self._once = (counts > 0) & (counts <= largest)
-        self.sums = torch.empty(theta.shape, dtype=torch.float64, device=theta.device)
-        self.sums[~self._once] = 0
-
-    def add(self, agents: Int[Tensor, " blocks"], part: Float[Tensor, "more params"]) -> None:
-        """Add the sums of these agents' blocks; what comes after them in `part` was filled up, and is none's."""
-        part, once = part[: len(agents)], self._once[agents]
-        if bool(once.all()):
-            self.sums.index_copy_(0, agents, part)
-        elif not bool(once.any()):
-            self.sums.index_add_(0, agents, part)
-        else:
-            self.sums.index_copy_(0, agents[once], part[once])
-            self.sums.index_add_(0, agents[~once], part[~once])
 
 
 def _exact_convolutions(like: Tensor) -> AbstractContextManager[None]:
