@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import sys
 import pytest
 from invoking import answer, complaint, document, is_picture, one_line
 
-from tacit.experiments import EXPERIMENTS
+from tacit.experiments import EXPERIMENTS, load_experiment
 
 ERRATA = ("reproduce", "errata", "--profile", "smoke")
 SMALL = ("reproduce", "convergence", "--profile", "smoke", "--only", "algorithm=dsgd", "--only", "part=constant")
@@ -41,6 +42,18 @@ def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
     assert "14.2" in (folder / "finding.md").read_text()
     assert len(lines(folder)) == 4
     assert (folder / "results.csv").read_text().startswith("row,what,nominal_epsilon,")
+
+
+def test_points_may_be_played_by_several_processes(tmp_path):
+    one = document(*ERRATA, "--results", tmp_path / "one")
+    two = document(*ERRATA, "--results", tmp_path / "two", "--workers", "2")
+    assert two["finding"] == one["finding"]
+    assert "it must be at least 1" in complaint(*ERRATA, "--results", tmp_path, "--workers", "0")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_can_be_handed_to_a_process(name):
+    assert pickle.loads(pickle.dumps(load_experiment(name).play)) is not None
 
 
 def test_a_finished_folder_is_drawn_again(tmp_path):

@@ -12,11 +12,14 @@ class Playing:
     """Plays points whose only measure is their number, doubled."""
 
     stops_after: int = 10**9
+    fails_at: int | None = None
     played: list[str] = field(default_factory=list)
 
     def play(self, point: Point, place: Place) -> list[dict]:
         if len(self.played) >= self.stops_after:
             raise KeyboardInterrupt
+        if point["number"] == self.fails_at:
+            raise RuntimeError(f"number {self.fails_at}")
         self.played.append(point.described(("algorithm", "number")))
         return [{"trial": trial, "doubled": 2 * point["number"]} for trial in range(2)]
 

@@ -48,6 +48,28 @@ def test_a_stopped_experiment_goes_on_where_it_was(tmp_path):
         assert (tmp_path / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
 
 
+def test_several_processes_find_the_same(tmp_path):
+    playing, told = Playing(), []
+    done = reproduce(made_up(playing), "laptop", tmp_path / "two", workers=2, told=told.append)
+    assert playing.played == []  # others did
+    assert done.rows == reproduce(made_up(Playing()), "laptop", tmp_path / "one").rows
+    assert [progress.done for progress in told] == list(range(7))
+    assert (told[0].seconds, told[-1].seconds) == (180.0, 0.0)
+
+
+def test_what_processes_finished_before_one_failed_is_kept(tmp_path):
+    with pytest.raises(RuntimeError, match="number 2"):
+        reproduce(made_up(Playing(fails_at=2)), "laptop", tmp_path, workers=2)
+    kept = lines(tmp_path)[1:]
+    assert kept
+    assert all(line["point"]["number"] < 2 for line in kept)
+
+
+def test_no_processes_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="workers is 0"):
+        reproduce(made_up(Playing()), "laptop", tmp_path, workers=0)
+
+
 def test_a_torn_last_line_is_dropped_and_its_point_played_again(tmp_path):
     reproduce(made_up(Playing()), "laptop", tmp_path)
     file = tmp_path / POINTS

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from tacit import journal
-from tacit.audit.processes import spread
 from tacit.errors import InvalidInput
+from tacit.processes import spread
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
 Told = Callable[[int, int], None]

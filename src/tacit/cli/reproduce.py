@@ -31,6 +31,10 @@ def reproduce(
         Path | None, typer.Option(metavar="FOLDER", help="Where data sets lie; TACIT_DATA unless given.")
     ] = None,
     device: Annotated[str, typer.Option(metavar="NAME", help="Where models are trained: cpu or cuda.")] = "cpu",
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="Processes; as many as there are cores for long work unless given."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,6 +65,7 @@ def reproduce(
         results=results,
         data_dir=data_dir,
         device=device,
+        workers=workers,
         json=json,
         shown=not (json or quiet),
     )

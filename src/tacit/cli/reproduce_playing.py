@@ -1,5 +1,6 @@
 """Plays experiments in their folders, shows how far they are, and prints what was found."""
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ from tacit.report.words import duration
 from tacit.runs.lock import held
 
 LOCK = "lock"
+_WORTH_PROCESSES = 120.0  # seconds of work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,20 @@ class How:
     results: Path
     data_dir: Path | None
     device: str
+    workers: int | None
     json: bool
     shown: bool
 
     @property
     def place(self) -> Place:
         """Where points are played."""
-        return Place(data=self.data_dir, device=self.device)
+        return Place(data=self.data_dir, device=self.device, progress=self.shown)
+
+    def workers_for(self, seconds: float) -> int:
+        """Return how many processes play what takes so long on one core; each needs some seconds to begin."""
+        if self.workers is not None or self.device != "cpu" or seconds < _WORTH_PROCESSES:
+            return self.workers or 1
+        return os.cpu_count() or 1
 
 
 def print_experiments(*, as_json: bool) -> None:
@@ -67,7 +76,7 @@ def print_experiments(*, as_json: bool) -> None:
     for each in found:
         table.add_row(each.name, *(_rough(seconds) for seconds in times[each.name].values()), each.title)
     print_whole(table)
-    console().print("\nTimes are for one core of a laptop; paper is meant for a GPU machine.")
+    console().print("\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine.")
 
 
 def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None:
@@ -77,7 +86,7 @@ def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None
     left = [_check_folder(each, wanted, how) for each, wanted in chosen]
     screen = messages()
     if how.shown and any(left):
-        seconds = sum(sum(map(each.seconds, points)) for (each, _), points in zip(chosen, left, strict=True))
+        seconds = sum(_seconds(each, points, how) for (each, _), points in zip(chosen, left, strict=True))
         screen.print(f"{counted(sum(map(len, left)), 'point')} to play: roughly {_rough(seconds)}", soft_wrap=True)
     keep_pages()
     done: dict[str, Reproduction] = {}
@@ -130,7 +139,11 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
     with held(folder / LOCK, folder), Stopping(screen) as stopping:
         try:
             with _showing(screen, experiment.name, len(wanted), shown=how.shown) as told:
-                return reproduce(experiment, how.profile, folder, wanted=wanted, place=how.place, told=count)
+                left, _ = missing(experiment, how.profile, wanted, folder)
+                workers = how.workers_for(sum(map(experiment.seconds, left)))
+                return reproduce(
+                    experiment, how.profile, folder, wanted=wanted, place=how.place, workers=workers, told=count
+                )
         except KeyboardInterrupt:
             words = f"{kept} of {len(wanted)} points are kept" if kept else "no point was done"
             screen.print(f"stopped; {words}. Go on with: {_command(how, asked)}", soft_wrap=True)
@@ -142,6 +155,12 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
                     folder.rmdir()
 
 
+def _seconds(experiment: Experiment, left: Sequence[Point], how: How) -> float:
+    """Return roughly how long so many points take with the processes that play them."""
+    seconds = sum(map(experiment.seconds, left))
+    return seconds / min(how.workers_for(seconds), max(1, len(left)))
+
+
 def _command(how: How, asked: str) -> str:
     words = ["tacit", "reproduce", asked, "--profile", how.profile]
     for key, value in how.only.items():
@@ -151,6 +170,8 @@ def _command(how: How, asked: str) -> str:
         words += ["--data-dir", str(how.data_dir)]
     if how.device != "cpu":
         words += ["--device", how.device]
+    if how.workers is not None:
+        words += ["--workers", str(how.workers)]
     return shlex.join([*words, "--resume"])
 
 

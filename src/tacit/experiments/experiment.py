@@ -55,10 +55,14 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where points are played: the folder of the data sets (TACIT_DATA if None), and the device."""
+    """Where points are played: the folder of the data sets (TACIT_DATA if None), and the device.
+
+    progress: whether a point shows on the terminal how far it is.
+    """
 
     data: Path | None = None
     device: str = "cpu"
+    progress: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,10 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tacit.errors import InvalidInput
 from tacit.experiments import keeping
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
 from tacit.files import finite, write_atomically
+from tacit.processes import spread
 
 POINTS, TABLE, DOCUMENT, FINDING = "points.jsonl", "results.csv", "results.json", "finding.md"
 FIGURES = ("figure.png", "figure.pdf")
@@ -68,9 +71,15 @@ def reproduce(
     *,
     wanted: Sequence[Point] | None = None,
     place: Place | None = None,
+    workers: int = 1,
     told: Told | None = None,
 ) -> Reproduction:
-    """Play the wanted points, all unless given, that the folder lacks, and write what came of all that it has."""
+    """Play the wanted points, all unless given, that the folder lacks, and write what came of all that it has.
+
+    workers: how many processes play points side by side, each on one thread; with one, this process plays them.
+    """
+    if workers < 1:
+        raise InvalidInput(f"workers is {workers}; it must be at least 1")
     points = experiment.points(profile)
     wanted = points if wanted is None else wanted
     facts, file = _facts(experiment, profile), folder / POINTS
@@ -79,41 +88,54 @@ def reproduce(
     kept = keeping.read(file, facts, points)
     left = [point for point in wanted if point.key not in kept]
     if left:
-        _play(experiment, left, len(wanted), kept, file, facts, place or Place(), told or (lambda progress: None))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        workers = min(workers, len(left))
+        ahead = _Ahead(experiment, left, len(wanted), workers, told or (lambda progress: None))
+        with closing(_play(experiment, left, place or Place(), workers)) as playing:
+            for point, played in playing:
+                keeping.append(file, facts, point, played)
+                kept[point.key] = played
+                ahead.tell(point, played)
     rows = [{**point.named, **row} for point in points if point.key in kept for row in kept[point.key].rows]
     return _write(experiment, profile, folder, rows, kept, of=len(points))
 
 
+class _Ahead:
+    """Tells how far an experiment is: at once, and after each point."""
+
+    def __init__(self, experiment: Experiment, left: Sequence[Point], total: int, workers: int, told: Told) -> None:
+        self._varies, self._told, self._total, self._workers = experiment.varies, told, total, workers
+        self._costs = {point.key: experiment.seconds(point) for point in left}
+        self._expected = self._taken = 0.0
+        self._say(1.0, "")
+
+    def tell(self, point: Point, played: keeping.Played) -> None:
+        """Say that a point is done."""
+        self._expected += self._costs.pop(point.key)
+        self._taken += played.seconds or 0.0
+        self._say(self._taken / max(self._expected, 1e-9), point.described(self._varies))
+
+    def _say(self, pace: float, last: str) -> None:
+        seconds = pace * sum(self._costs.values()) / self._workers
+        done = self._total - len(self._costs)
+        self._told(Progress(done=done, total=self._total, seconds=seconds, timed=bool(last), last=last))
+
+
 def _play(
-    experiment: Experiment,
-    left: Sequence[Point],
-    total: int,
-    kept: keeping.Kept,
-    file: Path,
-    facts: keeping.Facts,
-    place: Place,
-    told: Told,
-) -> None:
-    costs = [experiment.seconds(point) for point in left]
-    begun, done = time.monotonic(), total - len(left)
-    told(Progress(done=done, total=total, seconds=sum(costs), timed=False, last=""))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    for number, point in enumerate(left, start=1):
-        started = time.monotonic()
-        rows = experiment.play(point, place)
-        played = keeping.Played(json.loads(json.dumps(finite(rows))), round(time.monotonic() - started, 1))
-        keeping.append(file, facts, point, played)
-        kept[point.key] = played
-        pace = (time.monotonic() - begun) / max(sum(costs[:number]), 1e-9)
-        told(
-            Progress(
-                done=done + number,
-                total=total,
-                seconds=pace * sum(costs[number:]),
-                timed=True,
-                last=point.described(experiment.varies),
-            )
-        )
+    experiment: Experiment, points: Sequence[Point], place: Place, workers: int
+) -> Generator[tuple[Point, keeping.Played], None, None]:
+    """Yield each point with what came of it, in the order in which they finish."""
+    if workers > 1:
+        yield from spread(partial(_play_one, experiment.play, replace(place, progress=False)), points, workers)
+        return
+    for point in points:
+        yield point, _play_one(experiment.play, place, point)
+
+
+def _play_one(play: Callable[[Point, Place], list[Row]], place: Place, point: Point) -> keeping.Played:
+    started = time.monotonic()
+    rows = play(point, place)
+    return keeping.Played(json.loads(json.dumps(finite(rows))), round(time.monotonic() - started, 1))
 
 
 def _facts(experiment: Experiment, profile: Profile) -> keeping.Facts:

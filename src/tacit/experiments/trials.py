@@ -75,7 +75,7 @@ def train_point(
         sources=Fast(seed),
         evaluate_every=max(1, rounds // looks),
         device=place.device,
-        progress=True,
+        progress=place.progress,
     )
 
 
