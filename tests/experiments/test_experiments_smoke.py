@@ -8,12 +8,8 @@ from tacit.errors import InvalidInput
 from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 from tacit.experiments.hyperparameters import SPLIT, setting
 
-QUICK = ("errata", "graphs", "convergence", "bandwidth")
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in EXPERIMENTS]
-)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_smoke(name, tmp_path, monkeypatch):
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
     experiment = load_experiment(name)

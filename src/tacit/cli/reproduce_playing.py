@@ -76,7 +76,9 @@ def print_experiments(*, as_json: bool) -> None:
     for each in found:
         table.add_row(each.name, *(_rough(seconds) for seconds in times[each.name].values()), each.title)
     print_whole(table)
-    console().print("\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine.")
+    console().print(
+        "\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine."
+    )
 
 
 def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, DiNNO
-from tacit.experiments.experiment import Point, Profile
+from tacit.experiments.experiment import Point, Profile, Value
 from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, Steps, setting
 from tacit.experiments.hyperparameters import steps as published_steps
 from tacit.experiments.trials import PIXELS, SCATTERING
@@ -47,15 +47,15 @@ RECIPES = {
         lot=256,
         clip=1.0,
         tried={
-            "central": ((0.25, 0.05), (0.5, 0.1), (1.0, 0.2)),
-            "dsgd": ((0.1, 0.01), (0.25, 0.025), (0.5, 0.05)),
-            "dsgt": ((0.1, 0.02), (0.25, 0.05), (0.5, 0.1)),
-            "dinno": ((0.003, 0.0003), (0.01, 0.0005), (0.03, 0.0005)),
+            "central": ((1.0, 0.2), (2.0, 0.4), (4.0, 0.8)),
+            "dsgd": ((0.25, 0.025), (0.5, 0.05), (1.0, 0.1)),
+            "dsgt": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2)),
+            "dinno": ((0.003, 0.0005), (0.01, 0.0005), (0.03, 0.0005)),
         },
         chosen={
-            "central": (0.5, 0.1),
-            "dsgd": (0.25, 0.025),
-            "dsgt": (0.25, 0.05),
+            "central": (2.0, 0.4),
+            "dsgd": (0.5, 0.05),
+            "dsgt": (1.0, 0.1),
             "dinno": (0.01, 0.0005),
         },
     ),
@@ -81,16 +81,14 @@ RECIPES = {
 }
 
 
-def recipe_point(
-    profile: Profile, recipe: str, algorithm: str, graph: str, trials: int, steps: Steps | None = None
-) -> Point:
-    """Return the point of an algorithm on a graph by a recipe, with the recipe's own steps unless given.
+def recipe_point(profile: Profile, recipe: str, algorithm: str, graph: str, trials: int, **changed: Value) -> Point:
+    """Return the point of an algorithm on a graph by a recipe, but for settings that are changed.
 
     Central training has all records and the lot of all agents together; by the published recipe it has that of one.
     """
     scale, smoke = MNIST[profile], profile == "smoke"
     central = algorithm == CENTRAL
-    shared = {
+    shared: dict[str, Value] = {
         "recipe": recipe,
         "algorithm": algorithm,
         "graph": None if central else graph,
@@ -103,24 +101,25 @@ def recipe_point(
         rounds = scale.rounds if smoke else MNIST["paper"].rounds
     else:
         ours = RECIPES[recipe]
-        start, finish = steps or ours.chosen[algorithm]
+        start, finish = ours.chosen[algorithm]
         features, model, rounds, lot, clip = ours.features, ours.model, ours.rounds, ours.lot, ours.clip
         if smoke:
             model, rounds, lot = scale.model, scale.rounds, scale.lot
         lot *= AGENTS if central else 1
-    return Point.of(
+    settings: dict[str, Value] = {
         **shared,
-        agents=AGENTS,
-        dataset=scale.dataset,
-        features=features,
-        model=model,
-        rounds=rounds,
-        lot=lot,
-        clip=clip,
-        start=start,
-        finish=finish,
-        trials=trials,
-    )
+        "agents": AGENTS,
+        "dataset": scale.dataset,
+        "features": features,
+        "model": model,
+        "rounds": rounds,
+        "lot": lot,
+        "clip": clip,
+        "start": start,
+        "finish": finish,
+        "trials": trials,
+    }
+    return Point.of(**{**settings, **changed})
 
 
 def setting_of(point: Point) -> Setting:
