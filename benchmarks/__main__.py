@@ -14,12 +14,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document, and nothing else")
     parser.add_argument("--turns", type=int, default=7, help="how often every side is timed")
     given = parser.parse_args()
+    documents = {}
     for name in NAMES if given.name == "all" else (given.name,):
         report = importlib.import_module(f"benchmarks.{name}").run(given.turns)
-        if given.json:
-            print(json.dumps(report.to_json(), indent=1))
-        else:
+        documents[name] = report.to_json()
+        if not given.json:
             report.show()
+    if given.json:
+        print(json.dumps(documents if given.name == "all" else documents[given.name], indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from torch import nn
 from benchmarks import rivals
 from benchmarks.report import Report, Row
 from benchmarks.step import made_up, our_step
-from benchmarks.timing import default_threads, forget_peak, held_bytes, peak_bytes, take_turns, threads
+from benchmarks.timing import default_threads, forget_peak, give_back, held_bytes, peak_bytes, take_turns, threads
 from tacit.models import resnet9
 
 AGENTS, RECORDS, CLIP, SIGMA = 2, 32, 10.0, 1.0
@@ -29,10 +29,11 @@ def make(side: str) -> Callable[[], object]:
     return getattr(rivals, side)(modules, batches, clip=CLIP, sigma=SIGMA)
 
 
-def memory(side: str, count: int) -> float:
-    """Return the bytes that a step takes, beyond what was held before it, in a process of its own."""
+def memory(side: str, count: int) -> tuple[float, float]:
+    """Return the bytes that a step takes beyond what was held before it, and the most that its process ever held."""
     words = [sys.executable, "-m", "benchmarks.resnet", side, str(count)]
-    return float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    step, process = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    return float(step), float(process)
 
 
 def run(turns: int) -> Report:
@@ -45,10 +46,13 @@ def run(turns: int) -> Report:
             times = take_turns({side: make(side) for side in SIDES}, turns=max(3, turns // 2))
         held = {side: memory(side, count) for side in SIDES}
         rows = [Row(side, times.median(side) * 1e3, "ms") for side in SIDES]
-        rows += [Row(f"memory_{side}", held[side] / 2**20, "MiB") for side in SIDES]
-        ratios = times.ratios() | {f"memory_{side}": held[side] / held["ours"] for side in SIDES[1:]}
+        ratios = times.ratios()
+        for place, what in enumerate(("memory", "process")):
+            rows += [Row(f"{what}_{side}", held[side][place] / 2**20, "MiB") for side in SIDES]
+            ratios |= {f"{what}_{side}": held[side][place] / held["ours"][place] for side in SIDES[1:]}
         report.add(count, rows, ratios)
     report.note("memory: the most that a process held during two steps, less what it held before the first")
+    report.note("process: the most that it ever held, with what it imports and what is checked before the first step")
     return report
 
 
@@ -57,11 +61,13 @@ def main() -> None:
     side, count = sys.argv[1], int(sys.argv[2])
     with threads(count):
         step = make(side)
+        making = peak_bytes()
+        give_back()
         before = held_bytes()
         forget_peak()
         step()
         step()
-        print(peak_bytes() - before)
+        print(peak_bytes() - before, max(making, peak_bytes()))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Ten to ten thousand agents on a ring: an MLP of about 10,000 parameters, 64 records an agent, lots of 16."""
 
+import statistics
 import subprocess
 import sys
 
@@ -50,10 +51,10 @@ def run(turns: int) -> Report:
     report = Report("scale", "DP-DSGD on a ring, MLP of 9,910 parameters; microseconds an agent and round, peak memory")
     for count in dict.fromkeys((1, default_threads())):
         found: dict[int, list[tuple[float, int]]] = {agents: [] for agents in AGENTS}
-        for _ in range(max(2, turns // 2)):
+        for _ in range(max(3, turns // 2)):
             for agents in AGENTS:
                 found[agents].append(measure(agents, count))
-        times = {agents: sorted(seconds for seconds, _ in each)[len(each) // 2] for agents, each in found.items()}
+        times = {agents: statistics.median(seconds for seconds, _ in each) for agents, each in found.items()}
         rows = [Row(f"agents_{agents}", times[agents] * 1e6, "µs") for agents in AGENTS]
         rows += [Row(f"memory_{agents}", max(m for _, m in found[agents]) / 2**20, "MiB") for agents in AGENTS]
         ratios = {f"agents_{agents}": times[agents] / times[10] for agents in AGENTS}

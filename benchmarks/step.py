@@ -53,7 +53,8 @@ def our_step(
             for agent, source in enumerate(sources):
                 sums[agent] += SIGMA * CLIP * torch.from_numpy(source.next().normals(model.size))
                 sums[agent] /= sizes[agent]
-            return sums.float()
+            theta.sub_(sums, alpha=0.01)  # as the rivals step, too
+            return theta
 
     return step, chosen.why
 

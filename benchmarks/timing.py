@@ -1,5 +1,6 @@
 """Sides of a comparison, timed in turns: machines are noisy, so only ratios of medians from one process say anything."""
 
+import ctypes
 import gc
 import os
 import statistics
@@ -67,6 +68,12 @@ def peak_bytes() -> int:
 def held_bytes() -> int:
     """Return the memory that this process holds now."""
     return _status("VmRSS")
+
+
+def give_back() -> None:
+    """Give memory that is free but held back to the system, so that a step cannot use it uncounted."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
 
 
 def forget_peak() -> None:

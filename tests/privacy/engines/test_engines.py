@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from tacit.models import FlatModel, convnet, cross_entropy, mlp, resnet9
 from tacit.privacy.clipping import Lot, VmapEngine
-from tacit.privacy.engines import GhostEngine, Unsupported, choose_engine
+from tacit.privacy.engines import GhostEngine, Unsupported, choose_engine, ghost
 from tacit.privacy.engines.blocks import choose_sizes, cut
 
 
@@ -184,6 +184,15 @@ MODELS = {
         convolutions(nn.Conv1d(3, 4, 3, padding=2, dilation=2, stride=2), shape=(3, 9)),
         (3, 9),
     ),
+    "conv1d, reflected and repeated": (
+        convolutions(
+            nn.Conv1d(2, 3, 3, padding=2, padding_mode="reflect"),
+            nn.Conv1d(3, 3, 2, padding=1, padding_mode="replicate"),
+            nn.Conv1d(3, 2, 3, padding="same", padding_mode="circular"),
+            shape=(2, 6),
+        ),
+        (2, 6),
+    ),
     "many channels, few positions": (
         convolutions(nn.Conv2d(2, 32, 3, padding=1), nn.Conv2d(32, 32, 3, stride=2), shape=(2, 5, 5)),
         (2, 5, 5),
@@ -261,10 +270,12 @@ def setting(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("size", [(2,), (16,), (1, 4)])
-def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size):
+@pytest.mark.parametrize(("size", "compiled"), [((2,), False), ((16,), False), ((1, 4), False), ((1, 4), True)])
+def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size, compiled, monkeypatch):
+    """Compiled steps use other rules for some layers; here they are run as they are written."""
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: step)
     module, model, theta, lot = setting(name)
-    engine = GhostEngine(model, [4], lot)
+    engine = GhostEngine(model, [4], lot, compiled=compiled)
     engine.sizes = size
     _, norms = slow_sums(module, model, theta, lot)
     clip = torch.full((4,), float(norms.median()), dtype=torch.float64)
@@ -341,23 +352,71 @@ def test_compiled_steps_give_what_the_others_give(threads):
     assert len(chosen.engine._steps) == len(chosen.engine.sizes)
 
 
-def test_where_nothing_can_be_compiled_the_run_goes_on(monkeypatch):
-    from tacit.privacy.engines import ghost
+def test_steps_of_two_sizes_and_equally_many_records_are_two_steps():
+    """Small models have 4,096 records in a step: 128 blocks of 32, or 512 of 8."""
+    torch.manual_seed(0)
+    model = FlatModel(nn.Linear(5, 3))
+    theta, lot = thetas(model, 4).float(), make_lot((5,), [7])
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[32.0] * 4, queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer, compiled"
+    assert len({size * chosen.engine.blocks_at_once(size) for size in chosen.engine.sizes}) == 1
+    assert len(chosen.engine._steps) == len(chosen.engine.sizes) == 2
 
+
+def _wrong_norms(sums, norms):
+    return sums, 0.99 * norms
+
+
+def _wrong_second_block(sums, norms):
+    return sums * torch.tensor([1.0, 2.0] + [1.0] * (len(sums) - 2))[:, None], norms
+
+
+@pytest.mark.parametrize("fault", [_wrong_norms, _wrong_second_block])
+def test_a_compiled_step_that_is_wrong_is_not_used(monkeypatch, fault):
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: fault(*step(*now)))
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert chosen.why.startswith("layer by layer; not compiled: layer by layer gives other ")
+    assert not chosen.engine.compiled
+
+
+def test_a_compiled_step_that_lets_a_record_harm_others_is_not_used(monkeypatch):
+    """Where one norm is not finite, all others of the step are not either."""
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: _spreading(*step(*now)))
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer; not compiled: layer by layer gives other norms beside an odd record"
+
+
+def _spreading(sums, norms):
+    return sums, norms if norms.isfinite().all() else torch.full_like(norms, torch.inf)
+
+
+def test_parameters_that_are_used_twice_count_as_kept_for_each_record():
+    """Their per-sample gradients are made, which the memory of a step must allow for."""
+    kept = {}
+    for tied in (False, True):
+        module = TiedWords()
+        if not tied:
+            module.out.weight = nn.Parameter(torch.zeros(7, 6))
+        kept[tied] = GhostEngine(FlatModel(module), [4], make_lot(None, [3])).numbers_kept
+    assert kept[True] == kept[False] + 7 * 6
+
+
+def test_where_nothing_can_be_compiled_the_run_goes_on(monkeypatch, caplog):
     def no_compiler(*_):
         raise RuntimeError("no compiler")
 
     monkeypatch.setattr(ghost, "_compile", no_compiler)
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
-    assert chosen.why == "layer by layer; compiling failed with RuntimeError"
+    assert chosen.why == "layer by layer; compiling failed with RuntimeError: no compiler"
     assert not chosen.engine.compiled
+    assert caplog.messages == ["gradients are not compiled, which takes longer: RuntimeError: no compiler"]
 
 
 @pytest.mark.parametrize(("queries", "compiled"), [(10, False), (10**9, True)])
 def test_auto_compiles_long_runs_only(monkeypatch, queries, compiled):
-    from tacit.privacy.engines import ghost
-
     monkeypatch.setattr(ghost, "_compile", lambda step, given: step)
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=queries, private=True, compile="auto")

@@ -5,17 +5,18 @@ the user's code together, and code that mixes them only for odd values would bre
 the general engine, one record at a time is poisoned, and all others must not notice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Lot, VmapEngine
+from tacit.privacy.clipping import Clipped, Lot, VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.stacked import Unsupported
 
 _POISONS = (float("nan"), float("inf"), -float("inf"), 1e4, -1e4, 1e30, -1e30)
+_ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _LARGE_MODEL = 10**6  # parameters; per-sample gradients of more than a few records would not fit
 
 
@@ -29,7 +30,7 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
     tolerance = 3e-2 if large else 1e-6
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = Lot(example.inputs[:records], example.targets[:records], offsets)
-    engine, general = GhostEngine(tried, lot_sizes, lot), VmapEngine(tried)
+    engine, general = GhostEngine(tried, lot_sizes, lot), (_OneByOne if large else VmapEngine)(tried)
 
     def agree(ours: Tensor, theirs: Tensor, what: str) -> None:
         _agree(ours, theirs, what, tolerance)
@@ -48,18 +49,74 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
             _check_apart(engine, thetas, lot, clip, _POISONS[:4:3] if large else _POISONS, tolerance)
 
 
-def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, example: Lot, *, private: bool) -> None:
-    """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled."""
-    for size in compiled.sizes:
-        lot = _repeated(example, [size])
-        with torch.no_grad():
-            if private:
-                clip = torch.full((1,), 1e-3, dtype=torch.float64, device=theta.device)
-                ours, theirs = (each.clipped_sums(theta[None], lot, clip) for each in (compiled, engine))
-                _agree(ours.norms, theirs.norms, "norms", 2e-2)
-                _agree(ours.sums, theirs.sums, "gradients", 5e-2)
-            else:
-                _agree(compiled.plain_sums(theta[None], lot), engine.plain_sums(theta[None], lot), "gradients", 5e-2)
+def check_compiled(
+    compiled: GhostEngine, engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, *, private: bool
+) -> None:
+    """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled.
+
+    Every step is filled with blocks of agents whose parameters differ, and one record at a time is poisoned. Few records
+    also go through the general engine, unless the model is large.
+    """
+    large = model.size > _LARGE_MODEL
+    for thetas in _places(theta):
+        for size in compiled.sizes:
+            counts = [size] * compiled.blocks_at_once(size)
+            whose = torch.arange(len(counts), device=theta.device) % len(thetas)
+            _compare(compiled, engine, thetas[whose], _repeated(example, counts), private=private)
+        if large:
+            return
+        counts = [min(compiled.sizes[-1], 2), 0, 1]
+        _compare(compiled, VmapEngine(model), thetas, _repeated(example, counts), private=private)
+        if private:
+            clip = torch.ones(len(counts), dtype=torch.float64, device=theta.device)
+            with torch.no_grad():
+                _check_apart(compiled, thetas, _repeated(example, counts), clip, _POISONS, _ROUNDING)
+
+
+def _compare(
+    compiled: GhostEngine, other: GhostEngine | VmapEngine, thetas: Tensor, lot: Lot, *, private: bool
+) -> None:
+    with torch.no_grad():
+        if not private:
+            _agree(compiled.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", _ROUNDING)
+            return
+        free = torch.full((len(thetas),), 1e30, dtype=torch.float64, device=thetas.device)
+        norms = other.clipped_sums(thetas, lot, free).norms
+        for clip in (free, torch.full_like(free, float(norms.median()))):
+            ours, theirs = (each.clipped_sums(thetas, lot, clip) for each in (compiled, other))
+            _agree(ours.norms, theirs.norms, "norms", _ROUNDING)
+            _agree(ours.sums, theirs.sums, "gradients", _ROUNDING)
+
+
+class _OneByOne:
+    """The general engine with one record at a time: it takes its memory for each of them."""
+
+    def __init__(self, model: FlatModel) -> None:
+        self._engine = VmapEngine(model)
+
+    def clipped_sums(self, thetas: Tensor, lot: Lot, clip: Tensor) -> Clipped:
+        """Return every agent's sum of clipped per-sample gradients."""
+        sums = torch.zeros(thetas.shape, dtype=torch.float64, device=thetas.device)
+        norms = []
+        for agent, alone in self._records(lot):
+            found = self._engine.clipped_sums(thetas[agent, None], alone, clip[agent, None])
+            sums[agent] += found.sums[0]
+            norms.append(found.norms)
+        return Clipped(sums, torch.cat(norms))
+
+    def plain_sums(self, thetas: Tensor, lot: Lot) -> Tensor:
+        """Return every agent's sum of gradients, unclipped."""
+        sums = torch.zeros(thetas.shape, dtype=torch.float64, device=thetas.device)
+        for agent, alone in self._records(lot):
+            sums[agent] += self._engine.plain_sums(thetas[agent, None], alone)[0]
+        return sums
+
+    @staticmethod
+    def _records(lot: Lot) -> Iterator[tuple[int, Lot]]:
+        for place in range(len(lot.targets)):
+            agent = int(torch.searchsorted(lot.offsets, place, right=True)) - 1
+            one = slice(place, place + 1)
+            yield agent, Lot(lot.inputs[one], lot.targets[one], lot.offsets.new_tensor([0, 1]))
 
 
 def _places(theta: Tensor) -> list[Tensor]:
@@ -111,14 +168,12 @@ def _poison(lot: Lot, place: int, poison: float) -> Lot | None:
     """Return the lot with one record made odd; None where this poison does not exist for such records."""
     inputs, targets = lot.inputs.clone(), lot.targets.clone()
     if inputs.is_floating_point():
-        inputs = inputs.double()
         inputs[place] = poison
     elif abs(poison) == 1e4:
         inputs[place] = int(poison) if inputs.dtype.is_signed else 10**4 % 256
     else:
         return None
     if targets.is_floating_point() and poison == poison:
-        targets = targets.double()
         targets[place] = poison
     return Lot(inputs, targets, lot.offsets)
 

@@ -45,11 +45,11 @@ class _Geometry:
 
     def images(self, inputs: Tensor) -> Tensor:
         """Return padded inputs as [blocks, records, channels, height, width]."""
-        images = inputs.unsqueeze(-2) if self.flat else inputs
-        if not any(self._pads):
-            return images
-        mode = "constant" if self._mode == "zeros" else self._mode
-        return functional.pad(images.flatten(0, 1), self._pads, mode=mode).unflatten(0, images.shape[:2])
+        if any(self._pads):
+            mode = "constant" if self._mode == "zeros" else self._mode
+            padded = functional.pad(inputs.flatten(0, 1), self._pads, mode=mode)
+            inputs = padded.unflatten(0, inputs.shape[:2])
+        return self.up(inputs)
 
     def up(self, values: Tensor) -> Tensor:
         """Give what belongs to one dimension a height of one."""

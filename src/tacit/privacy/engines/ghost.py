@@ -47,7 +47,7 @@ class GhostEngine:
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
         self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
         self._step_bytes = _STEP_BYTES * min(torch.get_num_threads(), _MOST_THREADS)
-        self._steps: dict[tuple[str, int], Step] = {}
+        self._steps: dict[tuple[str, torch.Size], Step] = {}
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
@@ -91,7 +91,7 @@ class GhostEngine:
         if not self.compiled:
             with _exact_convolutions(given[0]):
                 return getattr(self._stacked, name)(*given)
-        known = name, given[1].shape[0]
+        known = name, given[3].shape  # blocks and records: their product may be the same for two sizes of blocks
         if known not in self._steps:
             self._steps[known] = _compile(getattr(self._stacked, name), given)
         with _exact_convolutions(given[0]):

@@ -74,7 +74,10 @@ class StackedModel:
         inputs = self._model.cast(example.inputs[:1])
         with torch.enable_grad():
             run = self._trace.run(self._module[0], self._model.unflatten_stacked(theta), inputs, torch.Size((1, 1)))
-        return sum(taken.inputs.numel() + taken.outputs.numel() for taken in run.calls)
+        kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in run.calls)
+        used = _uses(run.calls)
+        counts = zip(self._model.names, self._model.counts, strict=True)
+        return kept + sum(count for name, count in counts if used[name] > 1)  # those have per-sample gradients
 
     def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""
@@ -84,7 +87,7 @@ class StackedModel:
             losses = self._model.losses_of(run.outputs, targets)
             outputs = [taken.outputs for taken in run.calls]
             gradients: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
-        used = Counter(name for taken in run.calls for name in taken.unit.names.values())
+        used = _uses(run.calls)
         accounted = []
         repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
         for taken, gradient in zip(run.calls, gradients, strict=True):
@@ -208,6 +211,11 @@ class _Trace:
         kept = kept.detach()
         self._calls.append(_Taken(unit, kept, own, flat, (kept._version, flat._version)))
         return flat
+
+
+def _uses(calls: Sequence[_Taken]) -> Counter[str]:
+    """Return how often each parameter is used."""
+    return Counter(name for taken in calls for name in taken.unit.names.values())
 
 
 def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
