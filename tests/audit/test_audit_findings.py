@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit import DSGD, DiNNO, Privacy
-from tacit.audit.bounds import Outcomes
+from tacit.audit.bounds import Outcomes, clopper_pearson_bound
 from tacit.audit.collecting import Collected, collect
 from tacit.audit.findings import Claim, _estimate, _interval, judge
 from tacit.audit.neighbor import Neighbor
@@ -109,7 +109,31 @@ def test_the_interval_of_an_estimate_holds_it_and_the_truth():
         assert low < _estimate(outcomes, delta) < high
         inside += low <= truth <= high
     assert inside >= 0.9 * 400
-    nothing = Outcomes(absent=10, false_alarms=0, present=10, misses=10)
-    assert _interval(nothing, delta, 0.9) == (-np.inf, np.inf)
-    everything = Outcomes(absent=10, false_alarms=10, present=10, misses=10)
-    assert _interval(everything, delta, 0.9)[0] == -np.inf
+    perfect = Outcomes(absent=10, false_alarms=0, present=10, misses=0)
+    assert _estimate(perfect, delta) == _interval(perfect, delta, 0.9)[1] == np.inf
+    assert 0 < _interval(perfect, delta, 0.9)[0] < np.inf
+    wrong = Outcomes(absent=10, false_alarms=10, present=10, misses=10)
+    assert _interval(wrong, delta, 0.9) == (0, 0)
+
+
+def test_estimate_and_interval_look_at_both_directions():
+    """Few misses show more than few false alarms do, and the other way round; exchanged errors change nothing."""
+    delta = 1e-2
+    few_misses = Outcomes(absent=1000, false_alarms=900, present=1000, misses=20)
+    few_alarms = Outcomes(absent=1000, false_alarms=20, present=1000, misses=900)
+    for outcomes in (few_misses, few_alarms):
+        assert _estimate(outcomes, delta) == pytest.approx(np.log((0.1 - delta) / 0.02))
+    assert _interval(few_misses, delta, 0.9) == pytest.approx(_interval(few_alarms, delta, 0.9))
+
+
+def test_no_bound_whatever_is_wrong_exceeds_the_interval():
+    generator = np.random.default_rng(0)
+    for _ in range(2000):
+        absent, present = (int(runs) for runs in generator.integers(1, 3000, size=2))
+        alarms, misses = int(generator.integers(absent + 1)), int(generator.integers(present + 1))
+        outcomes = Outcomes(absent=absent, false_alarms=alarms, present=present, misses=misses)
+        delta, confidence = float(generator.choice([0, 1e-5, 1e-2])), float(generator.uniform(0.5, 0.999))
+        low, high = _interval(outcomes, delta, confidence)
+        bound = clopper_pearson_bound(outcomes, delta=delta, confidence=confidence).epsilon
+        assert low <= _estimate(outcomes, delta) <= high
+        assert low <= bound <= high

@@ -8,8 +8,10 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from tacit.algorithms import DSGD, DSGT, Local, Momentum
+from tacit.audit.lot_tests import Draws, rate_interval, rate_p_value, spread_p_value
 from tacit.audit.noise import NoiseCheck, noise_world
 from tacit.audit.noise_report import WORDS
 from tacit.audit.worlds import dirac, images
@@ -154,18 +156,55 @@ def test_a_wrong_rate_is_measured():
 
 
 def test_p_values_of_a_sound_system_are_spread_evenly():
-    """The seeds are fixed, so there is no false alarm; `repeats` is a bound and left out."""
+    """The seeds are fixed, so there is no false alarm; bounds are left out."""
     world = noise_world(DSGD(), privacy=PRIVACY, rounds=3, graph=complete(3))
     values = np.array(
         [
             each.p_value
             for seed in range(12)
             for each in NoiseCheck(world=world, observers=[1], sources=Fast(seed)).run(4, seed=seed).checks
-            if each.name != "repeats"
+            if each.name not in ("repeats", "rate", "lots")
         ]
     )
     assert (values < 0.01).mean() < 0.03
     assert 0.45 < values.mean() < 0.55
+
+
+@pytest.mark.parametrize("rate", [0.0005, 0.02])
+@pytest.mark.parametrize("sigma", [0.2, 1.0])
+def test_p_values_of_lots_are_never_too_small_however_few_are_drawn(rate, sigma):
+    """From 1 draw in all to 40. The seed is fixed, so there is no false alarm."""
+    rng, audits, answers, records = np.random.default_rng(0), 600, 20, 100
+    pulls = np.ones(records)
+    found = []
+    for _ in range(audits):
+        counted = rng.binomial(records, rate, size=answers) + sigma * rng.standard_normal(answers)
+        drawn = Draws(answers=counted, pulls=pulls)
+        found.append((rate_p_value(drawn, rate, sigma), spread_p_value(drawn, rate, sigma)))
+    for level in (0.3, 0.1, 0.03):
+        share = (np.array(found) < level).mean(axis=0)
+        assert (share <= level).all()
+
+
+def test_p_values_of_lots_follow_the_exact_tail():
+    """One answer and one record: a mixture of two normals. The bound is above the exact tail, and not far."""
+    exact = 2 * (0.9 * norm.sf(3.0 / 0.5) + 0.1 * norm.sf(2.0 / 0.5))
+    drawn = Draws(answers=np.array([3.0]), pulls=np.array([1.0]))
+    assert exact < rate_p_value(drawn, 0.1, 0.5) < 30 * exact
+
+
+def test_the_interval_of_a_rate_holds_it():
+    """Unlike pulls, too; each of 300 intervals misses with probability 0.1 at most, and the seed is fixed."""
+    rng, pulls = np.random.default_rng(0), np.linspace(-0.2, 1.0, 50)
+    inside = 0
+    for _ in range(300):
+        lots = rng.random((30, 50)) < 0.05
+        drawn = Draws(answers=lots @ pulls + 0.3 * rng.standard_normal(30), pulls=pulls)
+        low, high = rate_interval(drawn, 0.3, 0.1)
+        assert 0 <= low <= max(drawn.rate, 0) <= high <= 1
+        inside += low <= 0.05 <= high
+    assert inside >= 270
+    assert not drawn.alike
 
 
 def test_the_report_is_plain_data():

@@ -12,6 +12,7 @@ from tacit.audit.findings import Claim, judge
 from tacit.audit.noise_report import AgentNoise, Check, Estimate, NoiseReport
 from tacit.audit.one_run import OneRunFindings
 from tacit.audit.one_run_bounds import Guesses, one_run_bound, one_run_fdp_bound
+from tacit.audit.one_run_scores import OneRunScores
 from tacit.audit.page import page, write_page
 from tacit.audit.page_charts import allowed, roc
 from tacit.audit.page_words import consequence, lower, verdict, whatever_is_wrong
@@ -107,7 +108,10 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "answers of the attacked agent 1,000",
         "share of its answers seen 95.0",
         "A bound below the claim proves nothing about it.",
-        "“Estimate” takes the counts at their face and proves nothing;",
+        "estimate (interval)",
+        "An estimate takes the counts at their face and proves nothing.",
+        "each one at 99.1667 %, so that all intervals of this audit together hold at 95 %.",
+        "So few runs would show nothing of a system that just uses its claim up",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",
@@ -190,7 +194,10 @@ def guessed(correct):
     """Return the document of an audit of one run with so many of 100 guesses right."""
     outcome, at = Guesses(canaries=300, guesses=100, correct=correct), {"delta": 1e-2, "confidence": 0.95}
     bounds = one_run_bound(outcome, delta=1e-5, confidence=0.95), one_run_fdp_bound(outcome, **at, event=CLAIM.event)
-    found = OneRunFindings(claim=CLAIM, outcome=outcome, bounds=bounds).to_json()
+    included = np.arange(300) % 2 == 0
+    scores = np.random.default_rng(0).standard_normal(300) + included
+    played = OneRunScores(scores=scores, included=included, event=CLAIM.event, delta=1e-2)
+    found = OneRunFindings(claim=CLAIM, outcome=outcome, bounds=bounds, played=played).to_json()
     told = made(0.0, runs=20)["attack"] | {"kind": "one-run", "title": "Canaries in one run"}
     return json.loads(json.dumps({"attack": told, **found, "confidence": 0.95, "settings": {}}))
 
@@ -206,8 +213,22 @@ def test_a_page_on_one_run_says_how_many_guesses_were_right():
         "One run shows less than many do",
     ):
         assert piece in words
-    assert "Charts" not in words
     assert whatever_is_wrong(document) is None
+
+
+def test_a_page_on_one_run_draws_hits_against_false_alarms_on_log_scales():
+    document = guessed(50)
+    scores, included = np.array(document["scores"]), np.array(document["included"])
+    curve = document["roc"]["score"]
+    for alarms, hits in zip(curve["false_alarms"], curve["hits"], strict=True):
+        cut = np.sort(scores[~included])[-round(alarms * 150)]
+        assert hits == pytest.approx((scores[included] >= cut).mean())
+    chart = roc(document)
+    assert (chart["layout"]["xaxis"]["type"], chart["layout"]["yaxis"]["type"]) == ("log", "log")
+    assert [trace["name"] for trace in chart["data"] if trace.get("showlegend", True)][1:] == ["guessing", "score"]
+    assert "a canary that was in and that the attack calls so" in shown(document)
+    assert "from audit.json alone" in page(document)
+    assert "How well the attack tells" not in shown(document | {"roc": {}})
 
 
 def test_one_run_can_break_a_claim():

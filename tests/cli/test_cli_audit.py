@@ -1,4 +1,7 @@
-"""`tacit audit`: what it prints and keeps, how it goes on, what it refuses, and when its exit code is 1."""
+"""`tacit audit`: what it prints and keeps, how it goes on, what it refuses, and when its exit code is 1.
+
+Sound systems draw their noise in secret. Each audit of one is a false alarm with a probability of 1e-6 at most.
+"""
 
 import json
 import os
@@ -15,10 +18,27 @@ from typer.testing import CliRunner
 from tacit.audit.worlds import World
 from tacit.cli import app, audit_cases
 from tacit.cli.audit_output import print_audit
+from tacit.experiments import attack
+from tacit.files import finite
 from tacit.privacy import oracle
 
-NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20)
-MEMBERSHIP = ("audit", "membership", "--dataset", "digits", "--runs", 12, "--rounds", 3, "--workers", 1, "--batch", 12)
+SURE = ("--confidence", 0.999999)
+NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20, *SURE)
+MEMBERSHIP = (
+    "audit",
+    "membership",
+    "--dataset",
+    "digits",
+    "--runs",
+    12,
+    "--rounds",
+    3,
+    "--workers",
+    1,
+    "--batch",
+    12,
+    *SURE,
+)
 BLANK = ("--canary", "blank", "--dataset", "digits")
 KEYS = {
     "attack",
@@ -26,6 +46,7 @@ KEYS = {
     "confidence",
     "runs_per_side",
     "lower_bound",
+    "lower_bound_whatever",
     "within_reach",
     "verdict",
     "looks",
@@ -50,7 +71,7 @@ def test_an_audit_is_one_document_and_is_kept(tmp_path):
     assert set(found) == KEYS
     assert found["verdict"] == "no violation found"
     assert found["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
-    assert (found["runs_per_side"], found["confidence"]) == (40, 0.95)
+    assert (found["runs_per_side"], found["confidence"]) == (40, SURE[1])
     assert {look["statistic"] for look in found["looks"]} >= {"likelihood", "variation"}
     attack = found["attack"]
     assert (attack["target"], attack["observers"], attack["queries"], attack["exact_answers"]) == (0, [1], 5, 5)
@@ -104,7 +125,7 @@ def test_what_is_there_is_not_played_again(tmp_path, monkeypatch):
     assert document(*NEIGHBOR, "--folder", "one") == first
     assert played == [1]  # the run that every audit begins with, to see whether it can be played
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == scores
-    assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.9)["confidence"] == 0.9
+    assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.999)["confidence"] == 0.999
 
 
 def test_a_folder_of_an_audit_in_one_go_is_refused(tmp_path):
@@ -160,9 +181,9 @@ def played_batches(monkeypatch, stop_at=0):
 
 
 def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
-    """False alarms: a sound system would be called broken in 5 of 100 tries at most; without noise it always is."""
     monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
-    result = CliRunner().invoke(app, [*map(str, NEIGHBOR), "--runs", "80", "--rounds", "10", "-q", "--folder", "bad"])
+    more = ("--runs", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
+    result = CliRunner().invoke(app, [*map(str, NEIGHBOR), *more])
     assert result.exit_code == 1
     assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)
     assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
@@ -193,7 +214,7 @@ def test_a_graph_in_a_file_knows_its_agents(tmp_path):
 
 
 def test_a_blank_image_is_a_natural_record(tmp_path):
-    blank = (*NEIGHBOR[:2], "--canary", "blank", "--dataset", "digits", "--runs", 10, "--rounds", 3, "--workers", 1)
+    blank = (*NEIGHBOR[:2], *BLANK, "--runs", 10, "--rounds", 3, "--workers", 1, *SURE)
     found = document(*blank)
     assert (found["attack"]["observers"], found["attack"]["exact_answers"]) == ([1], 3)
     assert found["attack"]["dataset"] == "digits, 300 images"
@@ -218,10 +239,28 @@ def test_membership_audits_one_algorithm_or_all(tmp_path):
     for name, each in both["audits"].items():
         assert json.loads((tmp_path / "all" / name / "audit.json").read_text()) == each
     said = answer(*MEMBERSHIP, "--algorithm", "all", "--folder", "all", "--quiet")
-    # So that all hold at 95 %.
-    assert [each["confidence"] for each in both["audits"].values()] == pytest.approx([1 - 0.05 / 4] * 4)
-    assert "all lines together at 95 % confidence" in one_line(said.replace("\u202f", " "))
+    # So that all hold together.
+    assert [1 - each["confidence"] for each in both["audits"].values()] == pytest.approx([1e-6 / 4] * 4)
+    printed = one_line(said.replace("\u202f", " "))
+    assert "All lower bounds together hold at 99.9999 % confidence, and so do all intervals together." in printed
+    assert "counted on the other 2 × 10" in printed
     assert said.count("no violation found") == 4
+
+
+def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(tmp_path, monkeypatch):
+    monkeypatch.setattr(attack, "_CONFIDENCE", SURE[1])
+    found = document(*MEMBERSHIP, "--algorithm", "all", "--folder", "all")["audits"]
+    rows = []
+    for name, each in found.items():
+        event = each["claimed"]["event"]
+        fixed = {"algorithm": name, "delta": 0.01, "queries": event["count"]}
+        fixed |= {key: event[key] for key in ("sample_rate", "noise_multiplier")}
+        for line in (tmp_path / "all" / name / "scores.jsonl").read_text().splitlines()[1:]:
+            kept = json.loads(line)
+            rows += [{**fixed, "present": kept["present"], "score": score} for score in kept["scores"]["loss"]]
+    for name, each in found.items():
+        proven = finite(attack.judged(rows, name).to_json())
+        assert {key: each[key] for key in proven} == json.loads(json.dumps(proven))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import pytest
 from invoking import answer, complaint, document, is_picture
 
+from tacit.cli.audit_systems import make_rule
+
 SMALL = ("audit", "distance", "--agents", 6, "--rounds", 6, "--runs", 200)
 
 
@@ -34,6 +36,31 @@ def test_a_coalition_and_all_targets(tmp_path):
     rows = [line.split() for line in said.splitlines() if " of 6" in line and "%" in line]
     assert len(rows) == 4
     assert is_picture(tmp_path / "leaks.pdf")
+
+
+@pytest.mark.parametrize(
+    ("options", "whom"),
+    [
+        (("--graph", "ring"), "nearest"),
+        (("--graph", "complete"), "nearest"),
+        (("--graph", "torus"), "all"),
+        (("--graph", "random:density=0.6,seed=1"), "all"),
+        (("--graph", "ring", "--observer", 0, "--observer", 1), "all"),
+        (("--graph", "random:density=0.6,seed=1", "--targets", "nearest"), "nearest"),
+    ],
+)
+def test_all_agents_are_watched_unless_those_at_one_distance_are_alike(options, whom):
+    found = document(*SMALL, *options)
+    rows = found["algorithms"]["dsgd"]
+    assert found["settings"]["targets"] == whom
+    assert len(rows) == (len({row["distance"] for row in rows}) if whom == "nearest" else 6 - len(found["observers"]))
+
+
+def test_dinno_is_that_of_the_other_audits_and_says_how_it_steps():
+    found = document(*SMALL, "--algorithm", "dinno")
+    assert found["settings"]["dinno"] == {"step": "plain", "inner_steps": 1, "rho": make_rule("dinno").rho}
+    assert "dinno: one plain inner step a round, ρ = 0.5." in answer(*SMALL, "--algorithm", "dinno")
+    assert "dinno" not in document(*SMALL)["settings"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""`tacit audit noise` and `one-run`: what they print and keep, what they refuse, and when the exit code is 1."""
+"""`tacit audit noise` and `one-run`: what they print and keep, what they refuse, and when the exit code is 1.
+
+Each audit of a sound system is a false alarm with a probability of 1e-6 at most.
+"""
 
 import json
 import os
@@ -13,8 +16,9 @@ from tacit.audit.worlds import World
 from tacit.cli import app
 from tacit.privacy import oracle
 
-NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6)
-ONE_RUN = ("audit", "one-run", "--canaries", 60, "--records", 10, "--rounds", 2)
+SURE = ("--confidence", 0.999999)
+NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6, "--false-alarm", 1e-6)
+ONE_RUN = ("audit", "one-run", "--canaries", 60, "--records", 10, "--rounds", 2, *SURE)
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +27,6 @@ def empty_folder(tmp_path, monkeypatch):
 
 
 def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
-    """A false alarm has a probability of 1e-3 at most."""
     said = answer(*NOISE)
     for words in (
         "Noise and lots: dsgd · 3 agents · graph: complete · 6 rounds · 10 runs",
@@ -101,6 +104,8 @@ def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
     assert (found["outcome"]["canaries"], found["outcome"]["guesses"]) == (60, 20)
     assert found["claimed"]["epsilon"] == pytest.approx(8, rel=1e-3)
     assert found["settings"]["seed"] == 3
+    assert len(found["scores"]) == len(found["included"]) == 60
+    assert found["roc"]["score"]["hits"][-1] == 1
     assert json.loads((tmp_path / "audits" / "one-run-dsgd-1" / "audit.json").read_text()) == found
     said = answer(*ONE_RUN, "--guesses", 30)
     for words in ("60, each in or out by a coin", "30, the surest", "any fault  ε ≥", "No violation found."):
@@ -109,9 +114,9 @@ def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
 
 
 def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
-    """False alarms: 5 of 100 at most, were the system sound; without noise every guess is right."""
+    """Without noise every guess is right."""
     monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
-    result = CliRunner().invoke(app, [*map(str, ONE_RUN), "--epsilon", "1", "--folder", "bad"])
+    result = CliRunner().invoke(app, [*map(str, ONE_RUN), "--epsilon", "1", "--confidence", "0.95", "--folder", "bad"])
     assert result.exit_code == 1
     assert "20 (100.0" in result.stdout
     assert "The claim of ε = 1 is broken" in one_line(result.stdout)
@@ -120,7 +125,8 @@ def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("sees", ["answers", "models"])
 def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
-    said = answer("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--sees", sees, "--algorithm", "dsgt")
+    images = ("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--algorithm", "dsgt", *SURE)
+    said = answer(*images, "--sees", sees)
     assert "Canaries in one run: dsgt on digits · 3 agents · graph: complete · 2 rounds" in said
     assert "200, each in or out by a coin" in said
 

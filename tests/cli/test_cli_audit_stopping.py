@@ -9,7 +9,20 @@ import sys
 from invoking import document, one_line
 
 BATCHES = 60
-AUDIT = ("audit", "neighbor", "--runs", BATCHES, "--batch", 2, "--rounds", 2, "--folder", "one")
+AUDIT = (
+    "audit",
+    "neighbor",
+    "--runs",
+    BATCHES,
+    "--batch",
+    2,
+    "--rounds",
+    2,
+    "--folder",
+    "one",
+    "--confidence",
+    0.999999,
+)
 
 
 def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeypatch):

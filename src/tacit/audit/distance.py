@@ -95,7 +95,10 @@ def leaks(
 
 
 def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> list[int]:
-    """Return one agent for each distance from the observers, the first: enough in graphs where all look alike."""
+    """Return one agent for each distance from the observers, the first.
+
+    Enough where all at one distance look alike to one observer: on a ring, a complete graph, a hypercube.
+    """
     away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
     return [min(agent for agent in away if away[agent] == links) for links in sorted({*away.values()} - {0})]
 

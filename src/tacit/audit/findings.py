@@ -59,17 +59,18 @@ class Claim:
 class Look:
     """One statistic at one threshold: the errors that it made, and what they prove.
 
-    `estimate` is the point estimate log((hits − δ)/false alarms) that the paper reports, with an interval; it proves
-    nothing. `sure` are
-    the bounds that hold whatever is wrong (`clopper_pearson`), or if the noise alone may be (`tradeoff`); `gaussian` needs
-    the central limit, too.
+    `estimate` takes the rates of error at their face: the least ε that (ε, δ)-DP allows them, which is the largest of 0,
+    log((hits − δ)/false alarms), which the paper reports, and log((1 − false alarms − δ)/misses). It proves nothing.
+    `interval` is where it would be at the ends of what the counts allow, as sure as each of the look's bounds is.
+    Of the bounds, `clopper_pearson` holds whatever is wrong, `tradeoff` if the noise alone may be; `gaussian` needs the
+    central limit, too.
     """
 
     statistic: str
     threshold: float
     chosen: Literal["beforehand", "on the first part"]
     outcomes: Outcomes
-    estimate: float | None
+    estimate: float
     interval: tuple[float, float]
     bounds: tuple[Bound, ...]
 
@@ -120,6 +121,7 @@ class Findings:
             "confidence": self.confidence,
             "runs_per_side": self.runs,
             "lower_bound": self.epsilon,
+            "lower_bound_whatever": self.epsilon_whatever,
             "within_reach": self.reach,
             "verdict": self.verdict,
             "looks": looks,
@@ -139,10 +141,20 @@ def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findi
     looks = tuple(
         _look(name, cut, scores.absent[name], scores.present[name], claim, each_confidence) for name, cut in cuts
     )
-    roc = {name: _roc(scores.absent[name], scores.present[name]) for name in scores.statistics}
+    roc = {name: roc_curve(scores.absent[name], scores.present[name]) for name in scores.statistics}
     runs = len(next(iter(scores.absent.values())))
     reach = _reach(claim, runs, each_confidence)
     return Findings(claim=claim, confidence=confidence, runs=runs, reach=reach, looks=looks, roc=roc)
+
+
+def roc_curve(absent: Float[np.ndarray, " runs"], present: Float[np.ndarray, " runs"]) -> dict[str, list[float]]:
+    """Return the share of hits at rates of false alarm that are spread evenly on a log scale."""
+    runs = len(absent)
+    rates = np.unique(np.round(np.geomspace(1 / runs, 1, _POINTS) * runs)) / runs
+    highest = np.sort(absent)[::-1]
+    cuts = highest[np.minimum((rates * runs).round().astype(int), runs) - 1]
+    hits = 1 - np.searchsorted(np.sort(present), cuts, side="left") / len(present)
+    return {"false_alarms": rates.tolist(), "hits": hits.tolist()}
 
 
 def _reach(claim: Claim, runs: int, confidence: float) -> float:
@@ -195,14 +207,15 @@ def _look(
     )
 
 
-def _estimate(outcomes: Outcomes, delta: float) -> float | None:
-    hits = 1 - outcomes.misses / outcomes.present
-    alarms = outcomes.false_alarms / outcomes.absent
-    return _log_ratio(hits - delta, alarms) if alarms and hits > delta else None
+def _estimate(outcomes: Outcomes, delta: float) -> float:
+    return _least_epsilon(outcomes.false_alarms / outcomes.absent, outcomes.misses / outcomes.present, delta)
 
 
 def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[float, float]:
-    """Return where the estimate would be with both rates of error at either end of what the counts allow."""
+    """Return where the estimate would be with both rates of error at either end of what the counts allow.
+
+    The four limits hold together, so both directions may be looked at.
+    """
     risk = (1 - confidence) / 4
 
     def ends(wrong: int, runs: int) -> tuple[float, float]:
@@ -211,23 +224,18 @@ def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[floa
         return 1 - float(right), float(rate)
 
     alarm, miss = ends(outcomes.false_alarms, outcomes.absent), ends(outcomes.misses, outcomes.present)
-    return _log_ratio(1 - miss[1] - delta, alarm[1]), _log_ratio(1 - miss[0] - delta, alarm[0])
+    return _least_epsilon(alarm[1], miss[1], delta), _least_epsilon(alarm[0], miss[0], delta)
+
+
+def _least_epsilon(alarm: float, miss: float, delta: float) -> float:
+    """(ε, δ)-DP asks 1 - δ ≤ miss + e^ε·alarm, and the same with the errors exchanged."""
+    return max(0.0, _log_ratio(1 - miss - delta, alarm), _log_ratio(1 - alarm - delta, miss))
 
 
 def _log_ratio(hits: float, alarms: float) -> float:
-    if alarms <= 0:
-        return math.inf
-    return math.log(hits / alarms) if hits > 0 else -math.inf
-
-
-def _roc(absent: Float[np.ndarray, " runs"], present: Float[np.ndarray, " runs"]) -> dict[str, list[float]]:
-    """Return the share of hits at rates of false alarm that are spread evenly on a log scale."""
-    runs = len(absent)
-    rates = np.unique(np.round(np.geomspace(1 / runs, 1, _POINTS) * runs)) / runs
-    highest = np.sort(absent)[::-1]
-    cuts = highest[np.minimum((rates * runs).round().astype(int), runs) - 1]
-    hits = 1 - np.searchsorted(np.sort(present), cuts, side="left") / len(present)
-    return {"false_alarms": rates.tolist(), "hits": hits.tolist()}
+    if hits <= 0:
+        return -math.inf
+    return math.log(hits / alarms) if alarms > 0 else math.inf
 
 
 def _plain(bound: Bound) -> dict[str, Any]:

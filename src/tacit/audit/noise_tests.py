@@ -1,7 +1,8 @@
 """Tests of recovered noise and lots against what is stated.
 
 For normal noise the p-values are exact, by χ², Fisher's F and the Kolmogorov-Smirnov distribution, or a hair too large
-(`lag`, `agents`, `repeats`). Those of lots, `rate` and `lots`, rest on the central limit over all records of all rounds.
+(`lag`, `agents`, `repeats`). Those of lots, `rate` and `lots`, are Chernoff bounds (`lot_tests`): never too small, and so
+true however few records are drawn.
 """
 
 import math
@@ -15,9 +16,11 @@ from scipy.spatial import cKDTree
 from scipy.stats import chi2, f, kstest, norm
 from torch import Tensor
 
+from tacit.audit.lot_tests import Draws, rate_interval, rate_p_value, spread_p_value
 from tacit.audit.noise_report import Check, Estimate
 
 _TINY = 1e-300  # in place of a sum of squares that is nought
+_LEAST_NOISE = 1e-9  # in place of no noise at all
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,8 +43,8 @@ class Noise:
 
 
 def checks_of(noise: Noise) -> list[Check]:
-    """Return the checks of one agent alone."""
-    bare, drawn = noise.bare.numpy(), noise.drawn.numpy()
+    """Return the checks of one agent alone; how lots vary is looked at where all records pull alike."""
+    bare, drawn = noise.bare.numpy(), _draws(noise)
     values = {
         "sigma": _size(bare),
         "shape": float(kstest(bare.ravel(), "norm").pvalue),
@@ -49,9 +52,10 @@ def checks_of(noise: Noise) -> list[Check]:
         "lag": _lag(bare),
         "rounds": _common(np.moveaxis(bare, 1, 0)),
         "trials": _common(bare),
-        "rate": _normal((_rate(noise) - noise.rate) / _rate_error(noise, noise.rate, noise.sigma)),
-        "lots": _lots(noise, drawn),
+        "rate": rate_p_value(drawn, noise.rate, noise.sigma),
     }
+    if drawn.alike:
+        values["lots"] = spread_p_value(drawn, noise.rate, noise.sigma)
     return [Check(name=name, agents=(noise.agent,), p_value=value) for name, value in values.items()]
 
 
@@ -72,33 +76,18 @@ def sigma_estimate(noise: Noise, risk: float) -> Estimate:
 
 
 def rate_estimate(noise: Noise, risk: float) -> Estimate:
-    """Return q by least squares of the answers on the records' sum, with an interval by the central limit.
+    """Return q by least squares of the answers on the records' sum, with an interval.
 
-    The variance is that of the noise and of Poisson lots at the estimates, as if answers were independent.
+    It has every q that is not refuted, where σ is at the upper end of its own interval; wrong with probability `risk` if
+    that one is right.
     """
-    rate, scale = _rate(noise), math.sqrt(float(noise.bare.square().mean()))
-    margin = float(norm.isf(risk / 2)) * _rate_error(noise, min(max(rate, 0.0), 1.0), noise.sigma * scale)
-    return Estimate(stated=noise.rate, estimate=rate, low=rate - margin, high=rate + margin)
+    drawn = _draws(noise)
+    low, high = rate_interval(drawn, max(sigma_estimate(noise, risk).high, _LEAST_NOISE), risk)
+    return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
 
 
-def _rate(noise: Noise) -> float:
-    return float(noise.drawn.mean() / noise.pulls.sum())
-
-
-def _rate_error(noise: Noise, rate: float, sigma: float) -> float:
-    variance = sigma**2 + rate * (1 - rate) * float(noise.pulls.square().sum())
-    return math.sqrt(variance / noise.drawn.numel()) / float(noise.pulls.sum())
-
-
-def _lots(noise: Noise, drawn: Float[np.ndarray, "trials queries"]) -> float:
-    """Hold the variance along the records' sum against σ² + q(1 - q)·Σ pull², by the χ² of as uncertain a variance."""
-    rate, pulls, count = noise.rate, noise.pulls.numpy(), drawn.size
-    spread = rate * (1 - rate)
-    variance = noise.sigma**2 + spread * np.sum(pulls**2)
-    fourth = spread * (1 - 6 * spread) * np.sum(pulls**4) / variance**2
-    law = chi2(2 / (2 / (count - 1) + fourth / count))
-    ratio = law.mean() * np.var(drawn, ddof=1) / variance
-    return _two_sided(float(law.cdf(ratio)), float(law.sf(ratio)))
+def _draws(noise: Noise) -> Draws:
+    return Draws(answers=noise.drawn.numpy().ravel(), pulls=noise.pulls.numpy())
 
 
 def _size(bare: Float[np.ndarray, "trials queries axes"]) -> float:

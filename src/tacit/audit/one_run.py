@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.algorithms import Algorithm
 from tacit.audit.bounds import Bound
-from tacit.audit.findings import Claim, Verdict
+from tacit.audit.findings import Claim, Verdict, roc_curve
 from tacit.audit.one_run_bounds import Guesses, guess, one_run_bound, one_run_fdp_bound
 from tacit.audit.one_run_scores import OneRunScores, Watched, likelihoods
 from tacit.audit.worlds import World, dirac, linear_model
@@ -46,6 +46,7 @@ class OneRunFindings:
     claim: Claim
     outcome: Guesses
     bounds: tuple[Bound, Bound]
+    played: OneRunScores
 
     @property
     def epsilon(self) -> float:
@@ -66,7 +67,15 @@ class OneRunFindings:
             "lower_bound": self.epsilon,
             "outcome": asdict(self.outcome),
             "bounds": bounds,
+            "scores": self.played.scores.tolist(),
+            "included": self.played.included.tolist(),
+            "roc": self._roc(),
         }
+
+    def _roc(self) -> dict[str, dict[str, list[float]]]:
+        """Return hits against false alarms over all canaries; nothing where all coins fell alike."""
+        scores, included = self.played.scores, self.played.included
+        return {} if included.all() or not included.any() else {"score": roc_curve(scores[~included], scores[included])}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,7 +160,8 @@ class OneRun:
         outcome = guess(played.scores, played.included, guesses=self.guesses if guesses is None else guesses)
         at = {"delta": played.delta, "confidence": confidence}
         bounds = one_run_bound(outcome, **at), one_run_fdp_bound(outcome, **at, event=played.event)
-        return OneRunFindings(claim=Claim.of(played.event, played.delta), outcome=outcome, bounds=bounds)
+        claim = Claim.of(played.event, played.delta)
+        return OneRunFindings(claim=claim, outcome=outcome, bounds=bounds, played=played)
 
     def _prepared(self, records: Records) -> Records:
         return Records(self.world.data.data.prepare(records.inputs), records.targets)

@@ -3,15 +3,31 @@
 from pathlib import Path
 
 from tacit.audit import page_charts, page_noise, page_one_run
-from tacit.audit.page_parts import bound_header, bound_tiles, seen, settings
-from tacit.audit.page_words import METHODS, Document, bounds_of, confidence, errors_of, estimate, heading, methods
+from tacit.audit.page_parts import bound_header, bound_tiles, roc_figure, seen, settings
+from tacit.audit.page_words import (
+    METHODS,
+    Document,
+    bounds_of,
+    confidence,
+    errors_of,
+    estimate,
+    heading,
+    intervals,
+    methods,
+    reach,
+)
 from tacit.files import write_atomically
 from tacit.report.charts import Chart
 from tacit.report.frame import document as framed
-from tacit.report.frame import figure, table, text
+from tacit.report.frame import table, text
 from tacit.report.words import number
 
-_CHOSEN = {"on the first part": "on first runs"}
+_CHOSEN = {"on the first part": "first runs"}
+_CAPTION = (
+    "A hit is a run with the record that the attack calls so; a false alarm is one without it. Higher is worse for privacy. "
+    "On the left, lines rest on few runs and may pass the dashed limit by luck; what counts are the bounds, which are measured "
+    "at the dots."
+)
 
 
 def write_page(document: Document, path: Path | str) -> Path:
@@ -22,19 +38,20 @@ def write_page(document: Document, path: Path | str) -> Path:
 def page(document: Document) -> str:
     """Return the page of an audit, from what `audit.json` has."""
     attack, charts = document["attack"], dict[str, Chart]()
+    if document.get("roc"):
+        charts["roc"] = page_charts.roc(document)
     if attack["kind"] == "noise":
         header, main = page_noise.parts(document)
     elif attack["kind"] == "one-run":
-        header, main = page_one_run.parts(document)
+        header, main = page_one_run.parts(document, charts.get("roc"))
     else:
-        charts["roc"] = page_charts.roc(document)
         header, main = _parts(document, charts["roc"])
     return framed(
         title=f"{attack['title']}, {attack['algorithm']} · Tacit",
         header=header,
         main=main,
         charts=charts,
-        source="the scores in the audit’s folder" if charts else "audit.json alone",
+        source="the scores in the audit’s folder" if "looks" in document else "audit.json alone",
     )
 
 
@@ -48,7 +65,7 @@ def _parts(document: Document, chart: Chart) -> tuple[str, str]:
         [
             tiles,
             '<div class="grid">',
-            figure("roc", "How well the attack tells", _caption(chart), chart, kind="full tall"),
+            roc_figure(chart, _CAPTION),
             _looks(document),
             seen(document["attack"]),
             _meaning(document),
@@ -57,21 +74,6 @@ def _parts(document: Document, chart: Chart) -> tuple[str, str]:
         ]
     )
     return bound_header(document, f"{runs:,} runs with the record and as many without"), main
-
-
-def _caption(chart: Chart) -> str:
-    """Say how the chart is read, with a key for where there is little room."""
-    key = "".join(
-        f'<span><span class="swatch {trace["line"]["dash"]}" style="border-top-color:var({trace["line"]["color"]})"></span>'
-        f"{trace['name']}</span>"
-        for trace in chart["data"]
-        if trace.get("showlegend", True)
-    )
-    return (
-        "A hit is a run with the record that the attack calls so; a false alarm is one without it. Higher is worse for "
-        "privacy. On the left, lines rest on few runs and may pass the dashed limit by luck; what counts are the bounds, "
-        f'which are measured at the dots.<div class="key">{key}</div>'
-    )
 
 
 def _looks(document: Document) -> str:
@@ -83,8 +85,8 @@ def _looks(document: Document) -> str:
         "chosen",
         "false alarms",
         "misses",
-        *(f"ε ≥ ({heading(m)})" for m in kinds),
-        "estimate",
+        *(f"ε ≥ {heading(m)}" for m in kinds),
+        "estimate (interval)",
     )
     rows = [
         (
@@ -102,7 +104,7 @@ def _looks(document: Document) -> str:
         '<section class="card full"><h2>Looks and bounds</h2><p class="note">Each look calls all runs with a score above '
         "its cut “with the record” and counts the errors. A cut that was chosen on the first runs is measured on the "
         f"others.</p>{table(head, rows, kind='stack')}"
-        f'<p class="note">{text(when)} “Estimate” takes the counts at their face and proves nothing; beside it is the interval that the counts allow.</p></section>'
+        f'<p class="note">{text(when)} {text(intervals(document))}</p></section>'
     )
 
 
@@ -113,7 +115,7 @@ def _meaning(document: Document) -> str:
         f"<p>A lower bound says: at {text(sure)} confidence, at least this much privacy is lost. A bound above the claim "
         "shows that the claim is wrong.</p>"
         "<p>A bound below the claim proves nothing about it. A better attack, another record or more runs might show more. "
-        "With few runs even a bad leak can stay below the claim.</p>"
+        f"With few runs even a bad leak can stay below the claim. {text(reach(document))}</p>"
         "<p>The bounds are about this system with these settings, this one record, and data sets that differ by adding or "
         "removing it. Nothing follows for other settings.</p>"
         '<p class="note">The confidence is that of one audit. Of many audits of sound systems, a few will call one broken '

@@ -17,13 +17,14 @@ _FEW = 1000.0  # an axis that spans less than this also has ticks between the po
 
 def roc(document: Document) -> Chart:
     """Return the share of hits over the rate of false alarms, both logarithmic, one line for each statistic."""
-    least = 1 / document["runs_per_side"]
+    least = min(curve["false_alarms"][0] for curve in document["roc"].values())
     lines = [
         _line(name, curve["false_alarms"], curve["hits"], place)
         for place, (name, curve) in enumerate(document["roc"].items())
     ]
+    dots = [_looks(document)] if "looks" in document else []
     made = chart(
-        [*_limit(document, least), _chance(least), *lines, _looks(document)],
+        [*_limit(document, least), _chance(least), *lines, *dots],
         x={"title": title("false alarms"), **_axis(least)},
         y={"title": title("hits"), **_axis(least)},
         showlegend=True,

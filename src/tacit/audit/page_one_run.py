@@ -1,13 +1,20 @@
 """The page of an audit of one run: how many canaries were guessed, how many rightly, and what that proves."""
 
-from tacit.audit.page_parts import bound_header, bound_tiles, seen, settings
+from tacit.audit.page_parts import bound_header, bound_tiles, roc_figure, seen, settings
 from tacit.audit.page_words import METHODS, Document, confidence, heading, lower
+from tacit.report.charts import Chart
 from tacit.report.frame import table, text
 from tacit.report.words import percent
 
+_CAPTION = (
+    "A hit is a canary that was in and that the attack calls so; a false alarm is one that was out. Higher is worse for "
+    "privacy. On the left, the line rests on few canaries and may pass the dashed limit by luck; the bounds rest on the number "
+    "of right guesses, not on this line."
+)
 
-def parts(document: Document) -> tuple[str, str]:
-    """Return the header and the main part."""
+
+def parts(document: Document, chart: Chart | None) -> tuple[str, str]:
+    """Return the header and the main part; there is no chart where all coins fell alike."""
     outcome = document["outcome"]
     guessed = f"{outcome['guesses']:,} of {outcome['canaries']:,} canaries guessed, {outcome['correct']:,} rightly"
     share = outcome["correct"] / outcome["guesses"]
@@ -24,6 +31,7 @@ def parts(document: Document) -> tuple[str, str]:
         [
             tiles,
             '<div class="grid">',
+            "" if chart is None else roc_figure(chart, _CAPTION),
             _bounds(document),
             seen(document["attack"]),
             _meaning(document),

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tacit.audit.page_words import Document, claimed, confidence, consequence, lower, verdict, whatever_is_wrong
-from tacit.report.frame import listing, text, tile
+from tacit.report.charts import Chart
+from tacit.report.frame import figure, listing, text, tile
 from tacit.report.words import ADJACENCIES, agents, percent
 
 _FIELDS = {
@@ -60,6 +61,17 @@ def bound_tiles(document: Document, played: tuple[str, str, str], sure: str) -> 
         + tile("confidence", confidence(document), sure)
         + "</div>"
     )
+
+
+def roc_figure(chart: Chart, words: str) -> str:
+    """Return the chart of hits against false alarms, with how it is read and a key for where there is little room."""
+    key = "".join(
+        f'<span><span class="swatch {trace["line"]["dash"]}" style="border-top-color:var({trace["line"]["color"]})"></span>'
+        f"{trace['name']}</span>"
+        for trace in chart["data"]
+        if trace.get("showlegend", True)
+    )
+    return figure("roc", "How well the attack tells", f'{words}<div class="key">{key}</div>', chart, kind="full tall")
 
 
 def seen(attack: Mapping[str, Any], **labels: str) -> str:

@@ -37,7 +37,7 @@ def claimed(document: Document) -> str:
 
 def confidence(document: Document) -> str:
     """Write the confidence as a percentage."""
-    return f"{100 * document['confidence']:.6g}\u202f%"
+    return _percentage(document["confidence"])
 
 
 def whatever_is_wrong(document: Document) -> float | None:
@@ -91,15 +91,30 @@ def bounds_of(look: Mapping[str, Any], among: Sequence[str]) -> list[str]:
 
 
 def estimate(look: Mapping[str, Any]) -> str:
-    """Write a point estimate with its interval."""
-    if look["estimate"] is None:
-        return "–"
-    low, high = (("-∞", "∞")[place] if end is None else f"{end:.2f}" for place, end in enumerate(look["interval"]))
-    return f"{look['estimate']:.3f} ({low} to {high})"
+    """Write a point estimate with its interval; what is infinite is null in a file."""
+    low, high = (_or_infinite(end, 2) for end in look["interval"])
+    return f"{_or_infinite(look['estimate'], 3)} ({low} to {high})"
 
 
-def errors_of(look: Mapping[str, Any], between: str = " of ") -> tuple[str, str]:
+def intervals(document: Document) -> str:
+    """Say what the estimates and their intervals are, and how sure these are."""
+    each = document["looks"][0]["bounds"][0]["confidence"]
+    return (
+        "An estimate takes the counts at their face and proves nothing. Behind it is the interval that the counts allow: "
+        f"each one at {_percentage(each)}, so that all intervals of this audit together hold at {confidence(document)}."
+    )
+
+
+def errors_of(look: Mapping[str, Any]) -> tuple[str, str]:
     """Write how many false alarms and misses there were, and of how many."""
     counts = look["outcomes"]
-    alarms = f"{counts['false_alarms']:,}{between}{counts['absent']:,}"
-    return alarms, f"{counts['misses']:,}{between}{counts['present']:,}"
+    alarms = f"{counts['false_alarms']:,}/{counts['absent']:,}"
+    return alarms, f"{counts['misses']:,}/{counts['present']:,}"
+
+
+def _or_infinite(value: float | None, decimals: int) -> str:
+    return "∞" if value is None or math.isinf(value) else f"{value:.{decimals}f}"
+
+
+def _percentage(share: float) -> str:
+    return f"{100 * share:.6g}\u202f%"

@@ -29,6 +29,9 @@ _RECORDS = {
     "not which of them were drawn. A worse record may show more.",
 }
 
+_SEARCHED = "of some that were tried (0.003 to 1) the one that moves the loss on the record most"
+_NOT_SEARCHED = "which was not searched for; others may leak more"
+
 
 def neighbor_case(
     *,
@@ -173,8 +176,8 @@ def membership_cases(
             "queries": attack.event.count,
             "saw": f"It sees the final {'model' if central else 'models of all agents'} and nothing else, and asks how low "
             "the loss on the record is. A low loss speaks for the record.",
-            "record": "The record is a blank image labelled 0. The paper names no step sizes for this; those here leak most of "
-            f"some that were tried: {SETTINGS[rule][2]}, clipping norm {SETTINGS[rule][1]:g}.",
+            "record": "The record is a blank image labelled 0. The paper names no step sizes for this. Here: "
+            f"{SETTINGS[rule][2]}, {_SEARCHED if rule == 'dsgt' else _NOT_SEARCHED}; clipping norm {SETTINGS[rule][1]:g}.",
         }
         cases.append(Case(attack=attack, claim=Claim.of(attack.event, delta), settings=settings, told=told))
     return cases

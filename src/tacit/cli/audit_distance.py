@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.text import Text
 
 from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Graph, Rounds, SampleRate, StepSize
 from tacit.cli.output import (
@@ -13,9 +12,7 @@ from tacit.cli.output import (
     console,
     counted,
     messages,
-    plain_table,
     print_json,
-    print_whole,
     save_picture,
     working,
 )
@@ -26,8 +23,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 _AGENTS = 10
-_RHO = 0.1  # of DiNNO
 _RULES = ("dsgd", "dsgt", "dinno")
+_SYMMETRIC = ("ring", "complete", "hypercube")
 
 
 def distance(
@@ -49,9 +46,13 @@ def distance(
         ),
     ] = None,
     targets: Annotated[
-        Literal["nearest", "all"],
-        typer.Option(metavar="WHOM", rich_help_panel=SYSTEM, help="nearest: one at each distance; or all others."),
-    ] = "nearest",
+        Literal["nearest", "all"] | None,
+        typer.Option(
+            metavar="WHOM",
+            rich_help_panel=SYSTEM,
+            help="nearest: one at each distance; or all others. If unsaid, nearest where those at one distance are alike.",
+        ),
+    ] = None,
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-2,
     sample_rate: SampleRate = 0.1,
@@ -87,10 +88,12 @@ def distance(
     with Stopping(messages()) as stopping:
         try:
             with working("preparing"):
-                from tacit.cli.audit_systems import make_graph
+                from tacit.cli.audit_distance_output import print_leaks
+                from tacit.cli.audit_systems import make_graph, plain_dinno
 
                 links = make_graph(graph, agents, seed, default=_AGENTS)
             watching = sorted(set(observer or [0]))
+            whom = targets or ("nearest" if _alike(graph, watching) else "all")
             found = {}
             for rule in chosen:
                 with working(f"{rule}: playing"):
@@ -98,7 +101,7 @@ def distance(
                         rule,
                         links,
                         watching,
-                        nearest=targets == "nearest",
+                        nearest=whom == "nearest",
                         rounds=rounds,
                         lr=lr,
                         epsilon=epsilon,
@@ -114,27 +117,39 @@ def distance(
     title = (
         f"What {_named(watching)} can learn: {Path(graph).name} of {counted(len(links), 'agent')} · {rounds:,} rounds"
     )
+    shown: dict[str, Any] = {"title": title, "epsilon": epsilon, "delta": delta, "confidence": confidence, "runs": runs}
     if plot is not None:
         from tacit.cli.audit_picture import draw_leaks
 
-        save_picture(
-            draw_leaks(found, title=title, epsilon=epsilon, delta=delta, confidence=confidence, runs=runs), plot
-        )
+        save_picture(draw_leaks(found, **shown), plot)
     if json:
-        settings = {"rounds": rounds, "lr": lr, "sample_rate": sample_rate, "runs": runs, "seed": seed}
+        settings: dict[str, Any] = {
+            "rounds": rounds,
+            "lr": lr,
+            "sample_rate": sample_rate,
+            "runs": runs,
+            "seed": seed,
+            "targets": whom,
+        }
+        if "dinno" in found:
+            settings |= {"dinno": plain_dinno()}
         claim = {"epsilon": epsilon, "delta": delta, "adjacency": "add_remove"}
         system = {"graph": graph, "agents": len(links), "observers": watching, "claimed": claim}
         print_json({**system, "confidence": confidence, "settings": settings, "algorithms": found})
         return
-    _print(found, title, epsilon, delta, confidence, runs)
+    print_leaks(found, **shown)
     if plot is not None:
         console().print(f"Picture: {plot}", soft_wrap=True)
+
+
+def _alike(graph: str, observers: Sequence[int]) -> bool:
+    """Whether one observer sees the same of all agents at one distance, by the kind of graph. Of most tori it does not."""
+    return len(observers) == 1 and graph.strip().replace("-", "_") in _SYMMETRIC
 
 
 def _leaks(
     rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool, runs: int, rounds: int, **options: Any
 ) -> list[dict[str, Any]]:
-    from tacit.algorithms import DiNNO, Plain
     from tacit.audit.bounds import check
     from tacit.audit.distance import leaks, nearest_at_each_distance
     from tacit.audit.findings import LEAST_RUNS
@@ -147,45 +162,8 @@ def _leaks(
     if len(graph) == len(observers):
         raise InvalidInput("everyone watches, and nobody is left to be watched")
     targets = nearest_at_each_distance(graph, observers) if nearest else None
-    made = DiNNO(step=Plain(), rho=_RHO, inner_steps=1) if rule == "dinno" else make_rule(rule)
-    found = leaks(made, graph, observers, targets=targets, rounds=rounds, runs=runs, **options)
+    found = leaks(make_rule(rule), graph, observers, targets=targets, rounds=rounds, runs=runs, **options)
     return [leak.to_json() for leak in found]
-
-
-def _print(
-    found: dict[str, list[dict[str, Any]]], title: str, epsilon: float, delta: float, confidence: float, runs: int
-) -> None:
-    from tacit.audit.page_words import lower
-    from tacit.report.words import percent, promised
-
-    screen, table = console(), plain_table()
-    screen.print(Text(title, style="bold"), soft_wrap=True)
-    screen.print()
-    for place, column in enumerate(("algorithm", "distance", "agent", "each seen", "sum seen", "exactly", "ε ≥")):
-        table.add_column(column, justify="right" if place else "left", no_wrap=True)
-    for rule, rows in found.items():
-        for place, row in enumerate(rows):
-            table.add_row(
-                "" if place else rule,
-                str(row["distance"]),
-                str(row["target"]),
-                percent(row["share"], 2),
-                percent(row["sum_share"], 2),
-                f"{row['exact']:,} of {row['queries']:,}",
-                lower(row["epsilon"]),
-                end_section=place == len(rows) - 1,
-            )
-    print_whole(table)
-    screen.print()
-    screen.print(
-        "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record "
-        "is in all rounds, so a part of the sum can give it away.",
-        style="dim",
-    )
-    screen.print(
-        f"Claimed: {promised(epsilon, delta)}, of whoever sees everything. Each ε ≥ holds at "
-        f"{100 * confidence:.6g}\u202f% confidence on its own, from 2 × {counted(runs, 'run')}: where more leaks, more runs show more."
-    )
 
 
 def _named(observers: Sequence[int]) -> str:

@@ -32,7 +32,7 @@ def print_audit(document: Document, folder: Path) -> None:
         table.add_column(column, justify="right" if place else "left", no_wrap=True)
     for look in looks:
         table.add_row(
-            look["statistic"], f"{look['threshold']:.3g}", *words.errors_of(look, "/"), *words.bounds_of(look, kinds)
+            look["statistic"], f"{look['threshold']:.3g}", *words.errors_of(look), *words.bounds_of(look, kinds)
         )
     screen.print()
     screen.print(table)
@@ -52,7 +52,7 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
     screen, first = console(), documents[0]
     screen.print(Text(f"{first['attack']['title']}: {first['settings']['dataset']}", style="bold"), soft_wrap=True)
     table = plain_table()
-    for place, column in enumerate(("algorithm", "claimed ε", "shown ε ≥", "estimate", "verdict")):
+    for place, column in enumerate(("algorithm", "claimed ε", "shown ε ≥", "estimate (interval)", "verdict")):
         table.add_column(column, justify="left" if place in (0, 4) else "right", no_wrap=True)
     for each in documents:
         broken = each["verdict"] == "broken"
@@ -67,9 +67,13 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
     screen.print()
     claim = first["claimed"]
     screen.print(
-        f"δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; all lines together at "
-        f"{100 * confidence:.6g}\u202f% confidence, each from 2 × {counted(first['runs_per_side'], 'run')}. "
-        "Estimates prove nothing."
+        f"δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; 2 × {counted(first['runs_per_side'], 'run')} a "
+        f"line. All lower bounds together hold at {100 * confidence:.6g}\u202f% confidence, and so do all intervals together."
+    )
+    screen.print(
+        "Estimates prove nothing. They are those of the first look: its cut is the one with the largest bound of Gaussian DP "
+        "on the first fifth of the runs, and its errors are counted on the other "
+        f"2 × {first['looks'][0]['outcomes']['absent']:,}. The bound shown is the largest of all looks."
     )
     screen.print(f"Pages: {folder / '*' / PAGE}", soft_wrap=True)
 

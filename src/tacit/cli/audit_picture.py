@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from tacit.cli.audit_systems import plain_dinno
 from tacit.cli.pictures import LINES, style
 from tacit.report.palette import SERIES
 from tacit.report.words import promised
@@ -26,18 +27,21 @@ def draw_leaks(
 ) -> Figure:
     """Draw the share of the sum seen and the lower bound on ε over the distance, a line for each algorithm.
 
-    Of several agents at one distance the one that shows most is on the line.
+    Of several agents at one distance the one that shows most is on the line; the others are faint dots.
     """
     with style():
         figure = Figure(figsize=(8.4, 3.6))
         left, right = figure.subplots(1, 2)
         for place, (name, rows) in enumerate(found.items()):
             look = {"color": SERIES[place], "ls": LINES[place], "marker": _MARKS[place], "ms": 5, "lw": 1.8}
-            _line(left, rows, "sum_share", name, look)
-            _line(right, rows, "epsilon", name, look)
+            label = f"{name}, plain step, ρ = {plain_dinno()['rho']:g}" if name == "dinno" else name
+            _line(left, rows, "sum_share", label, look)
+            _line(right, rows, "epsilon", label, look)
         left.set_yscale("log")
         low = min(max(row["sum_share"], _LEAST) for rows in found.values() for row in rows)
         left.set(ylabel="share of the sum of answers seen", ylim=(0.6 * low, 1.4))
+        if any(len(rows) > len({row["distance"] for row in rows}) for rows in found.values()):
+            left.set_title("line: the agent that shows most; faint: the others")
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
@@ -59,7 +63,11 @@ def draw_leaks(
 
 
 def _line(ax: Axes, rows: Sequence[Mapping[str, Any]], key: str, name: str, look: Mapping[str, Any]) -> None:
-    most: dict[int, float] = {}
-    for row in rows:
-        most[row["distance"]] = max(row[key], most.get(row["distance"], _LEAST if key == "sum_share" else 0.0))
+    least = _LEAST if key == "sum_share" else 0.0
+    values = [max(row[key], least) for row in rows]
+    away = [row["distance"] for row in rows]
+    most = {links: max(v for v, d in zip(values, away, strict=True) if d == links) for links in dict.fromkeys(away)}
+    others = [(links, value) for links, value in zip(away, values, strict=True) if value < most[links]]
+    if others:
+        ax.plot(*zip(*others, strict=True), color=look["color"], marker=look["marker"], ms=4, ls="", mew=0, alpha=0.35)
     ax.plot(list(most), list(most.values()), label=name, clip_on=False, zorder=3, **look)

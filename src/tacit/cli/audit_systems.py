@@ -24,6 +24,13 @@ def make_rule(algorithm: str, inner_steps: int | None = None, adam: bool | None 
     return DSGD() if algorithm == "dsgd" else DSGT()
 
 
+def plain_dinno() -> dict[str, Any]:
+    """Return how DiNNO steps unless told otherwise, to be named beside results of it."""
+    rule = make_rule("dinno")
+    assert isinstance(rule, DiNNO)
+    return {"step": "plain", "inner_steps": rule.inner_steps, "rho": rule.rho}
+
+
 def make_graph(graph: str, agents: int | None, seed: int, *, default: int = AGENTS) -> nx.Graph:
     """Return the graph of this kind, of so many agents unless that was said; a file knows its own number."""
     kind = graph.strip().partition(":")[0].replace("-", "_")

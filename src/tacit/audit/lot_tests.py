@@ -1,0 +1,97 @@
+"""Tests of how lots are drawn, from answers that count who was: y = Σ b_j·pull_j + σξ with b_j ~ Bernoulli(q).
+
+Draws are few where q is small, and then far from normal. So the p-values are Chernoff bounds, P(mean ≥ m) ≤ exp(-n·I(m)) with
+I(m) = sup_λ λm - log E e^{λy} over tilts λ, doubled for the two sides. They are up to some ten times too large, and never too small.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit, logsumexp
+from scipy.stats import binom
+
+_MOST = 1 - 1e-6  # in place of 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Draws:
+    """Answers along the records' sum, and what each record adds there where it is drawn."""
+
+    answers: Float[np.ndarray, " answers"]
+    pulls: Float[np.ndarray, " records"]
+
+    @property
+    def alike(self) -> bool:
+        """Whether all records pull alike, so that lots are counted."""
+        return bool(np.ptp(self.pulls) <= 1e-6 * np.abs(self.pulls).max())
+
+    @property
+    def rate(self) -> float:
+        """The share of records that is drawn, by least squares."""
+        return float(self.answers.mean() / self.pulls.sum())
+
+
+def rate_p_value(drawn: Draws, rate: float, sigma: float) -> float:
+    """Bound the probability of a mean at least as far off on its side, twice."""
+    pulls, mean = drawn.pulls, float(drawn.answers.mean())
+    with np.errstate(divide="ignore"):
+        out, into = np.log1p(-rate), np.log(rate)
+
+    def short(tilt: float) -> float:
+        return mean - tilt * sigma**2 - float(pulls @ expit(into - out + tilt * pulls))
+
+    off = short(0.0)
+    tilt = off / (sigma**2 + rate * (1 - rate) * float(pulls @ pulls))
+    while short(tilt) * off > 0 and abs(tilt) < abs(off) / sigma**2:  # a tilt moves the mean by σ² at least
+        tilt *= 2
+    if short(tilt) * off < 0:
+        tilt = float(brentq(short, 0.0, tilt))
+    grown = float(np.logaddexp(out, into + tilt * pulls).sum())
+    return _two_sided(drawn, tilt * mean - tilt**2 * sigma**2 / 2 - grown)
+
+
+def rate_interval(drawn: Draws, sigma: float, risk: float) -> tuple[float, float]:
+    """Return the least and the largest q whose p-value is not below `risk`."""
+    middle = min(max(drawn.rate, 0.0), 1.0)
+
+    def above(rate: float) -> float:
+        return rate_p_value(drawn, rate, sigma) - risk
+
+    def end(last: float) -> float:
+        if above(last) >= 0:
+            return last
+        return middle if above(middle) <= 0 else float(brentq(above, last, middle, xtol=1e-9))
+
+    return end(0.0), end(1.0)
+
+
+def spread_p_value(drawn: Draws, rate: float, sigma: float) -> float:
+    """Bound the probability of answers that lie at least as far from their mean, or as close to it, twice.
+
+    Given a lot whose sum is d from the mean, E e^{λ(y - mean)²} = exp(λd²/(1 - 2λσ²))/√(1 - 2λσ²). Records must pull alike.
+    """
+    records, pull = len(drawn.pulls), float(drawn.pulls.mean())
+    sizes = np.arange(records + 1)
+    chances, away = binom(records, rate).logpmf(sizes), (pull * (sizes - rate * records)) ** 2
+    square = float(np.mean((drawn.answers - rate * pull * records) ** 2))
+    variance = sigma**2 + rate * (1 - rate) * records * pull**2
+
+    def exponent(scaled: float) -> float:
+        tilt = scaled / (2 * variance)
+        rest = 1 - 2 * tilt * sigma**2
+        return tilt * square + math.log(rest) / 2 - float(logsumexp(chances + tilt / rest * away))
+
+    # Every tilt gives a bound, so what is searched and how well is a question of strength alone.
+    found = minimize_scalar(
+        (lambda at: -exponent(at)) if square > variance else (lambda at: -exponent(-at / (1 - at))),
+        bounds=(0.0, _MOST),
+        method="bounded",
+    )
+    return _two_sided(drawn, -float(found.fun))
+
+
+def _two_sided(drawn: Draws, exponent: float) -> float:
+    return min(1.0, 2 * math.exp(-len(drawn.answers) * max(exponent, 0.0)))
