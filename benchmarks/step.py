@@ -51,9 +51,9 @@ def our_step(
         with torch.no_grad():
             sums = chosen.engine.clipped_sums(theta, lot, clip).sums
             for agent, source in enumerate(sources):
-                sums[agent] += SIGMA * CLIP * torch.from_numpy(source.next().normals(model.size))
-                sums[agent] /= sizes[agent]
-            theta.sub_(sums, alpha=0.01)  # as the rivals step, too
+                noise = torch.from_numpy(source.next().normals(model.size))
+                sums[agent].add_(noise, alpha=SIGMA * CLIP).div_(sizes[agent])
+                theta[agent].sub_(sums[agent], alpha=0.01)  # as the rivals step, too
             return theta
 
     return step, chosen.why

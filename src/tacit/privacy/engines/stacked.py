@@ -88,13 +88,16 @@ class StackedModel:
             outputs = [taken.outputs for taken in run.calls]
             gradients: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
         used = _uses(run.calls)
+        left = [(each.unit, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
+        del run, losses, outputs, gradients  # memory: what is done with is dropped, here and below
+        left.reverse()
         accounted = []
         repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
-        for taken, gradient in zip(run.calls, gradients, strict=True):
+        while left:
+            unit, given, own, gradient = left.pop()
             if gradient is None:  # the loss does not depend on this call
                 continue
-            unit = taken.unit
-            call = Call(taken.inputs, taken.parameters, gradient.detach().unflatten(0, keep.shape))
+            call = Call(given, own, gradient.detach().unflatten(0, keep.shape))
             if all(used[name] == 1 for name in unit.names.values()):
                 accounted.append(_renamed(unit.rule.account(call), unit.names))
                 continue
@@ -104,11 +107,12 @@ class StackedModel:
         return [*accounted, account_per_sample(repeated)] if repeated else accounted
 
     def _weighted(
-        self, accounted: Sequence[Accounted], weights: Float[Tensor, "blocks records"]
+        self, accounted: list[Accounted], weights: Float[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks params"]:
+        """Return the sums, and empty the list: what a layer kept is dropped once it is added up."""
         found: dict[str, Tensor] = {}
-        for each in accounted:
-            found |= each.sums(weights)
+        while accounted:
+            found |= accounted.pop().sums(weights)
         blocks = len(weights)
         pieces = [
             found[name].reshape(blocks, count) if name in found else weights.new_zeros(blocks, count)
