@@ -392,6 +392,14 @@ def _spreading(sums, norms):
     return sums, norms if norms.isfinite().all() else torch.full_like(norms, torch.inf)
 
 
+def test_blocks_of_a_large_model_are_small():
+    assert max(choose_sizes([256.0])) == 32
+    assert max(choose_sizes([256.0], most=17)) <= 16
+    assert choose_sizes([256.0], most=0) == (1,)
+    engine = GhostEngine(FlatModel(resnet9((3, 32, 32), 10)), [64.0], make_lot((3, 32, 32), [1]))
+    assert 4 * engine.numbers_kept * max(engine.sizes) <= 80 * 2**20
+
+
 def test_parameters_that_are_used_twice_count_as_kept_for_each_record():
     """Their per-sample gradients are made, which the memory of a step must allow for."""
     kept = {}

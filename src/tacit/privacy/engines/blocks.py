@@ -54,15 +54,18 @@ class Cut(NamedTuple):
         return Blocks(agents, inputs.index_fill_(0, empty, 0), targets.index_fill_(0, empty, 0), keep)
 
 
-def choose_sizes(lot_sizes: Sequence[float]) -> tuple[int, ...]:
-    """Return how many records blocks should hold: one size or a few."""
+def choose_sizes(lot_sizes: Sequence[float], *, most: int = _SIZES[-1]) -> tuple[int, ...]:
+    """Return how many records blocks should hold: one size or a few, and at most `most` unless that is less than one."""
+    sizes = [size for size in _SIZES if size <= most] or _SIZES[:1]
     means = np.unique(np.asarray(lot_sizes, dtype=float))
     spread = np.linspace(-2.5, 2.5, 21)
     counts = np.maximum(np.round(means + spread[:, None] * np.sqrt(means)), 1)  # about where Poisson lots fall
     weights = np.broadcast_to(np.exp(-(spread**2) / 2)[:, None], counts.shape)
-    best: tuple[int, ...] = _SIZES[-1:]
+    best: tuple[int, ...] = ()
     for number in range(1, _MOST_SIZES + 1):
-        found = min(combinations(_SIZES, number), key=lambda sizes: _cost(sizes, counts, weights))
+        if number > len(sizes):
+            break
+        found = min(combinations(sizes, number), key=lambda some: _cost(some, counts, weights))
         if number == 1 or _cost(found, counts, weights) < _WORTH_A_SIZE * _cost(best, counts, weights):
             best = found
     return best

@@ -22,6 +22,8 @@ from tacit.privacy.engines.stacked import StackedModel, Unsupported
 # What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
 _STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
 _MOST_RECORDS = 4096
+# What the records of a block may keep: large models have smaller blocks, which cost hardly any time and halve the memory.
+_BLOCK_BYTES = 80 * 2**20
 # A lot is handed over in parts of at most so many bytes of inputs.
 _PART_BYTES = 256 * 2**20
 
@@ -42,9 +44,9 @@ class GhostEngine:
     def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot, *, compiled: bool = False) -> None:
         self.compiled = compiled
         self._stacked = StackedModel(model, compiled=compiled)
-        self.sizes = choose_sizes(lot_sizes)
         self.numbers_kept = self._stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
+        self.sizes = choose_sizes(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
         self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
         self._step_bytes = _STEP_BYTES * min(torch.get_num_threads(), _MOST_THREADS)
         self._steps: dict[tuple[str, torch.Size], Step] = {}
