@@ -2,8 +2,8 @@
 
 `published` has the paper's network, steps, clipping and lots, in an algorithm that mixes synchronously. `network` is the same
 network with a smaller clipping norm and steps to match. `features` is a linear model of fixed wavelet features. The steps
-of the last two are among those that `tuning` tries on validation records. It was not played whole yet: until it is, they are
-guesses from some trial runs.
+of the last two are among those that `tuning` tries on validation records: for `features` the best of them, see
+`docs/results/tuning`. For `network` it was not played yet: until it is, they are guesses from some trial runs.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ RECIPES = {
         chosen={
             "central": (4.0, 1.0),
             "dsgd": (1.0, 0.1),
-            "dsgt": (1.0, 0.25),
+            "dsgt": (2.0, 0.5),
             "dinno": (0.01, 0.001),
         },
     ),

@@ -16,11 +16,12 @@ _SEED = 1000  # of no trial of the accuracy table: what was chosen for being luc
 
 
 # What else could be changed at no cost in privacy, for DSGT on features; steps follow where a step's size changes.
+_USUAL: dict[str, Value] = {"start": 1.0, "finish": 0.25}
 _CHANGES: tuple[dict[str, Value], ...] = (
     {"clip": 0.1, "start": 10.0, "finish": 2.5},  # nearly all are clipped: normalised gradients
-    {"rounds": 100},
-    {"rounds": 400},
-    {"lot": 1024, "rounds": 50},
+    {"rounds": 100, **_USUAL},
+    {"rounds": 400, **_USUAL},
+    {"lot": 1024, "rounds": 50, **_USUAL},
 )
 
 
@@ -104,8 +105,9 @@ def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import COLOURS, MARKERS, accuracy_axis, legend_below, log_axis, panels, style
 
     with style():
-        figure, axes = panels(1, len(RECIPES), width=3.6)
-        for ax, recipe in zip(axes[0], RECIPES, strict=True):
+        played = [recipe for recipe in RECIPES if any(row["recipe"] == recipe for row in rows)]
+        figure, axes = panels(1, len(played), width=4.2)
+        for ax, recipe in zip(axes[0], played, strict=True):
             for algorithm in ALGORITHMS:
                 own = sorted(tries(rows, recipe, algorithm), key=lambda row: row["start"])
                 look = {"color": COLOURS[algorithm], "marker": MARKERS[algorithm], "label": NAMES[algorithm]}
