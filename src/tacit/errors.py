@@ -36,6 +36,10 @@ class StorageError(TacitError, OSError):
     """A file that could not be written or read; what was there before is still there."""
 
 
+class ProcessLost(TacitError, RuntimeError):
+    """A process that did part of the work is gone."""
+
+
 class BudgetExceeded(PrivacyError):
     """A query that would spend more privacy than is allowed. Nothing was spent."""
 

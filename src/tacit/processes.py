@@ -3,12 +3,14 @@
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from typing import Any, TypeVar
 
 import torch
 
+from tacit.errors import ProcessLost
 from tacit.memory import keep_pages
 
 Item = TypeVar("Item")
@@ -30,6 +32,12 @@ def spread(
             futures = {pool.submit(_do, item): item for item in items}
         for future in as_completed(futures):
             yield futures[future], future.result()
+    except BrokenProcessPool:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise ProcessLost(
+            "a process that did part of the work was ended from outside, as happens where memory runs out; what was finished "
+            "is kept. Try fewer at once (--workers 1)"
+        ) from None
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(active_children()) - others:

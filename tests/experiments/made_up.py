@@ -1,5 +1,6 @@
 """An experiment that costs nothing, remembers what it played and can be told to stop."""
 
+import os
 from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
@@ -13,11 +14,14 @@ class Playing:
 
     stops_after: int = 10**9
     fails_at: int | None = None
+    dies_at: int | None = None
     played: list[str] = field(default_factory=list)
 
     def play(self, point: Point, place: Place) -> list[dict]:
         if len(self.played) >= self.stops_after:
             raise KeyboardInterrupt
+        if point["number"] == self.dies_at:
+            os._exit(9)  # as a process that is killed
         if point["number"] == self.fails_at:
             raise RuntimeError(f"number {self.fails_at}")
         self.played.append(point.described(("algorithm", "number")))

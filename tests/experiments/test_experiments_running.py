@@ -6,7 +6,7 @@ import json
 import pytest
 from made_up import Playing, made_up
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, ProcessLost
 from tacit.experiments import PROFILES, Point, parse_only, reproduce, restrict
 from tacit.experiments.running import POINTS
 
@@ -63,6 +63,12 @@ def test_what_processes_finished_before_one_failed_is_kept(tmp_path):
     kept = lines(tmp_path)[1:]
     assert kept
     assert all(line["point"]["number"] < 2 for line in kept)
+
+
+def test_a_process_that_is_killed_is_told_in_a_sentence(tmp_path):
+    with pytest.raises(ProcessLost, match="memory runs out; what was finished is kept"):
+        reproduce(made_up(Playing(dies_at=2)), "laptop", tmp_path, workers=2)
+    assert all(line["point"]["number"] < 2 for line in lines(tmp_path)[1:])
 
 
 def test_no_processes_are_refused(tmp_path):

@@ -60,8 +60,13 @@ def scattered(data: DataSet) -> DataSet:
     def features(records: Records | None) -> Records | None:
         if records is None:
             return None
-        parts = [scattering(data.prepare(part)) for part in records.inputs.split(_AT_ONCE)]
-        return Records(torch.cat(parts), records.targets)
+        one = scattering(data.prepare(records.inputs[:1]))
+        found = one.new_empty(
+            len(records), *one.shape[1:]
+        )  # written in place: parts among what is freed scatter the memory
+        for place, part in zip(found.split(_AT_ONCE), records.inputs.split(_AT_ONCE), strict=True):
+            place.copy_(scattering(data.prepare(part)))
+        return Records(found, records.targets)
 
     train = features(data.train)
     assert train is not None
