@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import torch
 
 from tacit.errors import ProcessLost
-from tacit.memory import keep_pages
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -68,7 +67,6 @@ def _prepare(work: Callable[[Any], Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _work = work
     torch.set_num_threads(1)
-    keep_pages()
 
 
 def _do(item: Any) -> Any:

@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from tacit import journal
 from tacit.errors import InvalidInput
+from tacit.memory import keep_pages
 from tacit.processes import spread
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
@@ -96,10 +97,16 @@ def _play(
 ) -> Generator[tuple[_Batch, Scores], None, None]:
     score = partial(_scores, attack, size)
     if workers > 1 and len(batches) > 1:
-        yield from spread(score, batches, workers)
+        yield from spread(partial(_alone, score), batches, workers)
         return
     for each in batches:
         yield each, score(each)
+
+
+def _alone(score: Callable[[_Batch], Scores], batch: _Batch) -> Scores:
+    """Score a batch in a process that does nothing else."""
+    keep_pages()
+    return score(batch)
 
 
 def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:

@@ -29,7 +29,6 @@ from tacit.experiments import (
     restrict,
 )
 from tacit.experiments.running import FINDING, POINTS, Told, missing
-from tacit.memory import keep_pages
 from tacit.report.words import duration
 from tacit.runs.lock import held
 
@@ -90,7 +89,6 @@ def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None
     if how.shown and any(left):
         seconds = sum(_seconds(each, points, how) for (each, _), points in zip(chosen, left, strict=True))
         screen.print(f"{counted(sum(map(len, left)), 'point')} to play: roughly {_rough(seconds)}", soft_wrap=True)
-    keep_pages()
     done: dict[str, Reproduction] = {}
     for experiment, wanted in chosen:
         done[experiment.name] = _play(experiment, wanted, how, screen, asked)
