@@ -32,7 +32,6 @@ def spread(
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool:
-        pool.shutdown(wait=False, cancel_futures=True)
         raise ProcessLost(
             "a process that did part of the work was ended from outside, as happens where memory runs out; what was finished "
             "is kept. Try fewer at once (--workers 1)"

@@ -61,9 +61,7 @@ def scattered(data: DataSet) -> DataSet:
         if records is None:
             return None
         one = scattering(data.prepare(records.inputs[:1]))
-        found = one.new_empty(
-            len(records), *one.shape[1:]
-        )  # written in place: parts among what is freed scatter the memory
+        found = one.new_empty(len(records), *one.shape[1:])  # parts put together in the end would be held twice
         for place, part in zip(found.split(_AT_ONCE), records.inputs.split(_AT_ONCE), strict=True):
             place.copy_(scattering(data.prepare(part)))
         return Records(found, records.targets)

@@ -88,13 +88,6 @@ def recipe_point(profile: Profile, recipe: str, algorithm: str, graph: str, tria
     """
     scale, smoke = MNIST[profile], profile == "smoke"
     central = algorithm == CENTRAL
-    shared: dict[str, Value] = {
-        "recipe": recipe,
-        "algorithm": algorithm,
-        "graph": None if central else graph,
-        "epsilon": EPSILON,
-        "t": 1.0,
-    }
     if recipe == PUBLISHED:
         start, finish = published_steps(algorithm, EPSILON, scale.dataset)
         features, model, lot, clip = PIXELS, scale.model, scale.lot, setting(algorithm, EPSILON, scale.dataset).clip
@@ -107,7 +100,11 @@ def recipe_point(profile: Profile, recipe: str, algorithm: str, graph: str, tria
             model, rounds, lot = scale.model, scale.rounds, scale.lot
         lot *= AGENTS if central else 1
     settings: dict[str, Value] = {
-        **shared,
+        "recipe": recipe,
+        "algorithm": algorithm,
+        "graph": None if central else graph,
+        "epsilon": EPSILON,
+        "t": 1.0,
         "agents": AGENTS,
         "dataset": scale.dataset,
         "features": features,

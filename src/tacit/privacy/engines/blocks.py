@@ -62,9 +62,7 @@ def choose_sizes(lot_sizes: Sequence[float], *, most: int = _SIZES[-1]) -> tuple
     counts = np.maximum(np.round(means + spread[:, None] * np.sqrt(means)), 1)  # about where Poisson lots fall
     weights = np.broadcast_to(np.exp(-(spread**2) / 2)[:, None], counts.shape)
     best: tuple[int, ...] = ()
-    for number in range(1, _MOST_SIZES + 1):
-        if number > len(sizes):
-            break
+    for number in range(1, min(_MOST_SIZES, len(sizes)) + 1):
         found = min(combinations(sizes, number), key=lambda some: _cost(some, counts, weights))
         if number == 1 or _cost(found, counts, weights) < _WORTH_A_SIZE * _cost(best, counts, weights):
             best = found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Clipped, Lot, VmapEngine
+from tacit.privacy.clipping import Lot, VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.stacked import Unsupported
 
@@ -30,7 +30,7 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
     tolerance = 3e-2 if large else 1e-6
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = Lot(example.inputs[:records], example.targets[:records], offsets)
-    engine, general = GhostEngine(tried, lot_sizes, lot), (_OneByOne if large else VmapEngine)(tried)
+    engine, general = GhostEngine(tried, lot_sizes, lot), VmapEngine(tried)
 
     for thetas in _places(theta.to(tried.dtype)):
         with torch.no_grad():
@@ -41,22 +41,6 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
             _check_sizes(engine, thetas, lot)
 
 
-def _check_agreement(
-    engine: GhostEngine, general: "VmapEngine | _OneByOne", thetas: Tensor, lot: Lot, tolerance: float
-) -> Tensor:
-    """Compare with the general engine; return clipping norms that half of the records pass."""
-    free = torch.full((len(thetas),), 1e30, dtype=torch.float64, device=thetas.device)
-    norms = general.clipped_sums(thetas, lot, free).norms
-    clip = free.new_full((len(thetas),), float(norms.median()))
-    for most in (free, clip):
-        ours, theirs = engine.clipped_sums(thetas, lot, most), general.clipped_sums(thetas, lot, most)
-        _agree(ours.norms, theirs.norms, "norms", tolerance)
-        _agree(ours.sums, theirs.sums, "gradients" if most is free else "clipping", tolerance)
-        del ours, theirs  # they are long
-    _agree(engine.plain_sums(thetas, lot), general.plain_sums(thetas, lot).double(), "gradients", tolerance)
-    return clip
-
-
 def check_compiled(
     compiled: GhostEngine, engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, *, private: bool
 ) -> None:
@@ -65,66 +49,42 @@ def check_compiled(
     Every step is filled with blocks of agents whose parameters differ, and one record at a time is poisoned. Few records
     also go through the general engine, unless the model is large.
     """
-    large = model.size > _LARGE_MODEL
+    needed = {"clipped": private, "plain": not private}
+    few = _repeated(example, [min(compiled.sizes[-1], 2), 0, 1])
     for thetas in _places(theta):
-        for size in compiled.sizes:
-            counts = [size] * compiled.blocks_at_once(size)
-            whose = torch.arange(len(counts), device=theta.device) % len(thetas)
-            _compare(compiled, engine, thetas[whose], _repeated(example, counts), private=private)
-        if large:
-            return
-        counts = [min(compiled.sizes[-1], 2), 0, 1]
-        _compare(compiled, VmapEngine(model), thetas, _repeated(example, counts), private=private)
-        if private:
-            clip = torch.ones(len(counts), dtype=torch.float64, device=theta.device)
-            with torch.no_grad():
-                _check_apart(compiled, thetas, _repeated(example, counts), clip, _POISONS, _ROUNDING)
+        with torch.no_grad():
+            for size in compiled.sizes:
+                counts = [size] * compiled.blocks_at_once(size)
+                whose = torch.arange(len(counts), device=theta.device) % len(thetas)
+                _check_agreement(compiled, engine, thetas[whose], _repeated(example, counts), _ROUNDING, **needed)
+            if model.size > _LARGE_MODEL:
+                return
+            clip = _check_agreement(compiled, VmapEngine(model), thetas, few, _ROUNDING, **needed)
+            if private:
+                _check_apart(compiled, thetas, few, clip, _POISONS, _ROUNDING)
 
 
-def _compare(
-    compiled: GhostEngine, other: GhostEngine | VmapEngine, thetas: Tensor, lot: Lot, *, private: bool
-) -> None:
-    with torch.no_grad():
-        if not private:
-            _agree(compiled.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", _ROUNDING)
-            return
-        free = torch.full((len(thetas),), 1e30, dtype=torch.float64, device=thetas.device)
-        norms = other.clipped_sums(thetas, lot, free).norms
-        for clip in (free, torch.full_like(free, float(norms.median()))):
-            ours, theirs = (each.clipped_sums(thetas, lot, clip) for each in (compiled, other))
-            _agree(ours.norms, theirs.norms, "norms", _ROUNDING)
-            _agree(ours.sums, theirs.sums, "gradients", _ROUNDING)
-
-
-class _OneByOne:
-    """The general engine with one record at a time: it takes its memory for each of them."""
-
-    def __init__(self, model: FlatModel) -> None:
-        self._engine = VmapEngine(model)
-
-    def clipped_sums(self, thetas: Tensor, lot: Lot, clip: Tensor) -> Clipped:
-        """Return every agent's sum of clipped per-sample gradients."""
-        sums = torch.zeros(thetas.shape, dtype=torch.float64, device=thetas.device)
-        norms = []
-        for agent, alone in self._records(lot):
-            found = self._engine.clipped_sums(thetas[agent, None], alone, clip[agent, None])
-            sums[agent] += found.sums[0]
-            norms.append(found.norms)
-        return Clipped(sums, torch.cat(norms))
-
-    def plain_sums(self, thetas: Tensor, lot: Lot) -> Tensor:
-        """Return every agent's sum of gradients, unclipped."""
-        sums = torch.zeros(thetas.shape, dtype=torch.float64, device=thetas.device)
-        for agent, alone in self._records(lot):
-            sums[agent] += self._engine.plain_sums(thetas[agent, None], alone)[0]
-        return sums
-
-    @staticmethod
-    def _records(lot: Lot) -> Iterator[tuple[int, Lot]]:
-        for place in range(len(lot.targets)):
-            agent = int(torch.searchsorted(lot.offsets, place, right=True)) - 1
-            one = slice(place, place + 1)
-            yield agent, Lot(lot.inputs[one], lot.targets[one], lot.offsets.new_tensor([0, 1]))
+def _check_agreement(
+    engine: GhostEngine,
+    other: GhostEngine | VmapEngine,
+    thetas: Tensor,
+    lot: Lot,
+    tolerance: float,
+    *,
+    clipped: bool = True,
+    plain: bool = True,
+) -> Tensor:
+    """Compare clipped sums, plain ones or both; return clipping norms, which half of the records pass where any is asked for."""
+    clip = torch.full((len(thetas),), 1e30, dtype=torch.float64, device=thetas.device)  # nothing is clipped at first
+    for what in ("gradients", "clipping") if clipped else ():
+        ours, theirs = (each.clipped_sums(thetas, lot, clip) for each in (engine, other))
+        _agree(ours.norms, theirs.norms, "norms", tolerance)
+        _agree(ours.sums, theirs.sums, what, tolerance)
+        clip = torch.full_like(clip, float(theirs.norms.median()))
+        del ours, theirs  # they are long
+    if plain:
+        _agree(engine.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", tolerance)
+    return clip
 
 
 def _places(theta: Tensor) -> Iterator[Tensor]:
