@@ -5,7 +5,7 @@ construction. Start with `tacit.train`.
 """
 
 from tacit import algorithms, data, graphs, models, networks, privacy
-from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
 from tacit.errors import TacitError
 from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
 from tacit.results import Result, Snapshot
@@ -21,6 +21,7 @@ __all__ = [
     "DSGT",
     "SGD",
     "Adam",
+    "Averaged",
     "Budget",
     "Constant",
     "DiNNO",

@@ -15,7 +15,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from tacit import models
-from tacit.algorithms import DSGD, DSGT, SGD, Adam, Algorithm, DiNNO, Local, Momentum, Plain, Step
+from tacit.algorithms import DSGD, DSGT, SGD, Adam, Algorithm, Averaged, DiNNO, Local, Momentum, Plain, Step
 from tacit.data import AgentData
 from tacit.errors import InvalidInput, choose
 from tacit.privacy import Accountant, Adjacency, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources
@@ -110,6 +110,9 @@ class RunConfig(BaseModel):
         None, description="direction of descent: plain, momentum or adam; adam for dinno, else plain"
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="for step momentum")
+    averaging: float | None = Field(
+        None, ge=0, lt=1, description="keep each agent's average over rounds, with this decay, as in 0.95"
+    )
     rho: float = Field(0.5, gt=0, description="dinno: weight of agreement")
     rho_growth: float = Field(1.0003, gt=0, description="dinno: factor of rho in each round")
     inner_steps: int = Field(1, ge=1, description="dinno: steps, and queries, of each round")
@@ -243,6 +246,10 @@ class RunConfig(BaseModel):
             )
 
     def _algorithm(self) -> Algorithm[Any]:
+        rule = self._rule()
+        return rule if self.averaging is None else Averaged(rule, self.averaging)
+
+    def _rule(self) -> Algorithm[Any]:
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
         if self.algorithm == "dsgt":
             if self.step is not None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tacit.algorithms import name_of
 from tacit.data import AgentData, Records
 from tacit.errors import DataError
 from tacit.evaluation import Score, evaluate
@@ -108,9 +109,7 @@ class Result:
         last = self.history[-1]
         scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
         kind = "a release" if self.release else "not a release"
-        return (
-            f"Result({self.run!r}: {type(self.algorithm).__name__}, {last.round} rounds, {self.data!r}{scored}; {kind})"
-        )
+        return f"Result({self.run!r}: {name_of(self.algorithm)}, {last.round} rounds, {self.data!r}{scored}; {kind})"
 
     def __reduce__(self) -> NoReturn:
         raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")

@@ -12,6 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from tacit.algorithms import name_of
 from tacit.counting import Cost, check_rows_apart, count
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
@@ -97,7 +98,7 @@ class Session:
         self.watch.look(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
-        name = training.name or fresh_label(self.ledger, type(training.algorithm).__name__)
+        name = training.name or fresh_label(self.ledger, name_of(training.algorithm))
         self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
         self.generator = torch.Generator(device).manual_seed(training.seed)
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None

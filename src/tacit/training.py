@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.algorithms import Algorithm
+from tacit.algorithms import Algorithm, name_of
 from tacit.errors import InvalidInput, choose
 from tacit.results import Result
 from tacit.session import Session
@@ -37,7 +37,7 @@ def train_trials(trials: int, algorithm: Algorithm[Any], **settings: Any) -> lis
         choose("setting", key, [field.name for field in fields(Training)])
     training = Training(algorithm=algorithm, **settings)
     with Session(training, trials) as session:
-        with _progress(training.progress, type(algorithm).__name__, training.rounds) as advanced:
+        with _progress(training.progress, name_of(algorithm), training.rounds) as advanced:
             while not session.finished:
                 session.advance()
                 advanced()

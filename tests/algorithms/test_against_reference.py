@@ -37,7 +37,20 @@ def run_dinno(**settings):
     return lambda *args: reference.run_dinno(*args, rho=0.2, growth=1.1, **settings)
 
 
+def run_dsgd_averaged(oracle, graph, thetas, lrs):
+    """The mean of all models so far until the share of the newest would be under 1 - decay."""
+    models, ask = [], oracle.all
+    oracle.all = lambda asked: models.append(asked) or ask(asked)
+    last = reference.run_dsgd(oracle, graph, thetas, lrs)
+    first, second, third, fourth = *models[1:], last
+    mean = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
+    for newest in (third, fourth):
+        mean = [0.6 * old + 0.4 * new for old, new in zip(mean, newest, strict=True)]
+    return mean
+
+
 PAIRS = {
+    "dsgd averaged": (tacit.Averaged(tacit.DSGD(), decay=0.6), run_dsgd_averaged),
     "local": (tacit.Local(), reference.run_local),
     "dsgd": (tacit.DSGD(), reference.run_dsgd),
     "dsgd with momentum": (

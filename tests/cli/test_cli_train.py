@@ -212,6 +212,7 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing_behind(line, message, taci
         ("rounds = 1000000000000", "rounds is 1000000000000; it must be at most 1e+07"),
         ("rho = 3.0", "rho means nothing to dsgt"),
         ("momentum = 0.5", "momentum means nothing to dsgt"),
+        ("averaging = 1.0", "averaging is 1.0; it must be less than 1"),
         ('algorithm = "local"\ngraph = "torus"', "graph means nothing to local"),
         ('algorithm = "dsgd"\nmomentum = 0.5', "momentum means nothing without step momentum"),
         ('dataset = "syntheticfoo"', "syntheticfoo"),

@@ -1,5 +1,6 @@
 """Update rules, one file each. Nothing here knows of privacy or data."""
 
+from tacit.algorithms.averaged import Averaged, name_of
 from tacit.algorithms.dinno import DiNNO
 from tacit.algorithms.dsgd import DSGD
 from tacit.algorithms.dsgt import DSGT
@@ -15,10 +16,12 @@ __all__ = [
     "Adam",
     "Algorithm",
     "At",
+    "Averaged",
     "DiNNO",
     "Inbox",
     "Local",
     "Momentum",
     "Plain",
     "Step",
+    "name_of",
 ]

@@ -44,7 +44,7 @@ class Momentum:
     beta: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_decay("beta", self.beta)
+        check_decay("beta", self.beta)
 
     def init(self, theta: Stacked) -> Tensor:
         """Return zero velocity."""
@@ -73,8 +73,8 @@ class Adam:
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
-        _check_decay("beta1", self.beta1)
-        _check_decay("beta2", self.beta2)
+        check_decay("beta1", self.beta1)
+        check_decay("beta2", self.beta2)
         if not self.eps > 0:
             raise InvalidInput(f"eps is {self.eps}; it must be positive")
 
@@ -92,7 +92,8 @@ class Adam:
         return mean / (1 - self.beta1**steps) / scale, AdamState(mean, square, steps)
 
 
-def _check_decay(name: str, value: float) -> None:
+def check_decay(name: str, value: float) -> None:
+    """Raise unless a share that is kept from round to round lies in [0, 1)."""
     if not 0 <= value < 1:
         raise InvalidInput(f"{name} is {value}; it must lie in [0, 1)")
 

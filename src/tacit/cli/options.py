@@ -36,6 +36,7 @@ PANELS = {
         "lr_final",
         "step",
         "momentum",
+        "averaging",
         "rho",
         "rho_growth",
         "inner_steps",

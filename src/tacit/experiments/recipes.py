@@ -9,7 +9,7 @@ of the last two are among those that `tuning` tries on validation records: for `
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, DiNNO
+from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, Averaged, DiNNO
 from tacit.experiments.experiment import Point, Profile, Value
 from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, Steps, setting
 from tacit.experiments.hyperparameters import steps as published_steps
@@ -124,4 +124,7 @@ def setting_of(point: Point) -> Setting:
     lr = LogSpaced(point["start"], point["finish"])
     if point["recipe"] == PUBLISHED:
         return Setting(rule=setting(point["algorithm"], EPSILON, point["dataset"]).rule, lr=lr, clip=point["clip"])
-    return Setting(rule=_RULES[point["algorithm"]], lr=lr, clip=point["clip"])
+    rule = _RULES[point["algorithm"]]
+    if averaging := point.named.get("averaging"):
+        rule = Averaged(rule, averaging)
+    return Setting(rule=rule, lr=lr, clip=point["clip"])

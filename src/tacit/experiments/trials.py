@@ -12,11 +12,13 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+from torch import nn
 
 from tacit.data import AgentData, ByClass, DataSet, load, scattered
 from tacit.experiments.experiment import Place, Point, Row, Value
 from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DELTA, Scale, Setting, setting
 from tacit.graphs import build, find_graph
+from tacit.models import CROSS, Views, cross_entropy, views_cross_entropy
 from tacit.models import build as build_model
 from tacit.privacy import Fast, NoPrivacy, Privacy
 from tacit.report.words import ADJACENCIES
@@ -63,7 +65,8 @@ def train_point(
     return train_trials(
         point["trials"],
         chosen.rule,
-        model=partial(build_model, point["model"], data.data.input_shape, data.data.classes or 0),
+        model=partial(_model, point, data.data),
+        loss=views_cross_entropy if point.named.get("views") else cross_entropy,
         data=data.pooled() if central else data,
         graph=None if central else [graph_of(point, trial) for trial in range(point["trials"])],
         privacy=NoPrivacy(lot_size=lot)
@@ -77,6 +80,11 @@ def train_point(
         device=place.device,
         progress=place.progress,
     )
+
+
+def _model(point: Point, data: DataSet) -> nn.Module:
+    model = build_model(point["model"], data.input_shape, data.classes or 0)
+    return Views(model, CROSS[:views]) if (views := point.named.get("views")) else model
 
 
 def graph_of(point: Point, trial: int) -> nx.Graph:
@@ -131,7 +139,8 @@ def seconds(point: Point, *, looks: int = 1) -> float:
     models, rounds = agents * point["trials"], point["rounds"]
     inner = 2 if point["algorithm"] == "dinno" and point["dataset"] == "cifar100" else 1
     held_out = _HELD_OUT.get(point["dataset"], 10_000)
-    training = rounds * inner * (_OVERHEAD + models * point["lot"] * gradient)
+    views = point.named.get("views", 1)
+    training = rounds * inner * (_OVERHEAD + models * point["lot"] * views * gradient)
     starting = _STARTING + compiling + (0.0 if point["epsilon"] is None else _CALIBRATING)
     return starting + training + (1 + looks / 2) * models * held_out * score
 

@@ -2,12 +2,17 @@
 
 from tacit.models.checks import check_module
 from tacit.models.functional import FlatModel, Loss, cross_entropy
+from tacit.models.views import CROSS, Shift, View, Views, views_cross_entropy
 from tacit.models.zoo import MODELS, build, convnet, logistic, mlp, resnet9
 
 __all__ = [
+    "CROSS",
     "MODELS",
     "FlatModel",
     "Loss",
+    "Shift",
+    "View",
+    "Views",
     "build",
     "check_module",
     "convnet",
@@ -15,4 +20,5 @@ __all__ = [
     "logistic",
     "mlp",
     "resnet9",
+    "views_cross_entropy",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
+from tacit.algorithms import name_of
 from tacit.config import RunConfig
 from tacit.results import Result, Snapshot
 from tacit.session import Session
@@ -17,7 +18,7 @@ def plan_facts(config: RunConfig, session: Session, graph: nx.Graph | None) -> d
     promise = plan.privacy
     return {
         "fingerprint": config.fingerprint,
-        "algorithm": type(session.training.algorithm).__name__,
+        "algorithm": name_of(session.training.algorithm),
         "dataset": data.data.name,
         "agents": data.agents,
         "rounds": session.training.rounds,

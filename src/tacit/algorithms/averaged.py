@@ -1,0 +1,47 @@
+"""Any rule, with the average of its models in the place of its last ones.
+
+    θ̄⁺ = θ̄ + max(1 − β, 1/(k + 1))·(θ⁺ − θ̄)
+
+k is the round's number, from 0: θ̄ is the mean of all models so far, and after 1/(1 − β) rounds one that forgets. Noise that
+the last rounds left in a model is averaged out (Polyak & Juditsky, *Acceleration of Stochastic Approximation by Averaging*,
+1992). θ̄ follows from what was released, so it costs no privacy, and nothing more is sent: the rule goes on from its own θ.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tacit.algorithms.interface import Algorithm, At, Stacked
+from tacit.algorithms.steps import check_decay
+
+
+class AveragedState(NamedTuple):
+    """The averages, and the state of the rule."""
+
+    theta: Stacked
+    rule: Any
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """A rule whose models are averaged over rounds, after they are made."""
+
+    rule: Algorithm[Any]
+    decay: float = 0.95
+
+    def __post_init__(self) -> None:
+        check_decay("decay", self.decay)
+
+    def init(self, theta: Stacked) -> AveragedState:
+        """Start at θ."""
+        return AveragedState(theta, self.rule.init(theta))
+
+    def round(self, state: AveragedState, at: At) -> AveragedState:
+        """Let the rule take its round and count its models in."""
+        after = self.rule.round(state.rule, at)
+        share = max(1 - self.decay, 1 / (at.round + 1))
+        return AveragedState(state.theta.lerp(after.theta, share), after)
+
+
+def name_of(algorithm: Algorithm[Any]) -> str:
+    """Return what a rule is called, whether its models are averaged or not."""
+    return type(algorithm.rule if isinstance(algorithm, Averaged) else algorithm).__name__
