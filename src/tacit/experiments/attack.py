@@ -113,15 +113,24 @@ def _draw(rows: list[Row]) -> "Figure":
 
     found = {rule: each for rule in _NAMES if (each := judged(rows, rule)) is not None}
     with style():
-        figure, axes = panels(1, 1, width=5.4)
+        figure, axes = panels(1, 1, width=5.8)
         ax = axes[0, 0]
-        for shift, (label, colour) in enumerate(
-            zip(("published estimate", "estimate here", "lower bound"), SERIES, strict=False)
-        ):
-            values = [(PUBLISHED[rule], each.looks[0].estimate, each.epsilon)[shift] for rule, each in found.items()]
-            bars = ax.bar([place + 0.27 * (shift - 1) for place in range(len(found))], values, width=0.25, color=colour)
-            bars.set_label(label)
-            ax.bar_label(bars, fmt="%.2f", fontsize=7.5, padding=2)
+        estimates = [each.looks[0].estimate for each in found.values()]
+        ends = [each.looks[0].interval for each in found.values()]
+        reach = [
+            [estimate - low for estimate, (low, _) in zip(estimates, ends, strict=True)],
+            [high - estimate for estimate, (_, high) in zip(estimates, ends, strict=True)],
+        ]
+        drawn = {
+            "published estimate": [PUBLISHED[rule] for rule in found],
+            "estimate here, interval": estimates,
+            "lower bound": [each.epsilon for each in found.values()],
+        }
+        for shift, (colour, (label, values)) in enumerate(zip(SERIES, drawn.items(), strict=False)):
+            places = [place + 0.27 * (shift - 1) for place in range(len(found))]
+            ax.bar(places, values, width=0.25, color=colour, label=label)
+            if values is estimates:
+                ax.errorbar(places, values, yerr=reach, fmt="none", ecolor="#17202b", elinewidth=1, capsize=3)
         ax.axhline(_EPSILON, color="#17202b", ls=(0, (4, 3)), lw=1, label=f"claimed: {promised(_EPSILON, _DELTA)}")
         ax.set(ylabel=f"ε at δ = {_DELTA:g}")
         ax.set_xticks(range(len(found)), [_NAMES[rule] for rule in found])
