@@ -9,7 +9,7 @@ import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms import name_of
+from tacit.algorithms import name_of, rule_of
 from tacit.data import AgentData, Records
 from tacit.errors import DataError
 from tacit.evaluation import Score, evaluate
@@ -109,7 +109,8 @@ class Result:
         last = self.history[-1]
         scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
         kind = "a release" if self.release else "not a release"
-        return f"Result({self.run!r}: {name_of(self.algorithm)}, {last.round} rounds, {self.data!r}{scored}; {kind})"
+        rule = name_of(self.algorithm) + (", averaged" if rule_of(self.algorithm) is not self.algorithm else "")
+        return f"Result({self.run!r}: {rule}, {last.round} rounds, {self.data!r}{scored}; {kind})"
 
     def __reduce__(self) -> NoReturn:
         raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")

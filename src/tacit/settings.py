@@ -8,10 +8,10 @@ import torch
 from scipy import sparse
 from torch import nn
 
-from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms import SGD, Algorithm, check_rule, rule_of
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
-from tacit.models import Loss, cross_entropy
+from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.preparation import Graphs, Model
 from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
@@ -81,12 +81,12 @@ class Training:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**62:
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
-        if type(self.algorithm) is SGD and self.data.agents > 1:
+        if type(rule_of(self.algorithm)) is SGD and self.data.agents > 1:
             raise InvalidInput(
                 f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
-        if self.data.data.classes is None and self.loss is cross_entropy:
+        if self.data.data.classes is None and self.loss in (cross_entropy, views_cross_entropy):
             raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
         if isinstance(self.privacy, NoPrivacy):
             if self.private_diagnostics:
@@ -96,10 +96,7 @@ class Training:
 
     def _check_kinds(self) -> None:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
-        if isinstance(self.algorithm, type) or not (
-            hasattr(self.algorithm, "init") and hasattr(self.algorithm, "round")
-        ):
-            raise InvalidInput(f"algorithm is {self.algorithm!r}; give an instance with init and round, such as DSGT()")
+        check_rule(self.algorithm)
         if not isinstance(self.data, AgentData):
             raise InvalidInput(f"data is a {type(self.data).__name__}; deal it to agents first: data.split(10, IID())")
         if not isinstance(self.privacy, Privacy | NoPrivacy):

@@ -3,11 +3,12 @@
 import networkx as nx
 import pytest
 import torch
+from torch import nn
 
 import tacit
 from tacit.models import CROSS, FlatModel, Shift, Views, convnet, cross_entropy, views_cross_entropy
 from tacit.privacy.clipping import Lot, VmapEngine
-from tacit.privacy.engines import GhostEngine
+from tacit.privacy.engines import GhostEngine, choose_engine
 
 
 @pytest.mark.parametrize("shift", [*CROSS, Shift(2, -1)])
@@ -59,18 +60,61 @@ def test_a_record_is_clipped_once_for_all_of_its_views():
         torch.testing.assert_close(sums, expected, rtol=1e-7, atol=1e-9)
 
 
-def test_a_run_with_views_costs_what_it_costs_without():
-    data = tacit.data.load("digits").split(3, tacit.data.IID())
-    shared = {
+def settings(data):
+    return {
         "data": data,
         "graph": nx.cycle_graph(3),
         "privacy": tacit.Privacy(epsilon=4.0, delta=1e-3, clip=1.0, lot_size=16),
-        "rounds": 5,
+        "rounds": 2,
         "lr": 0.5,
+        "loss": views_cross_entropy,
     }
-    shape = data.data.input_shape
-    viewed = tacit.train(tacit.DSGT(), model=lambda: Views(convnet(shape, 10)), loss=views_cross_entropy, **shared)
-    plain = tacit.train(tacit.DSGT(), model=lambda: convnet(shape, 10), **shared)
-    assert viewed.guarantees() == plain.guarantees()
-    assert viewed.plan.noise_multipliers == plain.plan.noise_multipliers
-    assert viewed.accuracy.shape == (3,)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return tacit.data.load("digits").split(3, tacit.data.IID())
+
+
+def test_a_run_with_views_scores_and_gives_the_plain_model(digits):
+    result = tacit.train(tacit.DSGT(), model=lambda: Views(convnet((1, 8, 8), 10)), **settings(digits))
+    assert result.accuracy.shape == (3,)
+    assert result.module(0)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+
+
+def test_compiled_views_are_layer_by_layer(digits):
+    lot = Lot(torch.randn(6, 1, 8, 8), torch.arange(6), torch.tensor([0, 2, 6]))
+    module = Views(convnet((1, 8, 8), 10), CROSS[:2])
+    model = FlatModel(module, views_cross_entropy)
+    theta = model.flatten(module)
+    chosen = choose_engine(model, theta, lot, lot_sizes=[3.0, 3.0], queries=10, compile=True, private=True)
+    assert chosen.why == "layer by layer, compiled"
+    thetas, clip = theta.repeat(2, 1), torch.full((2,), 0.3, dtype=torch.float64)
+    with torch.no_grad():
+        ours, general = (each.clipped_sums(thetas, lot, clip) for each in (chosen.engine, VmapEngine(model)))
+    torch.testing.assert_close(ours.sums, general.sums, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda images: images.roll(1, dims=0), lambda images: images - images.mean(dim=0)],
+    ids=["the neighbour's record", "less the mean of all"],
+)
+def test_a_view_that_mixes_records_is_refused(view, digits):
+    with pytest.raises(tacit.TacitError, match="other"):
+        tacit.train(tacit.DSGT(), model=lambda: Views(convnet((1, 8, 8), 10), [view]), **settings(digits))
+
+
+def test_a_loss_that_mixes_records_in_training_alone_is_refused(digits):
+    def mixing(outputs, targets):
+        losses = views_cross_entropy(outputs, targets)
+        return losses if outputs.dim() == 2 else losses + losses.mean()
+
+    with pytest.raises(tacit.TacitError, match="the loss of a record changes with the others in its batch"):
+        tacit.train(tacit.DSGT(), model=lambda: Views(convnet((1, 8, 8), 10)), **settings(digits) | {"loss": mixing})
+
+
+@pytest.mark.parametrize("views", [(), (nn.Conv2d(1, 1, 3),)], ids=["none", "a layer"])
+def test_views_that_are_none_are_refused(views):
+    with pytest.raises(tacit.TacitError, match="one or more fixed functions"):
+        Views(nn.Identity(), views)

@@ -77,11 +77,11 @@ def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
     assert summary["epsilon_per_agent"] == [guarantee.epsilon for guarantee in spent]
 
 
-@pytest.mark.parametrize("algorithm", ["dsgt", "dinno", "dsgd", "local"])
+@pytest.mark.parametrize("algorithm", ["dsgt", "dsgt averaged", "dinno", "dsgd", "local"])
 @pytest.mark.parametrize("stop_after", [1, 5, 7])
 def test_a_resumed_run_ends_bit_for_bit_where_an_uninterrupted_one_does(tmp_path, algorithm, stop_after):
-    more = {"dinno": {"inner_steps": 2}, "dsgd": {"step": "momentum"}, "dsgt": {"averaging": 0.9}}
-    changes = {"algorithm": algorithm} | more.get(algorithm, {})
+    more = {"dinno": {"inner_steps": 2}, "dsgd": {"step": "momentum"}, "dsgt averaged": {"averaging": 0.9}}
+    changes = {"algorithm": algorithm.removesuffix(" averaged")} | more.get(algorithm, {})
     whole = play(Runner.start(tmp_path, "whole", config(**changes)))
     assert play(Runner.start(tmp_path, "parts", config(**changes)), stop_after=stop_after) is None
     parts = play(Runner.resume(tmp_path / "parts"))

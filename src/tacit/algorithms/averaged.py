@@ -4,14 +4,18 @@
 
 k is the round's number, from 0: θ̄ is the mean of all models so far, and after 1/(1 − β) rounds one that forgets. Noise that
 the last rounds left in a model is averaged out (Polyak & Juditsky, *Acceleration of Stochastic Approximation by Averaging*,
-1992). θ̄ follows from what was released, so it costs no privacy, and nothing more is sent: the rule goes on from its own θ.
+1992). θ̄ follows from answers that are noisy already, so it costs no privacy, and nothing more is
+sent: the rule goes on from its own θ.
 """
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tacit.algorithms.interface import Algorithm, At, Stacked
+from torch import Tensor
+
+from tacit.algorithms.interface import Algorithm, At, Stacked, check_rule
 from tacit.algorithms.steps import check_decay
+from tacit.errors import InvalidInput
 
 
 class AveragedState(NamedTuple):
@@ -29,6 +33,7 @@ class Averaged:
     decay: float = 0.95
 
     def __post_init__(self) -> None:
+        check_rule(self.rule)
         check_decay("decay", self.decay)
 
     def init(self, theta: Stacked) -> AveragedState:
@@ -38,10 +43,19 @@ class Averaged:
     def round(self, state: AveragedState, at: At) -> AveragedState:
         """Let the rule take its round and count its models in."""
         after = self.rule.round(state.rule, at)
-        share = max(1 - self.decay, 1 / (at.round + 1))
-        return AveragedState(state.theta.lerp(after.theta, share), after)
+        theta = getattr(after, "theta", None)
+        if not isinstance(theta, Tensor) or theta.shape != state.theta.shape:
+            raise InvalidInput(
+                f"{name_of(self.rule)}.round must return a state whose theta has the shape that it was given"
+            )
+        return AveragedState(state.theta.lerp(theta, max(1 - self.decay, 1 / (at.round + 1))), after)
+
+
+def rule_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """Return the rule itself, whether its models are averaged or not."""
+    return rule_of(algorithm.rule) if isinstance(algorithm, Averaged) else algorithm
 
 
 def name_of(algorithm: Algorithm[Any]) -> str:
-    """Return what a rule is called, whether its models are averaged or not."""
-    return type(algorithm.rule if isinstance(algorithm, Averaged) else algorithm).__name__
+    """Return what the rule itself is called."""
+    return type(rule_of(algorithm)).__name__

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tacit.errors import InvalidInput
+
 Stacked = Float[Tensor, "agents params"]
 
 
@@ -86,3 +88,9 @@ class Algorithm(Protocol[State]):
 
     def round(self, state: State, at: At) -> State:
         """Return the state after one more round."""
+
+
+def check_rule(rule: Any) -> None:
+    """Raise unless it is an update rule, made with its hyperparameters."""
+    if isinstance(rule, type) or not (hasattr(rule, "init") and hasattr(rule, "round")):
+        raise InvalidInput(f"algorithm is {rule!r}; give an instance with init and round, such as DSGT()")

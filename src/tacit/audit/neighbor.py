@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit.algorithms import Adam, DiNNO
+from tacit.algorithms import Adam, DiNNO, rule_of
 from tacit.audit.collecting import Scores
 from tacit.audit.guessing import Guess
 from tacit.audit.responses import Responses
@@ -53,7 +53,7 @@ class Neighbor:
     @property
     def shows_signs_only(self) -> bool:
         """Whether the rule is Adam from rest, whose steps show little more than signs."""
-        rule = self.world.algorithm
+        rule = rule_of(self.world.algorithm)
         return isinstance(rule, DiNNO) and isinstance(rule.step, Adam) and not rule.carry and rule.inner_steps == 1
 
     @cached_property

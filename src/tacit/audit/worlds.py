@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms import SGD, Algorithm, rule_of
 from tacit.data import AgentData, DataSet, Records
 from tacit.data.records import concatenate
 from tacit.errors import InvalidInput
@@ -198,7 +198,7 @@ def images(
     data = AgentData.from_parts(
         chosen, name=data_set.name, test=data_set.validation, classes=data_set.classes, prepare=data_set.prepare
     )
-    central = type(algorithm) is SGD
+    central = type(rule_of(algorithm)) is SGD
     if central:
         data, privacy = data.pooled(), replace(privacy, lot_size=agents * _one_number("lot_size", privacy.lot_size))
     blank = torch.zeros_like(data_set.train.inputs[:1])

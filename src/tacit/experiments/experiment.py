@@ -50,7 +50,7 @@ class Point:
 
     def described(self, names: Sequence[str]) -> str:
         """Say which point it is, by the settings that vary."""
-        return ", ".join(f"{name} {shown(self[name])}" for name in names)
+        return ", ".join(f"{name} {shown(self[name])}" for name in names if name in self.named)
 
 
 @dataclass(frozen=True, kw_only=True)

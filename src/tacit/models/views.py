@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from tacit.errors import InvalidInput
 from tacit.models.functional import cross_entropy
 
 View = Callable[[Tensor], Tensor]
@@ -44,6 +45,10 @@ class Views(nn.Module):
 
     def __init__(self, model: nn.Module, views: Sequence[View] = CROSS) -> None:
         super().__init__()
+        if not views or any(isinstance(view, nn.Module) for view in views):
+            raise InvalidInput(
+                "views are one or more fixed functions; a layer, with parameters of its own, belongs into the model"
+            )
         self.model = model
         self.views = tuple(views)
 
