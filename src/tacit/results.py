@@ -9,7 +9,7 @@ import numpy.typing as npt
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms import name_of, rule_of
+from tacit.algorithms.averaged import name_of, rule_of
 from tacit.data import AgentData, Records
 from tacit.errors import DataError
 from tacit.evaluation import Score, evaluate

@@ -12,7 +12,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from tacit.algorithms import name_of
+from tacit.algorithms.averaged import name_of
 from tacit.counting import Cost, check_rows_apart, count
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module

@@ -8,7 +8,9 @@ import torch
 from scipy import sparse
 from torch import nn
 
-from tacit.algorithms import SGD, Algorithm, check_rule, rule_of
+from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms.averaged import rule_of
+from tacit.algorithms.interface import check_rule
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy, views_cross_entropy

@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tacit.algorithms import Algorithm, name_of
+from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import name_of
 from tacit.errors import InvalidInput, choose
 from tacit.results import Result
 from tacit.session import Session

@@ -1,10 +1,10 @@
 """Update rules, one file each. Nothing here knows of privacy or data."""
 
-from tacit.algorithms.averaged import Averaged, name_of, rule_of
+from tacit.algorithms.averaged import Averaged
 from tacit.algorithms.dinno import DiNNO
 from tacit.algorithms.dsgd import DSGD
 from tacit.algorithms.dsgt import DSGT
-from tacit.algorithms.interface import Algorithm, At, Inbox, check_rule
+from tacit.algorithms.interface import Algorithm, At, Inbox
 from tacit.algorithms.local import Local
 from tacit.algorithms.sgd import SGD
 from tacit.algorithms.steps import Adam, Momentum, Plain, Step
@@ -23,7 +23,4 @@ __all__ = [
     "Momentum",
     "Plain",
     "Step",
-    "check_rule",
-    "name_of",
-    "rule_of",
 ]

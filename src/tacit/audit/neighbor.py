@@ -14,7 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit.algorithms import Adam, DiNNO, rule_of
+from tacit.algorithms import Adam, DiNNO
+from tacit.algorithms.averaged import rule_of
 from tacit.audit.collecting import Scores
 from tacit.audit.guessing import Guess
 from tacit.audit.responses import Responses

@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms import SGD, Algorithm, rule_of
+from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms.averaged import rule_of
 from tacit.data import AgentData, DataSet, Records
 from tacit.data.records import concatenate
 from tacit.errors import InvalidInput

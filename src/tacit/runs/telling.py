@@ -6,7 +6,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from tacit.algorithms import name_of
+from tacit.algorithms.averaged import name_of
 from tacit.config import RunConfig
 from tacit.results import Result, Snapshot
 from tacit.session import Session
