@@ -10,11 +10,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from tacit.experiments.hyperparameters import NAMES
 from tacit.experiments.statistics import Summary
 from tacit.files import write_atomically
+from tacit.report.drawing import percents
 from tacit.report.palette import SERIES
 
 COLOURS = dict(zip(NAMES, SERIES, strict=False))
@@ -63,7 +64,7 @@ def accuracy_axis(ax: Axes, label: str = "accuracy on test records") -> None:
     ax.set_ylabel(label)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, 0.0), min(high, 1.0))
-    ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.yaxis.set_major_formatter(percents())
 
 
 def log_axis(axis: Axis) -> None:

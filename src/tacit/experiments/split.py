@@ -56,7 +56,8 @@ def _of_one(rows: Sequence[Row], algorithm: str, epsilon: Value) -> list[str]:
     if algorithm == "dsgt":
         return [words + ("so t does not matter, as claimed." if kind == "same" else "so t matters, against the claim.")]
     fell = kind == "different" and change.mean < 0
-    return [words + ("a fall, as claimed." if fell else "no fall, against the claim.")]
+    small = f"less than {100 * INVARIANT:.0f} points and so " if kind == "same" else ""
+    return [words + ("a fall, as claimed." if fell else f"{small}no fall, against the claim.")]
 
 
 def _beside_central(rows: Sequence[Row], epsilon: Value) -> list[str]:

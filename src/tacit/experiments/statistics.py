@@ -53,7 +53,10 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Summary:
-    """Return the mean of one minus that of the other with Welch's interval, as trials of both are independent."""
+    """Return the mean of one minus that of the other with Welch's interval.
+
+    It is that of independent trials. Ours share seeds, which tends to make differences vary less: the interval is rather a wide one.
+    """
     first, second = summarise(one), summarise(other)
     mean, count = first.mean - second.mean, min(len(one), len(other))
     if count < 2:

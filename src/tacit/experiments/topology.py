@@ -109,8 +109,10 @@ def _decline(found: dict[float, list[float]]) -> str:
     kind = verdict(change, INVARIANT)
     if kind == "undecided":
         return f"it changes by {change_in_points(change)}, which these trials do not tell from none"
+    small = f"less than {100 * INVARIANT:.0f} points and so " if kind == "same" else ""
     declined = kind == "different" and change.mean < 0
-    return f"it changes by {change_in_points(change)}, {'a decline, as' if declined else 'no decline, against what is'} claimed"
+    said = "a decline, as claimed" if declined else f"{small}no decline, against what is claimed"
+    return f"it changes by {change_in_points(change)}, {said}"
 
 
 def _beside_central(rows: list[Row]) -> list[str]:

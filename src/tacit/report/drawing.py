@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from tacit.files import write_atomically
 from tacit.report.charts import distances, log_axis
@@ -83,10 +83,15 @@ def rounds_axis(ax: Axes, rounds: int) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
+def percents() -> FuncFormatter:
+    """Return labels of shares in percent, with the digits that they need: 0.825 is no 82%."""
+    return FuncFormatter(lambda value, _: f"{100 * value:g}%")
+
+
 def shares_axis(ax: Axes) -> None:
     """Let x run over the share of each run's rounds."""
     ax.set(xlabel="share of the run’s rounds", xlim=(0, 1))
-    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    ax.xaxis.set_major_formatter(percents())
 
 
 def score_axis(ax: Axes, measure: str) -> None:
@@ -95,7 +100,7 @@ def score_axis(ax: Axes, measure: str) -> None:
     ax.set_ylim(bottom=0)
     if measure == "accuracy":
         ax.set_ylim(top=min(1.0, ax.get_ylim()[1]))
-        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        ax.yaxis.set_major_formatter(percents())
 
 
 def distance_axis(ax: Axes, runs: Sequence[Run]) -> None:

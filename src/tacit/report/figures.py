@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from tacit.report.drawing import (
     ACCENT,
@@ -17,6 +17,7 @@ from tacit.report.drawing import (
     draw_distance,
     draw_spending,
     is_apart,
+    percents,
     rounds_axis,
     save,
     score_axis,
@@ -119,8 +120,8 @@ def _graph(ax: Axes, run: Run) -> None:
             cmap=_SCORES if scores.measure == "accuracy" else _SCORES.reversed(),
         )
         fill = np.asarray(shades.to_rgba(scores.final))
-        percents = PercentFormatter(1, decimals=0) if scores.measure == "accuracy" else None
-        bar = ax.figure.colorbar(shades, ax=ax, label=scores.measure, format=percents, shrink=0.8, pad=0.02)
+        labels = percents() if scores.measure == "accuracy" else None
+        bar = ax.figure.colorbar(shades, ax=ax, label=scores.measure, format=labels, shrink=0.8, pad=0.02)
         bar.outline.set_visible(False)
     ax.scatter(places[:, 0], places[:, 1], s=size, c=fill, zorder=2, edgecolors="w", linewidths=0.8)
     if agents <= 60:
