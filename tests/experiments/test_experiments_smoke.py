@@ -31,7 +31,8 @@ def test_every_profile_is_declared(name):
     for profile in PROFILES:
         points = experiment.points(profile)
         assert len({point.key for point in points}) == len(points)
-        assert all(set(experiment.varies) <= set(point.named) for point in points)
+        assert set(experiment.varies) <= {name for point in points for name in point.named}
+        assert len({point.described(experiment.varies) for point in points}) == len(points)
         assert all(json.loads(json.dumps(point.named)) == point.named for point in points)
         assert experiment.total_seconds(profile) > 0
     assert experiment.total_seconds("smoke") <= experiment.total_seconds("laptop") <= experiment.total_seconds("paper")
