@@ -102,7 +102,18 @@ def lagging(behind, algorithm, epsilon):
     ],
 )
 def test_centrality(algorithm, epsilon, behind, expected):
-    assert expected in load_experiment("centrality").finding(lagging(behind, algorithm, epsilon))
+    said = load_experiment("centrality").finding(lagging(behind, algorithm, epsilon))
+    assert expected in said
+    assert "at high centrality hardly anyone is slowed, as claimed" in said
+
+
+@pytest.mark.parametrize(("ahead", "who"), [(0.1, "the others are"), (-0.1, "node 0 is")])
+def test_centrality_in_the_middle(ahead, who):
+    rows = [
+        row | {"node_0": row["node_0"] + (ahead if row["centrality"] == 0.5 else 0)}
+        for row in lagging(0.2, "dsgd", 1.0)
+    ]
+    assert f"at high centrality {who} slowed, against the claim" in load_experiment("centrality").finding(rows)
 
 
 @pytest.mark.parametrize(("factor", "expected"), [(2, "as claimed"), (1, "against what is claimed")])

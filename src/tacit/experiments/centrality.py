@@ -62,9 +62,19 @@ def _finding(rows: list[Row]) -> str:
                 words += "as claimed" if slowed == claimed else "against the claim"
             lines.append(
                 f"{name}, {budget(epsilon)}: {change_in_points(low)} at centrality 0.05, {change_in_points(high)} at 0.5; "
-                f"{words}."
+                f"{words}; {_in_the_middle(high)}."
             )
     return as_list(lines[0], lines[1:])
+
+
+def _in_the_middle(high: Summary) -> str:
+    """Say whether a node 0 of high centrality and the others come along together."""
+    kind = verdict(high, SLOWED)
+    if kind == "undecided":
+        return "what high centrality does, they do not tell"
+    if kind == "same":
+        return "at high centrality hardly anyone is slowed, as claimed"
+    return f"at high centrality {'node 0 is' if high.mean > 0 else 'the others are'} slowed, against the claim"
 
 
 def _draw(rows: list[Row]) -> "Figure":
