@@ -1,0 +1,212 @@
+"""Which engine is chosen, compiled or not, and that one that is wrong is not."""
+
+import pytest
+import torch
+from layer_models import (
+    WHOLE,
+    make_lot,
+    setting,
+    slow_sums,
+    thetas,
+)
+from torch import nn
+
+from tacit.models import FlatModel, convnet, resnet9
+from tacit.privacy.clipping import Lot, VmapEngine
+from tacit.privacy.engines import GhostEngine, Unsupported, choose_engine, ghost
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_cannot_be_taken_layer_by_layer_is_taken_whole(name):
+    module, model, theta, lot = setting(name)
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
+    assert isinstance(chosen.engine, VmapEngine)
+    assert chosen.why.startswith("record by record: ")
+    expected, _ = slow_sums(module, model, theta, lot)
+    with torch.no_grad():
+        torch.testing.assert_close(chosen.engine.plain_sums(theta, lot), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
+    """The layer rule for linear layers forgets half of its gradient: the check on public records finds it."""
+    from tacit.privacy.engines import layers
+
+    _, model, theta, lot = setting("mlp")
+    assert isinstance(
+        choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False).engine, GhostEngine
+    )
+    monkeypatch.setattr(layers, "squared", lambda values: 0.5 * values.double().square().sum(2))
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
+    assert chosen.why == "record by record: layer by layer gives other norms"
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_compiled_steps_give_what_the_others_give(threads):
+    """Twice, with lots of other sizes: the second time nothing is compiled anew."""
+    torch.manual_seed(0)
+    model = FlatModel(convnet((1, 8, 8), 3))
+    theta = thetas(model, 4).float()
+    clip = torch.full((4,), 0.5, dtype=torch.float64)
+    example = make_lot((1, 8, 8), [7])
+    chosen = choose_engine(model, theta[0], example, lot_sizes=[4.0] * 4, queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer, compiled"
+    general = VmapEngine(model)
+    with torch.no_grad():
+        for seed, counts in enumerate(([5, 0, 1, 9], [30, 3, 44, 2])):
+            lot = make_lot((1, 8, 8), counts, seed)
+            found, expected = (engine.clipped_sums(theta, lot, clip) for engine in (chosen.engine, general))
+            torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
+    assert len(chosen.engine._steps) == len(chosen.engine.sizes)
+
+
+def test_steps_of_two_sizes_and_equally_many_records_are_two_steps():
+    """Small models have 4,096 records in a step: 128 blocks of 32, or 512 of 8."""
+    torch.manual_seed(0)
+    model = FlatModel(nn.Linear(5, 3))
+    theta, lot = thetas(model, 4).float(), make_lot((5,), [7])
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[32.0] * 4, queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer, compiled"
+    assert len({size * chosen.engine.blocks_at_once(size) for size in chosen.engine.sizes}) == 1
+    assert len(chosen.engine._steps) == len(chosen.engine.sizes) == 2
+
+
+def _wrong_norms(sums, norms):
+    return sums, 0.99 * norms
+
+
+def _wrong_second_block(sums, norms):
+    return sums * torch.tensor([1.0, 2.0] + [1.0] * (len(sums) - 2))[:, None], norms
+
+
+@pytest.mark.parametrize("fault", [_wrong_norms, _wrong_second_block])
+def test_a_compiled_step_that_is_wrong_is_not_used(monkeypatch, fault):
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: fault(*step(*now)))
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert chosen.why.startswith("layer by layer; not compiled: layer by layer gives other ")
+    assert not chosen.engine.compiled
+
+
+def test_a_compiled_step_that_lets_a_record_harm_others_is_not_used(monkeypatch):
+    """Where one norm is not finite, all others of the step are not either."""
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: _spreading(*step(*now)))
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer; not compiled: layer by layer gives other norms beside an odd record"
+
+
+def _spreading(sums, norms):
+    return sums, norms if norms.isfinite().all() else torch.full_like(norms, torch.inf)
+
+
+def test_where_nothing_can_be_compiled_the_run_goes_on(monkeypatch, caplog):
+    def no_compiler(*_):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(ghost, "_compile", no_compiler)
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert chosen.why == "layer by layer; compiling failed with RuntimeError: no compiler"
+    assert not chosen.engine.compiled
+    assert caplog.messages == ["gradients are not compiled, which takes longer: RuntimeError: no compiler"]
+
+
+@pytest.mark.parametrize(("queries", "compiled"), [(10, False), (10**9, True)])
+def test_auto_compiles_long_runs_only(monkeypatch, queries, compiled):
+    monkeypatch.setattr(ghost, "_compile", lambda step, given: step)
+    _, model, theta, lot = setting("mlp")
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=queries, private=True, compile="auto")
+    assert chosen.engine.compiled is compiled
+
+
+def test_resnet9_is_taken_layer_by_layer():
+    torch.manual_seed(0)
+    module = resnet9((3, 8, 8), 5)
+    model = FlatModel(module)
+    theta = model.flatten(module).repeat(2, 1)
+    theta[1] *= 0.9
+    generator = torch.Generator().manual_seed(0)
+    lot = Lot(torch.randn(4, 3, 8, 8, generator=generator), torch.tensor([0, 1, 2, 3]), torch.tensor([0, 3, 4]))
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[2], queries=1, private=True, compile=False)
+    assert chosen.why == "layer by layer"
+    clip = torch.full((2,), 2.0, dtype=torch.float64)
+    with torch.no_grad():
+        found = chosen.engine.clipped_sums(theta, lot, clip)
+        expected = VmapEngine(model).clipped_sums(theta, lot, clip)
+    torch.testing.assert_close(found.norms, expected.norms, rtol=2e-3, atol=0)
+    assert (found.norms >= expected.norms * (1 - 1e-5)).all()
+    torch.testing.assert_close(found.sums, expected.sums, rtol=1e-2, atol=2e-3)
+
+
+def test_unsupported_says_why():
+    _, model, _, lot = setting("parameters at the root")
+    with pytest.raises(Unsupported, match="parameters of its own beside its layers"):
+        GhostEngine(model, [4], lot)
+
+
+class Mixing(nn.Module):
+    """Code that mixes records only where one of them is odd, or many of them come together."""
+
+    def __init__(self, how, start=None):
+        super().__init__()
+        self.how, self.first, self.out = how, nn.Linear(5, 4), nn.Linear(4, 3)
+        if start is not None:
+            for parameter in self.parameters():
+                nn.init.constant_(parameter, start)
+
+    def forward(self, x):
+        return self.out(self.how(self.first(x)))
+
+
+MIXING = {
+    "a common largest value": lambda z: torch.exp(z - z.max()) / torch.exp(z - z.max()).sum(1, keepdim=True),
+    "a cap for all": lambda z: z * (20 / z.abs().amax().clamp(min=20)),
+    "all or none": lambda z: torch.where(z.isfinite().all(), z, 0),
+    "large batches": lambda z: z - z.mean(0) if len(z) > 32 else z,
+    "centred": lambda z: z - z.detach().mean(0),
+}
+
+
+@pytest.mark.parametrize("start", [None, 0.0])
+@pytest.mark.parametrize("name", MIXING)
+def test_code_that_mixes_records_only_at_times_is_taken_record_by_record(name, start):
+    torch.manual_seed(0)
+    module = Mixing(MIXING[name], start)
+    model = FlatModel(module)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(
+        model, model.flatten(module), lot, lot_sizes=[3.0, 40.0], queries=1, private=True, compile=False
+    )
+    assert isinstance(chosen.engine, VmapEngine), chosen.why
+
+
+def test_a_loss_that_mixes_records_is_taken_record_by_record():
+    def loss(outputs, targets):
+        shifted = (outputs - outputs.max()).exp()
+        return -(shifted[torch.arange(len(targets)), targets] / shifted.sum(1)).log()
+
+    torch.manual_seed(0)
+    module = nn.Linear(5, 3)
+    model = FlatModel(module, loss)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(model, model.flatten(module), lot, lot_sizes=[4], queries=1, private=True, compile=False)
+    assert isinstance(chosen.engine, VmapEngine), chosen.why
+
+
+def test_a_model_with_frozen_layers_is_not_compiled_and_says_so():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 3))
+    model = FlatModel(module)
+    lot = make_lot((5,), [7])
+    chosen = choose_engine(model, model.flatten(module), lot, lot_sizes=[4], queries=1, private=True, compile=True)
+    assert (
+        chosen.why == "layer by layer; not compiled: the model has frozen parameters or buffers, which are not compiled"
+    )
