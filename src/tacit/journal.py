@@ -1,6 +1,8 @@
 """A file of finished pieces of work: a line of facts, then a line for each piece, on the disk before the next begins.
 
-A torn last line, which a crash may leave, is dropped. Pieces of other work, whose facts differ, are never mixed in.
+Whoever reads changes nothing, so another process may look while one writes. What looks like a torn last line may be one that
+is being written; only the one process that appends, which must hold the lock of the work, takes it for what a crash left.
+Pieces of other work, whose facts differ, are never mixed in.
 """
 
 import json
@@ -9,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, StorageError
 
 Line = dict[str, Any]
 Piece = TypeVar("Piece")
 
 
 def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str, work: str) -> list[Piece]:
-    """Return the pieces that a file has, and cut a torn last line off it; none if there is no file.
+    """Return the pieces that a file has in whole lines; none if there is no file.
 
     parse: makes a piece of a line. Whatever it raises for what is not there or not so means that the file is damaged.
     pieces, work: what the pieces are called, and what they are of.
@@ -41,16 +43,23 @@ def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str
                 f"{file} holds {pieces} of another {work} ({', '.join(changed)} differ); choose another folder, or move it "
                 "away"
             )
-    if len(whole) < len(content):
-        os.truncate(file, len(whole))
     return found
 
 
 def append(file: Path, facts: Line, line: Line) -> None:
-    """Add a piece, after the facts where it is the first, and return when it is on the disk."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with open(file, "ab") as stream:
-        for each in (line,) if stream.tell() else ({"facts": facts}, line):
-            stream.write(json.dumps(each, allow_nan=False).encode() + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
+    """Add a piece, after the facts where it is the first, and return when it is on the disk.
+
+    A torn last line is cut off before. If this fails, all pieces that were there still are.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with open(file, "a+b") as stream:
+            stream.seek(0)
+            whole = stream.read().rfind(b"\n") + 1
+            stream.truncate(whole)
+            for each in (line,) if whole else ({"facts": facts}, line):
+                stream.write(json.dumps(each, allow_nan=False).encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise StorageError(f"{file}: cannot be written: {error.strerror or error}") from error

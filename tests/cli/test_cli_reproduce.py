@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from full_disk import files_end_at
 from invoking import answer, complaint, document, is_picture, one_line
 
 from tacit.experiments import EXPERIMENTS, load_experiment
+from tacit.runs.lock import held
 
 ERRATA = ("reproduce", "errata", "--profile", "smoke")
 SMALL = ("reproduce", "convergence", "--profile", "smoke", "--only", "algorithm=dsgd", "--only", "part=constant")
@@ -100,6 +102,33 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     assert len(kept) >= 2
     assert document(*SMALL, "--results", tmp_path, "--resume")["points"] == 3
     assert lines(tmp_path / "convergence-smoke")[: len(kept)] == kept
+
+
+def test_a_second_command_changes_nothing_while_the_first_writes_a_line(tmp_path):
+    document(*ERRATA, "--results", tmp_path)
+    folder = tmp_path / "errata-smoke"
+    whole = (folder / "points.jsonl").read_bytes()
+    half = whole[:-20]
+    (folder / "points.jsonl").write_bytes(half)
+    with held(folder / "lock", folder):
+        said = complaint(*ERRATA, "--results", tmp_path, "--resume", "--quiet")
+    assert "another process is working on" in one_line(said)
+    assert (folder / "points.jsonl").read_bytes() == half
+
+
+def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
+    document(*ERRATA, "--results", tmp_path, "--only", "row=4")
+    file = tmp_path / "errata-smoke" / "points.jsonl"
+    before = file.read_bytes()
+    with files_end_at(len(before) + 20):
+        said = complaint(*ERRATA, "--results", tmp_path, "--resume", "--quiet")
+    assert f"{file}: cannot be written: " in said
+    assert "; 1 of 3 points are kept. Go on with: tacit reproduce errata --profile smoke" in said
+    assert said.endswith("--resume")
+    assert len(file.read_bytes()) == len(before) + 20
+    assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
+    assert file.read_bytes().startswith(before)
+    assert len(lines(file.parent)) == 1 + 3
 
 
 def test_points_of_something_else_are_refused(tmp_path):

@@ -102,6 +102,34 @@ def test_a_finished_folder_is_drawn_again_without_playing(tmp_path):
     assert (tmp_path / "figure.png").exists()
 
 
+def test_drawing_again_leaves_a_line_that_another_process_writes_alone(tmp_path):
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    file = tmp_path / POINTS
+    file.write_bytes(file.read_bytes()[:-7])
+    before = file.read_bytes()
+    assert reproduce(made_up(Playing()), "laptop", tmp_path, wanted=[]).finding.startswith("Of 6 points, 5 are")
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("timed", "expected"),
+    [
+        (6, "6 of 6 points, which took 12\u202fmin 6\u202fs when added up"),
+        (2, "6 of 6 points; the 2 that were timed took 4\u202fmin 2\u202fs when added up"),
+        (0, "6 of 6 points; none was timed"),
+    ],
+)
+def test_a_page_ends_with_its_command_and_the_time_that_is_known(tmp_path, timed, expected):
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    facts, *points = lines(tmp_path)
+    for number, point in enumerate(points):
+        point["seconds"] = 121.0 if number < timed else None
+    (tmp_path / POINTS).write_text("".join(json.dumps(each) + "\n" for each in (facts, *points)))
+    reproduce(made_up(Playing()), "laptop", tmp_path)
+    last = (tmp_path / "finding.md").read_text().splitlines()[-1]
+    assert last == f"`tacit reproduce made-up --profile laptop` plays this: {expected}."
+
+
 def test_points_of_something_else_are_refused(tmp_path):
     reproduce(made_up(Playing()), "laptop", tmp_path)
     before = (tmp_path / POINTS).read_bytes()

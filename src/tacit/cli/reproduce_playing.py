@@ -14,7 +14,7 @@ from rich.progress import Progress as Bar
 
 from tacit.cli.output import check_output, console, counted, messages, plain_table, print_json, print_whole
 from tacit.cli.stopping import Stopping
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
     EXPERIMENTS,
     PROFILES,
@@ -136,18 +136,24 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
         kept = progress.done
         told(progress)
 
+    def how_to_go_on() -> str:
+        words = f"{kept} of {len(wanted)} points are kept" if kept else "no point was done"
+        return f"{words}. Go on with: {_command(how, asked)}"
+
     with held(folder / LOCK, folder), Stopping(screen) as stopping:
         try:
             with _showing(screen, experiment.name, len(wanted), shown=how.shown) as told:
                 left, _ = missing(experiment, how.profile, wanted, folder)
+                kept = len(wanted) - len(left)
                 workers = how.workers_for(sum(map(experiment.seconds, left)))
                 return reproduce(
                     experiment, how.profile, folder, wanted=wanted, place=how.place, workers=workers, told=count
                 )
         except KeyboardInterrupt:
-            words = f"{kept} of {len(wanted)} points are kept" if kept else "no point was done"
-            screen.print(f"stopped; {words}. Go on with: {_command(how, asked)}", soft_wrap=True)
+            screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
+        except StorageError as error:
+            raise StorageError(f"{error}; {how_to_go_on()}") from error
         finally:
             if not (folder / POINTS).exists():  # nothing came of it
                 (folder / LOCK).unlink(missing_ok=True)

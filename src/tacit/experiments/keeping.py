@@ -25,7 +25,7 @@ Kept = dict[str, Played]
 
 
 def read(file: Path, facts: Facts, points: Sequence[Point]) -> Kept:
-    """Return the finished points of a file, which must be among these."""
+    """Return the finished points of a file, which must be among these; the file stays as it is."""
     kept = dict(journal.read(file, facts, _parse, pieces="points", work="experiment"))
     if not set(kept) <= {point.key for point in points}:
         raise InvalidInput(

@@ -20,6 +20,7 @@ from tacit.experiments import keeping
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
 from tacit.files import finite, write_atomically
 from tacit.processes import spread
+from tacit.report.words import duration
 
 POINTS, TABLE, DOCUMENT, FINDING = "points.jsonl", "results.csv", "results.json", "finding.md"
 FIGURES = ("figure.png", "figure.pdf")
@@ -59,7 +60,7 @@ class Reproduction:
 
 
 def missing(experiment: Experiment, profile: Profile, wanted: Sequence[Point], folder: Path) -> tuple[list[Point], int]:
-    """Return the wanted points that a folder lacks, and how many points it has."""
+    """Return the wanted points that a folder lacks, and how many points it has; nothing is written."""
     kept = keeping.read(folder / POINTS, _facts(experiment, profile), experiment.points(profile))
     return [point for point in wanted if point.key not in kept], len(kept)
 
@@ -172,11 +173,25 @@ def _write(
         save(figure, folder / name)
     page = (
         f"# {experiment.title}\n\n**The paper.** {experiment.claim}\n\n"
-        f"**Here**, profile `{profile}`. {said}\n\n![{experiment.title}]({FIGURES[0]})\n"
+        f"**Here**, profile `{profile}`. {said}\n\n![{experiment.title}]({FIGURES[0]})\n\n"
+        f"`tacit reproduce {experiment.name} --profile {profile}` plays this: {_played(taken, of)}.\n"
     )
     write_atomically(folder / FINDING, page.encode())
     files = tuple(folder / each for each in (TABLE, DOCUMENT, *FIGURES, FINDING))
     return Reproduction(folder=folder, rows=rows, finding=said, document=document, written=files)
+
+
+def _played(taken: Sequence[float | None], of: int) -> str:
+    """Say how many points there are, and how long they took as far as that is known: older ones were not timed."""
+    timed = [each for each in taken if each is not None]
+    points, added = f"{len(taken)} of {of} points", f"took {duration(sum(timed))} when added up"
+    if not timed:
+        return f"{points}; none was timed"
+    return (
+        f"{points}, which {added}"
+        if len(timed) == len(taken)
+        else f"{points}; the {len(timed)} that were timed {added}"
+    )
 
 
 def _table(rows: list[Row]) -> bytes:
