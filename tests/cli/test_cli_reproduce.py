@@ -36,8 +36,8 @@ def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = one_line(answer(*ERRATA, "--quiet"))
     assert "The paper: The CIFAR-100 runs are (10, 1e-5)-DP" in said
-    assert "as run: two queries a round 14.2; the paper's figure is too small" in said
-    assert "as defined: replace one 1.93" in said
+    assert "as run: two queries a round, ε is 14.2 (add-or-remove-one, δ=1e-05). Against the claim." in said
+    assert "as defined: replace one, ε is 1.93 (replace-one, δ=1e-05)" in said
     folder = tmp_path / "results" / "errata-smoke"
     assert is_picture(folder / "figure.png")
     assert is_picture(folder / "figure.pdf")

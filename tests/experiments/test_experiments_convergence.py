@@ -33,6 +33,21 @@ def test_dsgt_and_dinno_find_the_optimum_and_dsgd_stops_short(rule):
     assert away > 0.02 if rule == "dsgd" else away < 1e-6
 
 
+def test_the_average_of_dsgds_agents_stops_short_too():
+    average = noiseless("dsgd", 10, 400, "constant")[-1].mean(dim=0)
+    assert float((average - problem(10)[1]).norm()) == pytest.approx(0.0070, abs=1e-4)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_smaller_step_ends_no_further_from_the_optimum(rule, monkeypatch):
+    algorithm, first = RULES[rule]
+    optimum, ends = problem(5)[1], []
+    for step in (first, first / 2):
+        monkeypatch.setitem(RULES, rule, (algorithm, step))
+        ends.append(float(distance(watch(rule, agents=5, rounds=500).theta[-1, 0], optimum)))
+    assert ends[1] < max(ends[0], 1e-6)
+
+
 def test_full_lots_without_noise_leave_nothing_to_chance():
     one, other = (watch("dsgt", agents=5, rounds=5, seed=seed).theta for seed in (0, 1))
     assert torch.equal(one, other)

@@ -9,7 +9,8 @@ import numpy as np
 from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import summarise
-from tacit.experiments.trials import PROMISE, described, play_course, seconds, training_point
+from tacit.experiments.telling import PROMISE, described
+from tacit.experiments.trials import play_course, seconds, training_point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 With full lots and inactive clipping, the base algorithm converges linearly to a limit of its own. The noisy run should come as
 near to that limit as σ lets it. With decaying steps, the noisy run is compared with the noiseless one at the same round. What
-clipping and small lots add without any noise is shown apart.
+clipping adds, at the least σ, and small lots, without any noise, is shown apart.
 """
 
 from dataclasses import dataclass
@@ -98,9 +98,12 @@ def _seconds(point: Point) -> float:
 EXPERIMENT = Experiment(
     name="convergence",
     title="The two theorems on a convex problem",
-    claim="Where the base algorithm converges linearly, the private one converges at a linear rate to within O(σ) of the "
-    "optimum; with steps that are summable even when multiplied by their number, it ends within O(σ) of the base algorithm. "
-    "Clipping is equivalent to a smaller step.",
+    claim="Theorem 1: if the base algorithm “converges to the optimal solution M(θ*) at a linear rate”, the private one “also "
+    "converges to the optimal solution M(θ*) at a linear rate within an error neighborhood on the order of O(σ)”; DSGD, DSGT and "
+    "DiNNO “converge linearly when the objective function is strongly convex”. Theorem 2: with steps of at most η̂/(Ck), where the "
+    "sum of η̂ is finite, and a base algorithm that “converges to the optimal solution θ*”, the private one “also converges to the "
+    "optimal solution M(θ*) in an error neighborhood of O(σ)”. And “gradient clipping is equivalent to reducing the step size "
+    "η^k, which may rescale the contraction factor ρ of the linear rate but does not affect the convergence behavior”.",
     varies=("algorithm", "part", "sigma", "clip", "lot"),
     points=_points,
     play=_play,

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tacit.experiments.convergence_finding import NAMES, of, settled, slope_in_sigma, typical
+from tacit.experiments.convergence_finding import NAMES
+from tacit.experiments.convergence_measures import course, least_noise, levels, of, settled, slope_in_sigma, typical
 from tacit.experiments.experiment import Row
 from tacit.report.palette import SERIES
 
@@ -23,7 +22,7 @@ _MARKERS = {"constant": "o", "summable": "s", "harmonic": "^"}
 
 
 def draw(rows: list[Row]) -> "Figure":
-    """Draw distances over rounds, settled distances over σ, and what is left without noise."""
+    """Draw distances over rounds, settled distances over σ, and how far from the optimum runs end."""
     from tacit.experiments.drawing import log_axis, panels, style
 
     names = [name for name in NAMES if of(rows, algorithm=name)]
@@ -35,24 +34,21 @@ def draw(rows: list[Row]) -> "Figure":
                 log_axis(axis)
             _courses(line[0], of(own, part="constant"))
             _slopes(line[1], own)
-            _floors(line[2], own)
+            _ends(line[2], own)
             line[0].set_title(f"{NAMES[name]}: constant steps", loc="left")
             line[1].set_title("where it settles, each trial", loc="left")
-            line[2].set_title("no noise, but clipping or small lots", loc="left")
+            line[2].set_title("where it ends, on average over trials", loc="left")
         return figure
 
 
 def _courses(ax: "Axes", rows: Sequence[Row]) -> None:
     import matplotlib as mpl
 
-    levels = sorted({row["sigma"] for row in rows})
-    for place, sigma in enumerate(levels):
-        by_round: dict[int, list[float]] = {}
-        for row in of(rows, sigma=sigma):
-            by_round.setdefault(row["round"], []).append(row["to_limit"])
-        colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(levels) - 1))) if sigma else "#17202b"
-        means = [float(np.sqrt(np.mean(np.square(values)))) for values in by_round.values()]
-        ax.plot(list(by_round), means, color=colour, label=f"{sigma:g}", lw=1.3)
+    sigmas = levels(rows, "sigma")[::-1]
+    for place, sigma in enumerate(sigmas):
+        means = course(of(rows, sigma=sigma), "to_limit")
+        colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(sigmas) - 1))) if sigma else "#17202b"
+        ax.plot(list(means), list(means.values()), color=colour, label=f"{sigma:g}", lw=1.3)
     ax.set(xlabel="round", ylabel="distance to the noiseless limit")
     ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-9))
     ax.legend(title="σ", ncols=2, loc="lower left", fontsize=7, title_fontsize=7.5)
@@ -73,17 +69,22 @@ def _slopes(ax: "Axes", rows: Sequence[Row]) -> None:
     ax.legend(loc="upper left", fontsize=6.5)
 
 
-def _floors(ax: "Axes", rows: Sequence[Row]) -> None:
-    found = [("neither", typical(of(rows, part="constant", sigma=0.0), "to_optimum"))]
-    for clip in sorted({row["clip"] for row in of(rows, part="clipping")}, reverse=True):
-        found.append((f"clipped\nat {clip:g}", typical(of(rows, part="clipping", clip=clip), "to_optimum")))
-    for lot in sorted({row["lot"] for row in of(rows, part="lots")}, reverse=True):
-        found.append((f"lots\nof {lot:g}", typical(of(rows, part="lots", lot=lot), "to_optimum")))
-    values = [(label, value) for label, value in found if value is not None]
-    low = 1e-4
-    ax.bar(range(len(values)), [max(value, low) for _, value in values], color=SERIES[6], width=0.6, bottom=0)
+def _ends(ax: "Axes", rows: Sequence[Row]) -> None:
+    found = [(label, typical(those, "to_optimum")) for label, those in _compared(rows)]
+    values = [(label, value) for label, value in found if value]
+    ax.plot(range(len(values)), [value for _, value in values], color=SERIES[6], marker="o", ls="", markersize=5)
     for place, (_, value) in enumerate(values):
-        ax.text(place, max(value, low) * 1.15, f"{value:.1g}", ha="center", fontsize=7.5)
-    ax.set(ylabel="distance to the optimum", ylim=(low, 10))
-    ax.set_xticks(range(len(values)), [label for label, _ in values], fontsize=7)
+        ax.annotate(f"{value:#.2g}", (place, value), (0, 6), textcoords="offset points", ha="center", fontsize=7.5)
+    ax.set(ylabel="distance to the optimum", xlim=(-0.6, len(values) - 0.4), ylim=(1e-10, 10))
+    ax.set_xticks(range(len(values)), [label for label, _ in values], fontsize=6)
     ax.grid(axis="x", visible=False)
+
+
+def _compared(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+    """Return the runs whose ends stand beside each other, each with its σ."""
+    constant, clipped, lots = (of(rows, part=part) for part in ("constant", "clipping", "lots"))
+    named = [("constant\nsteps", of(constant, sigma=sigma)) for sigma in (0.0, least_noise(constant))]
+    named += [(f"clipped\nat {clip:g}", of(clipped, clip=clip)) for clip in levels(clipped, "clip")]
+    named += [(f"lots\nof {lot:g}", of(lots, lot=lot)) for lot in levels(lots, "lot")]
+    named.append(("summable\nsteps", of(rows, part="summable", sigma=0.0)))
+    return [(f"{label}\nσ={those[0]['sigma']:g}", those) for label, those in named if those]

@@ -1,126 +1,175 @@
-"""What the runs of `convergence` say: rates, slopes in σ with intervals, and what is left without noise."""
+"""What the runs of `convergence` say to each of the paper's claims: as claimed, against the claim, or not told.
+
+A theorem whose condition is not met, since the noiseless run does not come to the optimum, does not apply.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Literal
 
-import numpy as np
-
-from tacit.experiments.experiment import Row
+from tacit.experiments.convergence_measures import (
+    decay,
+    least_noise,
+    levels,
+    linear_phase,
+    nearing,
+    of,
+    settled,
+    slope_in_sigma,
+    typical,
+)
+from tacit.experiments.experiment import Row, as_list
 from tacit.experiments.hyperparameters import DECENTRALIZED
 from tacit.experiments.hyperparameters import NAMES as WRITTEN
-from tacit.experiments.statistics import Slope, fit_slope
+from tacit.experiments.statistics import Slope, summarise
 
 NAMES = {name: WRITTEN[name] for name in DECENTRALIZED}
-_TAIL = 0.75  # the last quarter of the rounds is where a run has settled
-_SMALLEST = 1e-10  # distances below are rounding
-_FLOOR = 4.0  # times the distance where a noisy run settles: above, the linear phase is seen
-_NEAR = 0.05  # of a slope to one, that both are called proportional
+Told = Literal["as claimed", "against the claim", "not told by these runs"]
+_PROPORTIONAL = 0.05  # of a slope to one, that two things count as in proportion
+_ALIKE = 0.1  # of rates, and of distances, that count as the same
+_UNMET = 0.5  # of the distance with the least noise: a noiseless run that ends further off does not reach the optimum
 
-
-def of(rows: Sequence[Row], **settings: object) -> list[Row]:
-    """Return the rows with these settings."""
-    return [row for row in rows if all(row[name] == value for name, value in settings.items())]
-
-
-def settled(rows: Sequence[Row], measure: str) -> dict[tuple[float, int], float]:
-    """Return for each σ and trial the root mean square of a distance over the last quarter of the rounds."""
-    found: dict[tuple[float, int], list[float]] = {}
-    for row in rows:
-        if row["round"] >= _TAIL * row["rounds"]:
-            found.setdefault((row["sigma"], row["trial"]), []).append(row[measure])
-    return {key: float(np.sqrt(np.mean(np.square(values)))) for key, values in found.items()}
-
-
-def slope_in_sigma(rows: Sequence[Row], measure: str) -> Slope | None:
-    """Return the slope of the logarithm of the settled distance against that of σ; one means in proportion."""
-    pairs = [(sigma, value) for (sigma, _), value in settled(rows, measure).items() if sigma > 0 and value > 0]
-    return fit_slope([math.log(sigma) for sigma, _ in pairs], [math.log(value) for _, value in pairs])
-
-
-def rate(rows: Sequence[Row], *, above: float = 0.0) -> Slope | None:
-    """Return the factor by which the distance to the limit shrinks in a round, fitted where it lies above a value."""
-    curve = [(row["round"], row["to_limit"]) for row in rows if row["to_limit"] > max(above, _SMALLEST)]
-    line = fit_slope([place for place, _ in curve], [math.log(value) for _, value in curve])
-    return line and Slope(value=math.exp(line.value), low=math.exp(line.low), high=math.exp(line.high))
-
-
-def typical(rows: Sequence[Row], measure: str) -> float | None:
-    """Return the settled distance, averaged over the trials."""
-    values = list(settled(rows, measure).values())
-    return float(np.mean(values)) if values else None
+_RULES = (
+    "Distances are of the agents' models, root mean square over agents, where a run has settled: over the last quarter of its "
+    "rounds. Of the average of the agents, of which the theorems speak for DSGD and DSGT, only the distance to the limit was "
+    "kept. Slopes are in σ, on logarithmic axes. A slope counts as in proportion if its whole 95 % interval is within "
+    f"{_PROPORTIONAL:g} of one, and as not if all of it is further from one. Rates count as the same if their logarithms are "
+    f"within {100 * _ALIKE:.0f} %, by the same rule. Clipping counts as against the claim if the run ends more than "
+    f"{100 * _ALIKE:.0f} % further from the optimum than without, beyond both 95 % intervals, and no longer comes nearer."
+)
 
 
 def finding(rows: list[Row]) -> str:
-    """Say for each algorithm what was found."""
-    paragraphs = [_of_algorithm(of(rows, algorithm=name), words) for name, words in NAMES.items()]
-    return "\n\n".join(each for each in paragraphs if each)
+    """Say for each algorithm and each claim what was found."""
+    lists = [_of_algorithm(of(rows, algorithm=name), words) for name, words in NAMES.items()]
+    return "\n\n".join([_RULES, *(each for each in lists if each)])
 
 
 def _of_algorithm(rows: Sequence[Row], name: str) -> str:
-    if not rows:
-        return ""
-    parts: tuple[Callable[[Sequence[Row]], str], ...] = (_linear, _proportional, _decaying, _without_noise)
-    return f"**{name}.** " + " ".join(words for words in (part(rows) for part in parts) if words)
+    lines = (_linear(rows), _first_theorem(rows), _second_theorem(rows), _clipping(rows), _unclaimed(rows))
+    said = [line for line in lines if line]
+    return as_list(f"**{name}**", said) if said else ""
 
 
 def _linear(rows: Sequence[Row]) -> str:
     constant = of(rows, part="constant")
-    plain = rate(of(constant, sigma=0.0))
-    if plain is None:
+    plain, sigma = of(constant, sigma=0.0), least_noise(constant)
+    if not plain or sigma is None:
         return ""
-    words = f"Without noise the distance to its limit shrinks by a factor {plain} a round"
-    least = min((row["sigma"] for row in constant if row["sigma"] > 0), default=None)
-    if least is None:
-        return f"{words}."
-    quietest = of(constant, sigma=least)
-    noisy = rate(quietest, above=_FLOOR * (typical(quietest, "to_limit") or 0.0))
-    return f"{words}, with σ={least:g} by {noisy} until it settles." if noisy else f"{words}."
+    noisy = of(constant, sigma=sigma)
+    until = linear_phase(noisy)
+    whole, early, private = decay(plain), decay(plain, until=until), decay(noisy, until=until)
+    if whole is None or early is None or private is None:
+        return f"Linear rate: not told by these runs, as σ={sigma:g} settles too soon."
+    told = together(compare(early, whole.value, _ALIKE), compare(private, early.value, _ALIKE))
+    if max(whole.value, private.value) >= 0:
+        told = "against the claim"
+    return (
+        f"Linear rate: {told}. Up to round {until}, before σ={sigma:g} settles, the distance to its own limit changes by a factor "
+        f"{_factor(early)} a round without noise and {_factor(private)} with that σ. Over all rounds without noise it is "
+        f"{_factor(whole)}."
+    )
 
 
-def _proportional(rows: Sequence[Row]) -> str:
+def _first_theorem(rows: Sequence[Row]) -> str:
     constant = of(rows, part="constant")
-    line, average = (slope_in_sigma(constant, measure) for measure in ("to_limit", "average_to_limit"))
-    if line is None or average is None:
+    own, average = (slope_in_sigma(constant, measure) for measure in ("to_limit", "average_to_limit"))
+    if own is None or average is None:
         return ""
-    verdict = "in proportion to σ, as the theorem has it" if _is_one(line) else "not in proportion to σ"
     return (
-        f"Where it settles, the distance to that limit grows {verdict}: slope {line} on logarithmic axes, and {average} for "
-        "the average of the agents."
+        f"Theorem 1, {_to_the_optimum(constant)} The distance to its own limit {_in_proportion(own)}: slope {own}, and "
+        f"{average} for the average of the agents."
     )
 
 
-def _decaying(rows: Sequence[Row]) -> str:
-    sentences = []
-    for part, words in (("summable", "summable steps"), ("harmonic", "steps that fall as 1/k")):
-        those = of(rows, part=part)
-        line, short = slope_in_sigma(those, "to_noiseless"), typical(of(those, sigma=0.0), "to_optimum")
-        if line is None:
-            continue
-        verdict = "in proportion to σ" if _is_one(line) else "not in proportion to σ"
-        ends = "" if short is None else f"; the noiseless run itself ends {short:.2g} from the optimum"
-        sentences.append(f"With {words} the noisy run ends away from the noiseless one {verdict}, slope {line}{ends}.")
-    return " ".join(sentences)
-
-
-def _without_noise(rows: Sequence[Row]) -> str:
-    plain = typical(of(rows, part="constant", sigma=0.0), "to_optimum")
-    added = []
-    for row in {(row["part"], row["clip"], row["lot"]): row for row in rows}.values():
-        if row["part"] not in ("clipping", "lots"):
-            continue
-        value = typical(of(rows, part=row["part"], clip=row["clip"], lot=row["lot"]), "to_optimum")
-        what = f"lots of {row['lot']:g}"
-        if row["part"] == "clipping":
-            what = f"clipping at {row['clip']:g} ({100 * row['clipped_share']:.0f} % of the records clipped)"
-        added.append(f"{value:.2g} with {what}")
-    if plain is None or not added:
+def _second_theorem(rows: Sequence[Row]) -> str:
+    summable = of(rows, part="summable")
+    to_noiseless = slope_in_sigma(summable, "to_noiseless")
+    if to_noiseless is None:
         return ""
     return (
-        f"Without noise it ends {plain:.2g} from the optimum where nothing is clipped and lots are full, and "
-        f"{', '.join(added)}: "
-        "what these add is no matter of σ."
+        f"Theorem 2, with summable steps, {_to_the_optimum(summable)} What its proof bounds, the distance to the noiseless run "
+        f"at the same round, {_in_proportion(to_noiseless)}: slope {to_noiseless}."
     )
 
 
-def _is_one(slope: Slope) -> bool:
-    return slope.holds(1.0) or abs(slope.value - 1) <= _NEAR
+def _to_the_optimum(rows: Sequence[Row]) -> str:
+    line, plain = slope_in_sigma(rows, "to_optimum"), typical(of(rows, sigma=0.0), "to_optimum")
+    noisy = typical(of(rows, sigma=least_noise(rows)), "to_optimum")
+    if line is None or plain is None or noisy is None:
+        return "the optimum within O(σ): not told by these runs."
+    told = "does not apply" if plain > _UNMET * noisy else compare(line, 1.0, _PROPORTIONAL)
+    return (
+        f"the optimum within O(σ): {told}. The noiseless run, of which the theorem supposes that it converges to the optimum, "
+        f"ends {plain:#.2g} from it. With noise the distance to the optimum has slope {line}."
+    )
+
+
+def _clipping(rows: Sequence[Row]) -> str:
+    clipped = of(rows, part="clipping")
+    if not clipped:
+        return ""
+    sigma, ends, verdicts = clipped[0]["sigma"], [], []
+    free = of(rows, part="constant", sigma=sigma)
+    if free:
+        ends.append(f"{typical(free, 'to_optimum'):#.2g} from the optimum where nothing is clipped")
+    for clip in levels(clipped, "clip"):
+        those = of(clipped, clip=clip)
+        verdicts.append(_as_a_smaller_step(those, free))
+        share = f"{100 * those[0]['clipped_share']:.0f} % of the records clipped"
+        ends.append(f"{typical(those, 'to_optimum'):#.2g} with clipping at {clip:g} ({share})")
+    return (
+        f"Clipping as a smaller step: {together(*verdicts)}. A smaller step would end no further from the optimum. With "
+        f"σ={sigma:g} it ends {', '.join(ends)}."
+    )
+
+
+def _as_a_smaller_step(clipped: Sequence[Row], free: Sequence[Row]) -> Told:
+    """Compare where runs end with where those of the same σ do that clip nothing, and whose noise, σ·C, is larger."""
+    one, other = (summarise(list(settled(each, "to_optimum").values())) if each else None for each in (clipped, free))
+    if one is None or other is None or one.margin is None or other.margin is None or nearing(clipped, "to_optimum"):
+        return "not told by these runs"
+    if one.mean - one.margin > (1 + _ALIKE) * (other.mean + other.margin):
+        return "against the claim"
+    surely_no_further = one.mean + one.margin <= (1 + _ALIKE) * (other.mean - other.margin)
+    return "as claimed" if surely_no_further else "not told by these runs"
+
+
+def _unclaimed(rows: Sequence[Row]) -> str:
+    sentences, harmonic, lots = [], of(rows, part="harmonic"), of(rows, part="lots")
+    line, plain = slope_in_sigma(harmonic, "to_noiseless"), typical(of(harmonic, sigma=0.0), "to_optimum")
+    if line is not None and plain is not None:
+        sentences.append(
+            f"With steps that fall as 1/k the distance to the noiseless run {_in_proportion(line)}: slope {line}; the noiseless "
+            f"run ends {plain:#.2g} from the optimum."
+        )
+    if lots:
+        ends = [f"{typical(of(lots, lot=lot), 'to_optimum'):#.2g} with lots of {lot:g}" for lot in levels(lots, "lot")]
+        sentences.append(f"With σ={lots[0]['sigma']:g} it ends {' and '.join(ends)} from the optimum.")
+    return " ".join(["No claim.", *sentences]) if sentences else ""
+
+
+def _in_proportion(line: Slope) -> str:
+    told = compare(line, 1.0, _PROPORTIONAL)
+    return {"as claimed": "is in proportion to σ", "against the claim": "is not in proportion to σ"}.get(
+        told, "may be in proportion to σ, which these runs do not tell"
+    )
+
+
+def _factor(line: Slope) -> str:
+    return str(Slope(value=math.exp(line.value), low=math.exp(line.low), high=math.exp(line.high)))
+
+
+def compare(line: Slope, value: float, tolerance: float) -> Told:
+    """Say whether a slope's interval lies within a share of a value, as is claimed, outside of that, or across."""
+    low, high = sorted((line.low / value, line.high / value))
+    if 1 - tolerance <= low and high <= 1 + tolerance:
+        return "as claimed"
+    return "not told by these runs" if low <= 1 + tolerance and high >= 1 - tolerance else "against the claim"
+
+
+def together(*told: Told) -> Told:
+    """Return the verdict on a claim of several parts."""
+    if "against the claim" in told:
+        return "against the claim"
+    return "not told by these runs" if "not told by these runs" in told else "as claimed"

@@ -1,7 +1,7 @@
 """What an experiment of the paper is: what varies, what one point of it measures, what is drawn and what is said of it.
 
-A point is one unit of work that is kept once it is done. Everything that decides its outcome is in its settings, so that a
-file of finished points explains itself.
+A point is one unit of work that is kept once it is done. Its settings say what varies and how large the run is; published steps
+and clipping norms follow from them by `hyperparameters`, and are told by the finding.
 """
 
 import json

@@ -27,6 +27,7 @@ class Recipe:
 
     tried: the starts and finishes of η that were tried, for each algorithm.
     chosen: those that are used.
+    rho: DiNNO's penalty, tried at the steps that are used.
     """
 
     features: str
@@ -36,6 +37,7 @@ class Recipe:
     clip: float
     tried: dict[str, tuple[Steps, ...]]
     chosen: dict[str, Steps]
+    rho: float
 
 
 RECIPES = {
@@ -48,7 +50,7 @@ RECIPES = {
         tried={
             "central": ((1.0, 0.2), (2.0, 0.4), (4.0, 0.8), (8.0, 1.6)),
             "dsgd": ((0.25, 0.025), (0.5, 0.05), (1.0, 0.1)),
-            "dsgt": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4)),
+            "dsgt": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
             "dinno": ((0.003, 0.0005), (0.01, 0.0005), (0.03, 0.0005)),
         },
         chosen={
@@ -57,6 +59,7 @@ RECIPES = {
             "dsgt": (4.0, 0.4),
             "dinno": (0.01, 0.0005),
         },
+        rho=0.1,
     ),
     FEATURES: Recipe(
         features=SCATTERING,
@@ -67,7 +70,7 @@ RECIPES = {
         tried={
             "central": ((2.0, 0.5), (4.0, 1.0), (8.0, 2.0)),
             "dsgd": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2)),
-            "dsgt": ((0.5, 0.125), (1.0, 0.25), (2.0, 0.5)),
+            "dsgt": ((0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0)),
             "dinno": ((0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)),
         },
         chosen={
@@ -76,6 +79,7 @@ RECIPES = {
             "dsgt": (2.0, 0.5),
             "dinno": (0.01, 0.001),
         },
+        rho=0.1,
     ),
 }
 
@@ -124,6 +128,8 @@ def setting_of(point: Point) -> Setting:
     if point["recipe"] == PUBLISHED:
         return Setting(rule=setting(point["algorithm"], EPSILON, point["dataset"]).rule, lr=lr, clip=point["clip"])
     rule = _RULES[point["algorithm"]]
+    if rho := point.named.get("rho"):
+        rule = DiNNO(rho=rho)
     if averaging := point.named.get("averaging"):
         rule = Averaged(rule, averaging)
     return Setting(rule=rule, lr=lr, clip=point["clip"])

@@ -10,6 +10,7 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 Verdict = Literal["same", "different", "undecided"]
+Falling = Literal["falls", "does not", "undecided"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,22 +54,8 @@ def summarise(values: Sequence[float]) -> Summary:
 
 
 def difference(one: Sequence[float], other: Sequence[float]) -> Summary:
-    """Return the mean of one minus that of the other with Welch's interval.
-
-    It is that of independent trials. Ours share seeds, which tends to make differences vary less: the interval is rather a wide one.
-    """
-    first, second = summarise(one), summarise(other)
-    mean, count = first.mean - second.mean, min(len(one), len(other))
-    if count < 2:
-        return Summary(mean=mean, margin=None, trials=count)
-    parts = [float(np.var(values, ddof=1)) / len(values) for values in (one, other)]
-    if sum(parts) == 0:
-        return Summary(mean=mean, margin=0.0, trials=count)
-    freedom = sum(parts) ** 2 / sum(
-        part**2 / (len(values) - 1) for part, values in zip(parts, (one, other), strict=True)
-    )
-    margin = float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom)) * math.sqrt(sum(parts))
-    return Summary(mean=mean, margin=margin, trials=count)
+    """Return the mean of one minus the other with its interval, trial by trial: those of one number share their seed."""
+    return summarise([first - second for first, second in zip(one, other, strict=True)])
 
 
 def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
@@ -81,12 +68,36 @@ def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
 
 
 def verdict(change: Summary, tolerance: float) -> Verdict:
-    """Say whether a change is within a tolerance, beyond it and its own interval, or not to be told by these trials."""
+    """Say whether a change is surely within a tolerance, is beyond it and no chance, or is not to be told by these trials."""
     if change.margin is None:
         return "undecided"
-    if abs(change.mean) > max(tolerance, change.margin):
-        return "different"
-    return "same" if abs(change.mean) <= tolerance and change.margin <= 2 * tolerance else "undecided"
+    if abs(change.mean) + change.margin <= tolerance:
+        return "same"
+    return "different" if abs(change.mean) > max(tolerance, change.margin) else "undecided"
+
+
+def falling(change: Summary, tolerance: float) -> Falling:
+    """Say whether there is a fall, surely none of a tolerance or more, or whether these trials do not tell."""
+    if change.margin is None:
+        return "undecided"
+    if change.mean + change.margin < 0:
+        return "falls"
+    return "does not" if change.mean - change.margin > -tolerance else "undecided"
+
+
+def within(change: Summary, points: float) -> str:
+    """Say whether something is at most so far below what it is compared with, in points of a hundred."""
+    margin, words = change.margin or 0.0, f"{100 * points:.0f} points"
+    if change.mean - margin >= -points:
+        return f"within the {words}"
+    return f"more than the {words}" if change.mean + margin < -points else f"not to be told from the {words}"
+
+
+def doubt(change: Summary, tolerance: float) -> str:
+    """Say what trials do not tell that leave a change undecided."""
+    if change.margin is None or abs(change.mean) <= change.margin:
+        return "which these trials do not tell from none"
+    return f"and these trials do not tell whether it is more than {100 * tolerance:.0f} points"
 
 
 def change_in_points(change: Summary) -> str:

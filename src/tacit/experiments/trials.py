@@ -21,14 +21,10 @@ from tacit.graphs import build, find_graph
 from tacit.models import CROSS, Views, cross_entropy, views_cross_entropy
 from tacit.models import build as build_model
 from tacit.privacy import Fast, NoPrivacy, Privacy
-from tacit.report.words import ADJACENCIES
 from tacit.results import Result
 from tacit.training import train_trials
 
 PIXELS, SCATTERING = "pixels", "scattering"  # what a model reads of an image
-
-PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
-"""What every ε of a figure or finding stands for."""
 
 _TOLERANCE = 0.015  # of searched graphs; a link of ten agents is 0.022 of the density
 # Seconds of one core for a record's clipped gradient and for its evaluation, and to compile; measured but for ResNet-9.
@@ -149,12 +145,6 @@ def play_course(point: Point, place: Place, *, looks: int) -> list[Row]:
     """Train a point and return one row for each trial and look on the way."""
     results = train_point(point, place, looks=looks)
     return [row for trial, result in enumerate(results) for row in course_rows(trial, result)]
-
-
-def described(rows: Sequence[Row]) -> str:
-    """Say what was trained, how often, and what ε means in all that follows."""
-    one = rows[0]
-    return f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials; {PROMISE}"
 
 
 def accuracies(rows: Sequence[Row], **settings: Value) -> list[float]:

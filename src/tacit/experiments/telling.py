@@ -1,0 +1,57 @@
+"""What findings say of how their rows were made: what was trained, with which steps, on graphs of what kind."""
+
+from collections.abc import Sequence
+
+from tacit.experiments.experiment import Point, Row, budget
+from tacit.experiments.hyperparameters import DELTA, NAMES, setting, steps
+from tacit.experiments.trials import graph_of
+from tacit.graphs import density, eigenvector_centrality, normalized_algebraic_connectivity
+from tacit.report.words import ADJACENCIES
+
+PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
+"""What every ε of a figure or finding stands for."""
+
+
+def described(rows: Sequence[Row]) -> str:
+    """Say what was trained, how often, and what ε means in all that follows."""
+    one = rows[0]
+    return f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials; {PROMISE}"
+
+
+def described_steps(rows: Sequence[Row]) -> str:
+    """Say with which steps and clipping norms the rows were trained: the published ones."""
+    told = []
+    for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
+        budgets = dict.fromkeys(row["epsilon"] for row in rows if row["algorithm"] == algorithm)
+        every = {epsilon: steps(algorithm, epsilon, rows[0]["dataset"]) for epsilon in budgets}
+        listed = ", ".join(f"{_steps(*each)} ({budget(epsilon)})" for epsilon, each in every.items())
+        clip = setting(algorithm, next(iter(budgets)), rows[0]["dataset"]).clip
+        told.append(f"{NAMES[algorithm]} η {listed}, C = {clip:g}")
+    whose = "the published ones" if rows[0]["dataset"] in ("mnist", "cifar100") else "the published ones of MNIST"
+    return f"Steps are {whose}, not tuned again: {'; '.join(told)}."
+
+
+def _steps(start: float, finish: float) -> str:
+    return f"{start:g}" if start == finish else f"{start:g} to {finish:g}"
+
+
+def described_graphs(rows: Sequence[Row], asked: str) -> str:
+    """Say what the graphs of the trials are really like, for each value of what was `asked` for."""
+    told = []
+    for value in sorted({row[asked] for row in rows} - {None}):
+        own = [row for row in rows if row[asked] == value]
+        point = Point.of(agents=own[0]["agents"], **{asked: value})
+        found = [graph_of(point, trial) for trial in sorted({row["trial"] for row in own})]
+        kinds = {
+            "a Fiedler value / N of": [normalized_algebraic_connectivity(graph) for graph in found],
+            "a density of": [density(graph) for graph in found],
+        }
+        if asked == "centrality":
+            kinds["a centrality of node 0 of"] = [float(eigenvector_centrality(graph)[0]) for graph in found]
+        told.append(f"at {value:g} " + ", ".join(f"{name} {_range(values)}" for name, values in kinds.items()))
+    return f"The graphs of the trials have {'; '.join(told)}."
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{end(values):.2g}" for end in (min, max))
+    return low if low == high else f"{low} to {high}"
