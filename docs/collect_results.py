@@ -1,8 +1,9 @@
 """Copies what `tacit reproduce` wrote into the pages: `python docs/collect_results.py results`.
 
 Of each experiment the `laptop` profile is taken, or else `paper`. Figures, findings and tables are taken as they are. The
-journals of points are taken too, so that a profile that was played in part can go on from there; what is large is left out.
-The scores of `attack`, which are, stay in a shorter form, from which `results/attack/recompute.py` finds everything again.
+journals of points are taken too, so that a profile that was played in part can go on from there. Large tables and journals are
+left out. The scores of `attack`, which are, stay in a shorter form, from which `results/attack/recompute.py` finds everything
+again.
 
 What is to be said by hand of the runs behind a page is in its `note.txt`, in Markdown. It comes below the finding; it is never
 written here, and no page that is copied anew loses it.
@@ -15,8 +16,9 @@ from pathlib import Path
 
 PAGES = Path(__file__).parent / "results"
 FINDING, NOTE, SCORES = "finding.md", "note.txt", "scores.json"
-TAKEN = ("figure.png", "results.csv", "points.jsonl")
-LARGEST = 500_000  # bytes
+FIGURE = "figure.png"
+TAKEN = (FIGURE, "results.csv", "points.jsonl")
+LARGEST = 500_000  # bytes, of a table or a journal
 DIGITS = 6  # of a score, behind the point
 
 
@@ -36,7 +38,7 @@ def copy(folder: Path, page: Path) -> None:
     (page / FINDING).write_text((folder / FINDING).read_text() + below)
     for name in TAKEN:
         (page / name).unlink(missing_ok=True)
-        if (folder / name).stat().st_size <= LARGEST:
+        if name == FIGURE or (folder / name).stat().st_size <= LARGEST:
             shutil.copyfile(folder / name, page / name)
     if page.name == "attack":
         rows = json.loads((folder / "results.json").read_text())["rows"]
