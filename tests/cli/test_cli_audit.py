@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer.main
+from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line
 from typer.testing import CliRunner
 
@@ -157,6 +158,18 @@ def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, again).exit_code == 0
     assert played == [1, 20, 20]
     assert json.loads((tmp_path / "a b" / "audit.json").read_text())["attack"]["observers"] == [1, 2]
+
+
+def test_a_full_disk_keeps_batches_and_says_how_to_go_on(tmp_path):
+    document(*NEIGHBOR, "--folder", "whole")
+    facts, first, second, *_ = (tmp_path / "whole" / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    with files_end_at(len(facts + first) + len(second) // 2):
+        result = CliRunner().invoke(app, [str(word) for word in (*NEIGHBOR, "--folder", "one")])
+    said = one_line(result.stderr)
+    assert result.exit_code == 2  # 1 would say that a claim is broken
+    assert "one/scores.jsonl: cannot be written: " in said
+    assert "; 20 of 80 runs are kept. Go on with: tacit audit neighbor " in said
+    assert document(*NEIGHBOR, "--folder", "one")["verdict"] == "no violation found"
 
 
 def test_a_stop_before_the_first_run_leaves_nothing(tmp_path, monkeypatch):

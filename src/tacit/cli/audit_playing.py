@@ -22,7 +22,7 @@ from tacit.audit.page import write_page
 from tacit.cli.audit_shared import Case, How
 from tacit.cli.output import check_output, messages, working
 from tacit.cli.stopping import Stopping
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, write_atomically
 from tacit.memory import keep_pages
 from tacit.report.words import duration
@@ -81,8 +81,10 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
                     facts=settings,
                     told=count,
                 )
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StorageError) as stop:
             kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "no batch was done"
+            if isinstance(stop, StorageError):
+                raise StorageError(f"{stop}; {kept}. Go on with: {again}") from stop
             screen.print(f"stopped; {kept}. Go on with: {again}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         with working("judging"):
