@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Graph, Rounds, SampleRate, StepSize
-from tacit.cli.output import (
-    check_picture,
-    console,
-    counted,
-    messages,
-    print_json,
-    save_picture,
-    working,
-)
+from tacit.cli.output import check_picture, console, messages, print_json, save_picture, working
 from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, choose
+from tacit.report.words import counted
 
 if TYPE_CHECKING:
     import networkx as nx

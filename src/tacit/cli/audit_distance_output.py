@@ -7,8 +7,8 @@ from rich.text import Text
 
 from tacit.audit.page_words import lower
 from tacit.cli.audit_systems import plain_dinno
-from tacit.cli.output import console, counted, plain_table, print_whole
-from tacit.report.words import percent, promised
+from tacit.cli.output import console, plain_table, print_whole
+from tacit.report.words import counted, percent, promised
 
 
 def print_leaks(

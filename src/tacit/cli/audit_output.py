@@ -8,8 +8,8 @@ from rich.text import Text
 
 from tacit.audit import page_words as words
 from tacit.cli.audit_playing import PAGE
-from tacit.cli.output import console, counted, plain_table
-from tacit.report.words import ADJACENCIES, percent
+from tacit.cli.output import console, plain_table
+from tacit.report.words import ADJACENCIES, counted, percent
 
 Document = Mapping[str, Any]
 

@@ -9,7 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.output import check_picture, console, counted, plain_table, print_json, save_picture, working
+from tacit.cli.output import check_picture, console, plain_table, print_json, save_picture, working
+from tacit.report.words import counted
 from tacit.specs import load_dataset, parse_split
 
 Counts = npt.NDArray[np.int64]

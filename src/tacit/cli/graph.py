@@ -14,7 +14,6 @@ from tacit.cli.output import (
     check_output,
     check_picture,
     console,
-    counted,
     digits,
     note,
     plain_table,
@@ -25,6 +24,7 @@ from tacit.cli.output import (
 from tacit.errors import GraphError
 from tacit.graphs import Measures, measure, write_edge_list
 from tacit.graphs.topologies import KINDS
+from tacit.report.words import counted
 from tacit.specs import flattened, parse_graph
 
 Rule = Literal["metropolis", "max_degree", "uniform"]

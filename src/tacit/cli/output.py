@@ -121,11 +121,6 @@ def round_up(epsilon: float) -> str:
     return digits(math.ceil(epsilon * scale * (1 - 1e-12)) / scale)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things: 1 agent, 2,000 agents."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def check_output(path: Path | None) -> None:
     """Refuse a file that could not be written, before anything is computed."""
     if path is None:

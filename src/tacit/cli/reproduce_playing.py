@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from tacit.cli.output import check_output, console, counted, messages, plain_table, print_json, print_whole
+from tacit.cli.output import check_output, console, messages, plain_table, print_json, print_whole
 from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
@@ -29,7 +29,7 @@ from tacit.experiments import (
     restrict,
 )
 from tacit.experiments.running import FINDING, POINTS, Told, missing
-from tacit.report.words import duration
+from tacit.report.words import counted, duration
 from tacit.runs.lock import held
 
 LOCK = "lock"

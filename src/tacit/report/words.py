@@ -51,6 +51,11 @@ def amount(count: float) -> str:
     return f"{count:,.3g}{_THIN}TB"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: 1 agent, 2,000 agents."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def duration(seconds: float) -> str:
     """Write a time as a person would say it."""
     if seconds < 60:
