@@ -10,7 +10,9 @@ import sys
 import pytest
 from full_disk import files_end_at
 from invoking import answer, complaint, document, is_picture, one_line
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.experiments import EXPERIMENTS, load_experiment
 from tacit.runs.lock import held
 
@@ -30,6 +32,7 @@ def test_without_a_name_all_are_listed_with_their_times():
         assert f"\n{name} " in text
         assert listed[name]["seconds"]["smoke"] < 60
     assert "GPU" in text
+    assert "All of laptop takes roughly" in one_line(text)
 
 
 def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
@@ -71,7 +74,7 @@ def test_a_finished_folder_is_drawn_again(tmp_path):
 def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
     some = document(*ERRATA, "--results", tmp_path, "--only", "row=4")
     assert (some["points"], some["of"]) == (1, 3)
-    assert "Of 3 points, 1 are played so far." in some["finding"]
+    assert "Points that are played so far: 1 of 3." in some["finding"]
     said = complaint(*ERRATA, "--results", tmp_path)
     assert "errata-smoke has 1 of 3 points; add --resume to go on" in one_line(said)
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
@@ -100,6 +103,9 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in said
     kept = lines(tmp_path / "convergence-smoke")
     assert len(kept) >= 2
+    assert f"what there is so far is drawn in {tmp_path / 'convergence-smoke'}" in one_line(said)
+    assert "Points that are played so far: " in (tmp_path / "convergence-smoke" / "finding.md").read_text()
+    assert (tmp_path / "convergence-smoke" / "figure.png").exists()
     assert document(*SMALL, "--results", tmp_path, "--resume")["points"] == 3
     assert lines(tmp_path / "convergence-smoke")[: len(kept)] == kept
 
@@ -129,6 +135,15 @@ def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
     assert file.read_bytes().startswith(before)
     assert len(lines(file.parent)) == 1 + 3
+
+
+def test_nothing_to_resume_is_told(tmp_path):
+    told = [
+        one_line(CliRunner().invoke(app, [*map(str, ERRATA), "--results", str(tmp_path), "--resume", *only]).stderr)
+        for only in (["--only", "row=4"], [])
+    ]
+    assert f"nothing to resume in {tmp_path} with the profile smoke: it begins anew" in told[0]
+    assert "nothing to resume" not in told[1]
 
 
 def test_points_of_something_else_are_refused(tmp_path):

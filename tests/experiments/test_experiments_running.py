@@ -2,15 +2,18 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 from made_up import Playing, made_up
 
 from tacit.errors import InvalidInput, ProcessLost
-from tacit.experiments import PROFILES, Point, parse_only, reproduce, restrict
-from tacit.experiments.running import POINTS
+from tacit.experiments import PROFILES, Point, load_experiment, parse_only, reproduce, restrict
+from tacit.experiments.running import POINTS, missing
 
 WRITTEN = {"points.jsonl", "results.csv", "results.json", "figure.png", "figure.pdf", "finding.md"}
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def lines(folder):
@@ -107,16 +110,16 @@ def test_drawing_again_leaves_a_line_that_another_process_writes_alone(tmp_path)
     file = tmp_path / POINTS
     file.write_bytes(file.read_bytes()[:-7])
     before = file.read_bytes()
-    assert reproduce(made_up(Playing()), "laptop", tmp_path, wanted=[]).finding.startswith("Of 6 points, 5 are")
+    assert "played so far: 5 of 6." in reproduce(made_up(Playing()), "laptop", tmp_path, wanted=[]).finding
     assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     ("timed", "expected"),
     [
-        (6, "6 of 6 points, which took 12\u202fmin 6\u202fs when added up"),
-        (2, "6 of 6 points; the 2 that were timed took 4\u202fmin 2\u202fs when added up"),
-        (0, "6 of 6 points; none was timed"),
+        (6, "6 of 6 points are here and took 12\u202fmin 6\u202fs, added up"),
+        (2, "6 of 6 points are here; the 2 that were timed took 4\u202fmin 2\u202fs, added up"),
+        (0, "6 of 6 points are here; none was timed"),
     ],
 )
 def test_a_page_ends_with_its_command_and_the_time_that_is_known(tmp_path, timed, expected):
@@ -127,7 +130,7 @@ def test_a_page_ends_with_its_command_and_the_time_that_is_known(tmp_path, timed
     (tmp_path / POINTS).write_text("".join(json.dumps(each) + "\n" for each in (facts, *points)))
     reproduce(made_up(Playing()), "laptop", tmp_path)
     last = (tmp_path / "finding.md").read_text().splitlines()[-1]
-    assert last == f"`tacit reproduce made-up --profile laptop` plays this: {expected}."
+    assert last == f"`tacit reproduce made-up --profile laptop` plays all of it: {expected}."
 
 
 def test_points_of_something_else_are_refused(tmp_path):
@@ -163,7 +166,7 @@ def test_some_points_may_come_first_and_the_finding_says_so(tmp_path):
     experiment = made_up(Playing())
     some = restrict(experiment.points("laptop"), {"algorithm": "dsgt"})
     done = reproduce(experiment, "laptop", tmp_path, wanted=some)
-    assert done.finding == "Of 6 points, 3 are played so far.\n\n6 rows, 12 in all."
+    assert done.finding == "Points that are played so far: 3 of 6.\n\n6 rows, 12 in all."
     playing = Playing()
     assert reproduce(made_up(playing), "laptop", tmp_path).finding == "12 rows, 24 in all."
     assert all("dsgd" in each for each in playing.played)
@@ -202,3 +205,11 @@ def test_points_are_told_apart_by_their_settings():
     assert Point.of(a=1, b=2.0).key == Point.of(b=2.0, a=1).key
     assert Point.of(a=1).key != Point.of(a="1").key
     assert Point.of(epsilon=None, t=0.5).described(("epsilon", "t")) == "epsilon none, t 0.5"
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in RESULTS.iterdir() if (path / POINTS).exists()))
+def test_what_is_kept_in_the_pages_can_be_gone_on_with(page):
+    experiment = load_experiment(page)
+    left, kept = missing(experiment, "laptop", experiment.points("laptop"), RESULTS / page)
+    assert kept > 0
+    assert len(left) + kept == len(experiment.points("laptop"))

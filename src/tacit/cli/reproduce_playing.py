@@ -75,8 +75,10 @@ def print_experiments(*, as_json: bool) -> None:
     for each in found:
         table.add_row(each.name, *(_rough(seconds) for seconds in times[each.name].values()), each.title)
     print_whole(table)
+    whole, cores = sum(each["laptop"] for each in times.values()), os.cpu_count() or 1
     console().print(
-        "\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine."
+        "\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine. "
+        f"All of laptop takes roughly {_rough(whole / cores)} on the {counted(cores, 'core')} here: tacit reproduce all."
     )
 
 
@@ -86,6 +88,10 @@ def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None
     chosen = [(each, restrict(each.points(how.profile), how.only)) for each in experiments]
     left = [_check_folder(each, wanted, how) for each, wanted in chosen]
     screen = messages()
+    if how.resume and how.shown and not any((_folder(each, how) / POINTS).exists() for each in experiments):
+        screen.print(
+            f"nothing to resume in {how.results} with the profile {how.profile}: it begins anew", soft_wrap=True
+        )
     if how.shown and any(left):
         seconds = sum(_seconds(each, points, how) for (each, _), points in zip(chosen, left, strict=True))
         screen.print(f"{counted(sum(map(len, left)), 'point')} to play: roughly {_rough(seconds)}", soft_wrap=True)
@@ -151,6 +157,12 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
                 )
         except KeyboardInterrupt:
             screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)
+            if (folder / POINTS).exists():
+                with suppress(
+                    KeyboardInterrupt
+                ):  # a second stop: the points are kept, and can be drawn by the next command
+                    reproduce(experiment, how.profile, folder, wanted=[])
+                    screen.print(f"what there is so far is drawn in {folder}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         except StorageError as error:
             raise StorageError(f"{error}; {how_to_go_on()}") from error

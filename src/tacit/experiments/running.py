@@ -155,7 +155,7 @@ def _write(
     if profile == "smoke" and profile in experiment.reduced:
         said = f"{_SMOKE}\n\n{said}"
     if finished < of:
-        said = f"Of {of} points, {finished} are played so far.\n\n{said}"
+        said = f"Points that are played so far: {finished} of {of}.\n\n{said}"
     document: dict[str, Any] = {
         **_facts(experiment, profile),
         "title": experiment.title,
@@ -174,7 +174,7 @@ def _write(
     page = (
         f"# {experiment.title}\n\n**The paper.** {experiment.claim}\n\n"
         f"**Here**, profile `{profile}`. {said}\n\n![{experiment.title}]({FIGURES[0]})\n\n"
-        f"`tacit reproduce {experiment.name} --profile {profile}` plays this: {_played(taken, of)}.\n"
+        f"`tacit reproduce {experiment.name} --profile {profile}` plays all of it: {_played(taken, of)}.\n"
     )
     write_atomically(folder / FINDING, page.encode())
     files = tuple(folder / each for each in (TABLE, DOCUMENT, *FIGURES, FINDING))
@@ -184,13 +184,11 @@ def _write(
 def _played(taken: Sequence[float | None], of: int) -> str:
     """Say how many points there are, and how long they took as far as that is known: older ones were not timed."""
     timed = [each for each in taken if each is not None]
-    points, added = f"{len(taken)} of {of} points", f"took {duration(sum(timed))} when added up"
+    points, added = f"{len(taken)} of {of} points are here", f"took {duration(sum(timed))}, added up"
     if not timed:
         return f"{points}; none was timed"
     return (
-        f"{points}, which {added}"
-        if len(timed) == len(taken)
-        else f"{points}; the {len(timed)} that were timed {added}"
+        f"{points} and {added}" if len(timed) == len(taken) else f"{points}; the {len(timed)} that were timed {added}"
     )
 
 

@@ -34,7 +34,8 @@ def _points(profile: Profile) -> list[Point]:
 def _finding(rows: list[Row]) -> str:
     small = ", in the place of the paper's CIFAR-100 with ResNet-9" if rows[0]["dataset"] != "cifar100" else ""
     lines = [
-        f"{described(rows)}{small}. Means on test records with 95 % intervals; differences are taken trial by trial."
+        f"{described(rows)}{small}. Complete graph; at t = 0 every agent has the same share of all classes, at t = 1 classes of its "
+        "own. Means on test records with 95 % intervals; differences are taken trial by trial."
     ]
     for algorithm in DECENTRALIZED:
         for epsilon in levels_of(rows, "epsilon"):

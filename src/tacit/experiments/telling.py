@@ -6,7 +6,7 @@ from tacit.experiments.experiment import Point, Row, budget
 from tacit.experiments.hyperparameters import DELTA, NAMES, setting, steps
 from tacit.experiments.trials import graph_of
 from tacit.graphs import density, eigenvector_centrality, normalized_algebraic_connectivity
-from tacit.report.words import ADJACENCIES
+from tacit.report.words import ADJACENCIES, counted
 
 PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
 """What every ε of a figure or finding stands for."""
@@ -15,7 +15,11 @@ PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
 def described(rows: Sequence[Row]) -> str:
     """Say what was trained, how often, and what ε means in all that follows."""
     one = rows[0]
-    return f"{one['dataset']}, {one['model']}, {one['rounds']:,} rounds, {one['trials']} trials; {PROMISE}"
+    own = " with classes of their own (t = 1)" if all(row["t"] == 1.0 for row in rows) else ""
+    return (
+        f"{one['dataset']}, {one['model']}, {one['agents']} agents{own}, lots of {one['lot']}, {one['rounds']:,} rounds, "
+        f"{counted(one['trials'], 'trial')}; {PROMISE}"
+    )
 
 
 def described_steps(rows: Sequence[Row]) -> str:

@@ -3,12 +3,13 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tacit.algorithms import DiNNO
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list
-from tacit.experiments.hyperparameters import DECENTRALIZED, DELTA, NAMES
+from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, NAMES
 from tacit.experiments.recipes import ALGORITHMS, EPSILON, FEATURES, NETWORK, RECIPES, recipe_point, setting_of
 from tacit.experiments.trials import seconds, train_point
 from tacit.models import CROSS
-from tacit.report.words import promised
+from tacit.report.words import counted, promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,14 +88,18 @@ def _finding(rows: list[Row]) -> str:
                 f"{recipe}, {NAMES[algorithm]}: {listed}. These tries and one run more would cost {_cost([*own, own[0]])}."
             )
     lines += [
-        f"{row['recipe']}, {NAMES[row['algorithm']]}, changed to C = {row['clip']:g}, lots of {row['lot']:,} and {row['rounds']:,} rounds, "
-        f"with η from {row['start']:g} to {row['finish']:g}{_more(row)}: {100 * row['validation']:.1f} %."
+        f"{row['recipe']}, {NAMES[row['algorithm']]}, {_changed(row)} and η from {row['start']:g} to {row['finish']:g}: "
+        f"{100 * row['validation']:.1f} %."
         for row in rows
         if row["part"] == CHANGES
     ]
-    begin = f"{rows[0]['dataset']}, complete graph, one run each, on validation records; {promised(EPSILON, DELTA)}, for each run."
+    begin = (
+        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph, one run each, scored on "
+        f"validation records; {promised(EPSILON, DELTA)}, for each run. {_bases()} The accuracy table uses the best steps, and for "
+        "DiNNO the best ρ. It does not use views, which make each round as many times as long."
+    )
     lines.append(
-        "These tries are made on published records, where they cost nobody anything. Clip, lot, rounds and features were settled "
+        "These tries are made on public records, where they cost nobody anything. Clip, lot, rounds and features were settled "
         "before, by some twenty runs that were not kept, so that this choice cannot be repeated. On private records all of it would "
         "have to be counted."
     )
@@ -102,25 +107,41 @@ def _finding(rows: list[Row]) -> str:
     return as_list(begin, lines)
 
 
-def _more(row: Row) -> str:
-    """Say what else was changed."""
-    averaged = f", models averaged with a decay of {row['averaging']:g}" if row.get("averaging") else ""
-    views = f", {row['views']} views of each record before clipping" if row.get("views") else ""
-    return averaged + views + (f", ρ = {row['rho']:g}" if row.get("rho") else "")
+def _bases() -> str:
+    """Say what each recipe is where nothing else is said."""
+    told = [
+        f"{name} is {ours.model} on {ours.features}: lots of {ours.lot} ({AGENTS * ours.lot:,} for central training), {ours.rounds:,} "
+        f"rounds, C = {ours.clip:g} and ρ = {DiNNO().rho:g} for DiNNO"
+        for name, ours in RECIPES.items()
+    ]
+    return f"Unless it is changed, {'; '.join(told)}."
+
+
+def _changed(row: Row) -> str:
+    """Say what differs from the recipe, but for steps."""
+    ours = RECIPES[row["recipe"]]
+    parts = [f"C = {row['clip']:g}"] if row["clip"] != ours.clip else []
+    parts += [f"lots of {row['lot']:,}"] if row["lot"] != ours.lot else []
+    parts += [f"{row['rounds']:,} rounds"] if row["rounds"] != ours.rounds else []
+    parts += [f"models averaged with a decay of {row['averaging']:g}"] if row.get("averaging") else []
+    parts += [f"{row['views']} views of each record before clipping"] if row.get("views") else []
+    parts += [f"ρ = {row['rho']:g}"] if row.get("rho") else []
+    return f"with {', '.join(parts)}"
 
 
 def _totals(rows: list[Row]) -> list[str]:
     """Say what all tries together would cost an agent, for one algorithm and for all of them."""
     own = {name: [row for row in rows if row["algorithm"] == name] for name in DECENTRALIZED}
     found = [
-        f"All {len(each)} runs of {NAMES[name]} that are listed would cost {_cost(each)}."
+        f"What is listed of {NAMES[name]}, {counted(len(each), 'run')}, would cost {_cost(each)}."
         for name, each in own.items()
         if each
     ]
     together = [row for each in own.values() for row in each]
-    return (
-        [*found, f"All {len(together)} runs between agents together would cost {_cost(together)}."] if together else []
+    total = (
+        f"All of it between agents, {counted(len(together), 'run')}, would cost {_cost(together)}." if together else ""
     )
+    return [*found, total] if together else []
 
 
 def _cost(runs: list[Row]) -> str:
