@@ -15,7 +15,7 @@ from tacit.experiments.trials import play_course, seconds, training_point
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOKS = 20
+LOOKS = 10
 _GRAPHS = ("ring", "complete")
 _BUDGETS = (1.0, None)
 
