@@ -8,8 +8,8 @@ import numpy as np
 
 from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
-from tacit.experiments.statistics import summarise
-from tacit.experiments.telling import PROMISE, described
+from tacit.experiments.statistics import change_in_points, difference, summarise
+from tacit.experiments.telling import PROMISE, described, described_steps
 from tacit.experiments.trials import play_course, seconds, training_point
 
 if TYPE_CHECKING:
@@ -44,26 +44,36 @@ def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, graph: str) -> 
     return [row for row in rows if (row["algorithm"], row["epsilon"], row["graph"]) == wanted]
 
 
+def at_bytes(rows: Sequence[Row], sent: float) -> list[float]:
+    """Return the accuracy of each trial when so much was sent, between the looks by a straight line."""
+    trials = [[row for row in rows if row["trial"] == trial] for trial in sorted({row["trial"] for row in rows})]
+    return [float(np.interp(sent, *course(each))) for each in trials]
+
+
 def _finding(rows: list[Row]) -> str:
-    lines = [f"{described(rows)}. Accuracies are on validation records."]
+    lines = [f"{described(rows)}. Accuracies are on validation records, with 95 % intervals over trials."]
     for graph in _GRAPHS:
         for epsilon in _BUDGETS:
-            found = {name: course(_select(rows, name, epsilon, graph)) for name in DECENTRALIZED}
-            found = {name: each for name, each in found.items() if each[0]}
+            own = {name: _select(rows, name, epsilon, graph) for name in DECENTRALIZED}
+            found = {name: each for name, each in own.items() if each}
             if not {"dsgd", "dsgt"} <= set(found):
                 continue
-            ratio = found["dsgt"][0][-1] / found["dsgd"][0][-1]
-            sent = min(each[0][-1] for each in found.values())
-            same = ", ".join(
-                f"{NAMES[name]} {100 * float(np.interp(sent, *each)):.1f} %" for name, each in found.items()
-            )
-            last = ", ".join(f"{NAMES[name]} {100 * each[1][-1]:.1f} %" for name, each in found.items())
+            ends = {name: course(each)[0][-1] for name, each in found.items()}
+            ratio, sent = ends["dsgt"] / ends["dsgd"], min(ends.values())
+            same = {name: at_bytes(each, sent) for name, each in found.items()}
+            last = {name: at_bytes(each, ends[name]) for name, each in found.items()}
+            gap = difference(same["dsgt"], same["dsgd"])
             lines.append(
                 f"{graph} graph, {budget(epsilon)}: DSGT sends {ratio:.2f} times what DSGD sends, "
-                f"{'as' if abs(ratio - 2) < 0.01 else 'against what is'} claimed. After {sent / 1e6:.3g} MB of all agents: "
-                f"{same}; after all rounds: {last}."
+                f"{'as' if abs(ratio - 2) < 0.01 else 'against what is'} claimed. After {sent / 1e6:,.0f} MB of all agents: "
+                f"{_listed(same)}, so that for the same bytes DSGT is {change_in_points(gap)} from DSGD; after all rounds: "
+                f"{_listed(last)}."
             )
-    return as_list(lines[0], lines[1:])
+    return as_list(lines[0], [*lines[1:], described_steps(rows)])
+
+
+def _listed(found: dict[str, list[float]]) -> str:
+    return ", ".join(f"{NAMES[name]} {summarise(values).percent}" for name, values in found.items())
 
 
 def _draw(rows: list[Row]) -> "Figure":
@@ -76,7 +86,9 @@ def _draw(rows: list[Row]) -> "Figure":
                 for name in DECENTRALIZED:
                     sent, accuracy = course(_select(rows, name, epsilon, graph))
                     label = f"{NAMES[name]}, {budget(epsilon)}"
-                    ax.plot([each / 1e6 for each in sent], accuracy, color=COLOURS[name], ls=dashes, label=label)
+                    ax.plot(
+                        [each / 1e6 for each in sent], accuracy, color=COLOURS[name], ls=dashes, marker=".", label=label
+                    )
             ax.set(title=f"{graph} graph", xlabel="MB sent by all agents together")
         accuracy_axis(axes[0, 0], "accuracy on validation")
         legend_below(figure, axes[0, 0], PROMISE, ncols=3)
