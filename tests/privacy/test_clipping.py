@@ -1,22 +1,10 @@
 import pytest
 import torch
+from layer_models import Twice
 from torch import nn
 
 from tacit.models import FlatModel, convnet, mlp, resnet9
 from tacit.privacy.clipping import Lot, VmapEngine, clip_factors, clipped_sums, row_norms
-
-
-class Tied(nn.Module):
-    """One weight used twice, and a frozen layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(5, 5)
-        self.frozen = nn.Linear(5, 5).requires_grad_(False)
-        self.out = nn.Linear(5, 3)
-
-    def forward(self, x):
-        return self.out(torch.tanh(self.inner(self.frozen(torch.tanh(self.inner(x))))))
 
 
 class Words(nn.Module):
@@ -30,7 +18,7 @@ class Words(nn.Module):
 
 MODELS = {
     "mlp": (lambda: mlp((5,), 3, hidden=(4,)), (5,)),
-    "tied and frozen": (Tied, (5,)),
+    "tied and frozen": (Twice, (5,)),
     "convnet": (lambda: convnet((1, 8, 8), 3), (1, 8, 8)),
     "conv1d and group norm": (
         lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)),

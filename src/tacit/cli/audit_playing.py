@@ -70,6 +70,10 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
             done = now
             told(now, total)
 
+        def how_to_go_on() -> str:
+            kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "no batch was done"
+            return f"{kept}. Go on with: {again}"
+
         try:
             with showing(screen, how, case.name) as told:
                 scores = collect(
@@ -81,12 +85,11 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
                     facts=settings,
                     told=count,
                 )
-        except (KeyboardInterrupt, StorageError) as stop:
-            kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "no batch was done"
-            if isinstance(stop, StorageError):
-                raise StorageError(f"{stop}; {kept}. Go on with: {again}") from stop
-            screen.print(f"stopped; {kept}. Go on with: {again}", soft_wrap=True)
+        except KeyboardInterrupt:
+            screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
+        except StorageError as error:
+            raise StorageError(f"{error}; {how_to_go_on()}") from error
         with working("judging"):
             found = judge(scores, case.claim, confidence=how.confidence)
         return write(folder, {"attack": case.told, **found.to_json(), "settings": settings})

@@ -157,12 +157,8 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
                 )
         except KeyboardInterrupt:
             screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)
-            if (folder / POINTS).exists():
-                with suppress(
-                    KeyboardInterrupt
-                ):  # a second stop: the points are kept, and can be drawn by the next command
-                    reproduce(experiment, how.profile, folder, wanted=[])
-                    screen.print(f"what there is so far is drawn in {folder}", soft_wrap=True)
+            with suppress(KeyboardInterrupt):  # a second stop leaves the drawing to the next command
+                _draw_so_far(experiment, how, screen)
             raise typer.Exit(stopping.exit_code) from None
         except StorageError as error:
             raise StorageError(f"{error}; {how_to_go_on()}") from error
@@ -171,6 +167,14 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
                 (folder / LOCK).unlink(missing_ok=True)
                 with suppress(OSError):  # something else is in it
                     folder.rmdir()
+
+
+def _draw_so_far(experiment: Experiment, how: How, screen: Console) -> None:
+    folder = _folder(experiment, how)
+    _, finished = missing(experiment, how.profile, [], folder)
+    if finished:
+        reproduce(experiment, how.profile, folder, wanted=[])
+        screen.print(f"what there is so far is drawn in {folder}", soft_wrap=True)
 
 
 def _seconds(experiment: Experiment, left: Sequence[Point], how: How) -> float:

@@ -15,7 +15,7 @@ from tacit.experiments.recipes import (
     recipe_point,
     setting_of,
 )
-from tacit.experiments.statistics import change_in_points, difference, summarise
+from tacit.experiments.statistics import change_in_points, difference, summarise, within
 from tacit.experiments.trials import accuracies, final_row, seconds, train_point
 from tacit.report.words import counted, promised
 
@@ -131,11 +131,8 @@ def _beside_central(own: list[Row]) -> list[str]:
     for graph in ("complete", "ring"):
         if tracking := accuracies(own, algorithm="dsgt", graph=graph):
             gap = difference(tracking, central)
-            margin = gap.margin or 0.0
-            said = "within two points" if gap.mean - margin >= -_CLOSE else "further than two points"
-            if abs(gap.mean + _CLOSE) < margin:
-                said = "which these trials do not tell from two points"
-            found.append(f"on the {graph} graph DSGT is {change_in_points(gap)} from central, {said}")
+            said = f"{change_in_points(gap)} from central, {within(gap, _CLOSE)} that were aimed at"
+            found.append(f"on the {graph} graph DSGT is {said}")
     return found
 
 

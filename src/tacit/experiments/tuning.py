@@ -1,5 +1,6 @@
 """`tuning`: which steps are best on validation records, for the accuracy table, and what trying them would cost."""
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -132,20 +133,17 @@ def _changed(row: Row) -> str:
 def _totals(rows: list[Row]) -> list[str]:
     """Say what all tries together would cost an agent, for one algorithm and for all of them."""
     own = {name: [row for row in rows if row["algorithm"] == name] for name in DECENTRALIZED}
-    found = [
-        f"What is listed of {NAMES[name]}, {counted(len(each), 'run')}, would cost {_cost(each)}."
-        for name, each in own.items()
+    whose = {f"of {NAMES[name]}": each for name, each in own.items()}
+    whose["between agents"] = [row for each in own.values() for row in each]
+    return [
+        f"All that is listed {words}, {counted(len(each), 'run')}, would cost {_cost(each)}."
+        for words, each in whose.items()
         if each
     ]
-    together = [row for each in own.values() for row in each]
-    total = (
-        f"All of it between agents, {counted(len(together), 'run')}, would cost {_cost(together)}." if together else ""
-    )
-    return [*found, total] if together else []
 
 
 def _cost(runs: list[Row]) -> str:
-    """Say what ε runs on the same records have together."""
+    """Say what ε runs on the same records have together, rounded up."""
     from tacit.privacy.accounting import Event, epsilon
 
     kinds = Counter((row["sample_rate"], row["noise_multiplier"], row["queries"]) for row in runs)
@@ -153,7 +151,7 @@ def _cost(runs: list[Row]) -> str:
         Event(sample_rate=rate, noise_multiplier=noise, count=times * queries)
         for (rate, noise, queries), times in kinds.items()
     ]
-    return promised(round(epsilon(events, delta=DELTA), 2), DELTA)
+    return promised(math.ceil(100 * epsilon(events, delta=DELTA)) / 100, DELTA)
 
 
 def _draw(rows: list[Row]) -> "Figure":
