@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.models import FlatModel, convnet, cross_entropy, mlp
-from tacit.privacy.clipping import Lot
+from tacit.privacy.clipping import HAIR, Lot
 
 
 class Bias(nn.Module):
@@ -254,7 +254,7 @@ def slow_sums(module, model, theta, lot, clip=None):
                 [(torch.zeros(s) if g is None else g).flatten() for g, s in zip(each, shapes, strict=True)]
             )
             norms.append(float(flat.norm()))
-            sums[agent] += flat if clip is None else flat * min(1.0, clip[agent] * (1 - 1e-5) / norms[-1])
+            sums[agent] += flat if clip is None else flat * min(1.0, clip[agent] * (1 - HAIR) / norms[-1])
     return sums, torch.tensor(norms, dtype=torch.float64)
 
 

@@ -67,7 +67,8 @@ def public_lot(data: AgentData, count: int, device: torch.device) -> Lot:
     train = data.data.train.targets
     made_up = held_out is None or len(held_out) < count
     targets = train.new_zeros((count, *train.shape[1:])) if held_out is None or made_up else held_out.targets[:count]
-    return Lot(example(data, count).to(device), targets.to(device), torch.tensor([0, count], device=device))
+    inputs = example(data, count).to(device)
+    return Lot(inputs, targets.to(device), torch.tensor([0, count], device=device))
 
 
 def connect(
@@ -102,7 +103,8 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) ->
     """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked."""
     lot = public_lot(data, 2, theta.device)
     with torch.no_grad():
-        outputs = model.outputs(theta, lot.inputs)
+        inputs, targets = lot.take(torch.arange(2, device=theta.device))
+        outputs = model.outputs(theta, inputs)
         classes = data.data.classes
         if classes is not None and (outputs.ndim != 2 or outputs.shape[1] < classes):
             shape = tuple(outputs.shape[1:])
@@ -110,7 +112,7 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) ->
                 f"the model gives outputs of shape {shape} per record; {classes} classes need as many numbers"
             )
         try:
-            VmapEngine(model).clipped_sums(theta[None], lot, torch.ones(1, dtype=torch.float64, device=theta.device))
+            VmapEngine(model, (2.0,)).plain_sums(theta[None], lot)
         except TacitError:
             raise
         except Exception as error:
@@ -118,8 +120,9 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) ->
                 f"per-sample gradients of this model and loss cannot be computed: {type(error).__name__}: {error}"
             ) from error
         for training in (True, False):  # a model may give something else while it is trained, as views do
-            alone, beside = (model.losses(theta, lot.inputs[:n], lot.targets[:n], training=training)[0] for n in (1, 2))
-            if not torch.allclose(alone, beside, rtol=1e-3, atol=1e-5, equal_nan=True):
+            outputs = model.outputs(theta, inputs, training=training)
+            alone, beside = model.losses_of(outputs, targets), model.loss(outputs, targets)
+            if alone.shape != beside.shape or not torch.allclose(alone, beside, rtol=1e-3, atol=1e-5, equal_nan=True):
                 raise ModelError(
                     "the loss of a record changes with the others in its batch; it must be a value of its own"
                 )

@@ -84,10 +84,11 @@ class Session:
             same_start=training.same_start,
         ).to(device)
         probe(self.model, theta[0], data)
+        self._example = public_lot(data, _CHECKED_RECORDS, device)
         self.chosen = choose_engine(
             self.model,
             theta[0],
-            public_lot(data, _CHECKED_RECORDS, device),
+            self._example,
             lot_sizes=self.plan.lot_sizes * trials,
             queries=self.cost.queries,
             private=self.plan.privacy is not None,
@@ -206,6 +207,7 @@ class Session:
             "data": training.data,
             "plan": plan.repeated(self.trials),
             "sources": [source for trial in range(self.trials) for source in sources.make(agents, trial)],
+            "example": self._example,
             "device": device,
         }
         if plan.privacy is None:

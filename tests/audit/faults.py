@@ -9,8 +9,8 @@ import pytest
 
 import tacit.session
 from tacit.counting import Cost
-from tacit.privacy import Fast, Sources
-from tacit.privacy.clipping import Clipped, Lot, VmapEngine
+from tacit.privacy import Fast, Sources, VmapEngine
+from tacit.privacy.clipping import Clipped, Lot
 from tacit.privacy.oracle import LotDrawer, PrivateOracle
 from tacit.privacy.sources import Source, Stream
 

@@ -4,7 +4,19 @@ from layer_models import Twice
 from torch import nn
 
 from tacit.models import FlatModel, convnet, mlp, resnet9
-from tacit.privacy.clipping import Lot, VmapEngine, clip_factors, clipped_sums, row_norms
+from tacit.privacy import VmapEngine
+from tacit.privacy.clipping import (
+    HAIR,
+    Lot,
+    Quantum,
+    Record,
+    clip_factors,
+    exact_sums,
+    factor_bits,
+    lengths,
+    power_below,
+)
+from tacit.privacy.engines.queries import Queries
 
 
 class Words(nn.Module):
@@ -39,6 +51,16 @@ def make_lot(shape, counts, seed=0):
     return Lot(inputs, targets, torch.tensor([0, *counts]).cumsum(0))
 
 
+def clipped_sums(model, per_sample, public, lot, clip):
+    """Ask for any per-sample vector, as a rule does."""
+    width = per_sample_width(model, per_sample, public, lot)
+    return Queries(model, [16.0], lot).steps(per_sample, public, width).clipped(public, lot, clip, width)
+
+
+def per_sample_width(model, per_sample, public, lot):
+    return len(per_sample(Record(model, lot.inputs[0], lot.targets[0]), *(each[0] for each in public)))
+
+
 def thetas(model, agents):
     generator = torch.Generator().manual_seed(1)
     return 0.5 * torch.randn(agents, model.size, generator=generator, dtype=torch.float64)
@@ -54,7 +76,7 @@ def slow_sums(module, model, theta, lot, clip=None):
             loss = nn.functional.cross_entropy(copy(lot.inputs[row : row + 1]), lot.targets[row : row + 1])
             g = torch.cat([part.reshape(-1) for part in torch.autograd.grad(loss, trained)])
             if clip is not None:
-                g = g * min(1.0, float(clip[agent]) * (1 - 1e-5) / float(g.norm()))
+                g = g * min(1.0, float(clip[agent]) * (1 - HAIR) / float(g.norm()))
             sums[agent] += g
     return sums
 
@@ -71,7 +93,8 @@ def test_clipped_and_plain_sums_agree_with_a_slow_loop(name):
     with torch.no_grad():
         clipped, norms = engine.clipped_sums(theta, lot, clip)
         plain = engine.plain_sums(theta, lot)
-    torch.testing.assert_close(clipped, slow_sums(module, model, theta, lot, clip), rtol=0, atol=1e-11)
+    expected = slow_sums(module, model, theta, lot, clip)
+    assert ((clipped - expected).abs() <= 9 * 2.0**-32 * clip[:, None]).all()  # each record is cut off to whole quanta
     torch.testing.assert_close(plain, slow_sums(module, model, theta, lot), rtol=0, atol=1e-11)
     assert norms.shape == (9,)
     assert not clipped[1].any()
@@ -81,12 +104,36 @@ def test_no_clipped_record_passes_the_bound_in_float32():
     """Even where every entry is equal, the case in which a float32 sum of squares falls short the most."""
     for width in (1, 255, 256, 38_424, 2_000_000):
         for values in (torch.full((2, width), 0.1), torch.randn(2, width) * 7):
-            norms = row_norms(values)
+            norms = lengths(values)
             exact = values.double().norm(dim=1)
-            assert ((norms.double() - exact).abs() / exact).max() < 2e-6
-            factors = clip_factors(norms, torch.tensor(0.3, dtype=torch.float64))
-            clipped = factors[:, None].float() * values
-            assert clipped.double().norm(dim=1).max() <= 0.3
+            assert ((norms - exact).abs() / exact).max() < 1e-11
+            clip = torch.tensor([0.3], dtype=torch.float64)
+            factors = clip_factors(norms, clip)
+            for row, factor in zip(values, factors, strict=True):
+                cut = exact_sums(row[None, None], factor[None, None], Quantum(power_below(clip), factor_bits(10**4)))
+                assert 0.999 * min(0.3, float(row.double().norm())) < float(cut.norm()) <= 0.3
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e-160, 1.0, 1e150, 1e300])
+def test_norms_of_float64_numbers_neither_vanish_nor_overflow(scale):
+    values = torch.tensor([[3.0, 4.0], [0.0, 0.0]], dtype=torch.float64) * scale
+    assert lengths(values).tolist() == pytest.approx([5 * scale, 0.0], rel=1e-3)
+
+
+@pytest.mark.parametrize("clip", [1e-9, 0.3, 1.0, 1e9])
+def test_clipped_sums_are_whole_quanta_and_the_same_in_any_order(clip):
+    torch.manual_seed(0)
+    clip = torch.tensor([clip], dtype=torch.float64)
+    quantum = Quantum(power_below(clip), factor_bits(5000))
+    values = torch.randn(1, 5000, 7)
+    weights = clip_factors(lengths(values), clip[:, None])
+    order = torch.randperm(5000)
+    one, other = (exact_sums(values[:, rows], weights[:, rows], quantum) for rows in (torch.arange(5000), order))
+    assert torch.equal(one, other)
+    assert torch.equal(one / quantum.size, (one / quantum.size).round())
+    halves = sum(exact_sums(values[:, rows], weights[:, rows], quantum) for rows in order.split(1777))
+    assert torch.equal(one, halves)
+    assert float(power_below(clip)) <= float(clip) < 2 * float(power_below(clip))
 
 
 def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
@@ -100,14 +147,7 @@ def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
             return torch.full((3,), 0.7) + 0 * record.input.sum()
 
         sums.append(clipped_sums(model, vector, (torch.zeros(1, 3),), lot, torch.tensor([0.9])).sums[0])
-    assert 0.9 * (1 - 2e-5) < float((sums[1] - sums[0]).norm()) <= 0.9
-
-
-def test_torchs_own_norm_would_not_do():
-    """The reason for `row_norms`; if this fails one day, it is no longer needed."""
-    values = torch.full((1, 2_000_000), 0.1)
-    exact = values.double().norm()
-    assert abs(torch.linalg.vector_norm(values) - exact) / exact > 1e-4
+    assert 0.9 * (1 - 4e-5) < float((sums[1] - sums[0]).norm()) <= 0.9
 
 
 def test_short_vectors_are_left_as_they_are():
@@ -146,8 +186,8 @@ def test_any_per_sample_vector_is_clipped_and_summed():
         total = torch.zeros(2, dtype=torch.float64)
         for row in range(first, last):
             vector = torch.stack([lot.inputs[row].sum() * public[agent, 0], public[agent, 1] + lot.targets[row]])
-            total += vector * min(1.0, float(clip[agent]) * (1 - 1e-5) / float(vector.norm()))
-        torch.testing.assert_close(found[agent], total, rtol=0, atol=1e-12)
+            total += vector * min(1.0, float(clip[agent]) * (1 - HAIR) / float(vector.norm()))
+        torch.testing.assert_close(found[agent], total, rtol=0, atol=1e-8)
 
 
 def test_a_vector_that_is_not_finite_is_left_as_it_was():
@@ -167,13 +207,14 @@ def test_a_record_more_or_less_changes_a_sum_by_no_more_than_the_bound():
     whole = whole._replace(inputs=whole.inputs.float())
     clip = torch.tensor([0.7, 0.2], dtype=torch.float64)
     theta = thetas(model, 2).float()
-    sums = engine.clipped_sums(theta, whole, clip).sums
+    found = engine.clipped_sums(theta, whole, clip)
     for gone in range(9):
         keep = torch.arange(15) != gone
         without = Lot(whole.inputs[keep], whole.targets[keep], torch.tensor([0, 8, 14]))
-        change = sums - engine.clipped_sums(theta, without, clip).sums
-        assert 0 < change[0].norm() <= 0.7
-        assert change[1].norm() <= 1e-5 * 0.2
+        change = found.sums - engine.clipped_sums(theta, without, clip).sums
+        assert change[0].norm() <= 0.7
+        assert change[0].any() == (found.norms[gone] > 1e-6)  # what is less than a quantum is nothing
+        assert not change[1].any()
 
 
 def test_an_infinite_record_of_one_agent_is_nothing_to_another():

@@ -1,7 +1,8 @@
-"""Public preprocessing, applied to a batch after it was gathered.
+"""Public preprocessing, applied to records after they were gathered.
 
 A preparation treats every record alike and alone: its constants are published or agreed on, never measured on
-the private data, so that a record's prepared value depends on no other record.
+the private data, so that a record's prepared value depends on no other record. `apart` makes that so: it shows a
+preparation one record at a time.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch.func import vmap
+
+from tacit.errors import DataError
 
 Prepare = Callable[[Tensor], Tensor]
 
@@ -34,3 +38,52 @@ class Normalise:
         std = torch.tensor(self.std, device=inputs.device).view(-1, 1, 1)
         mean = torch.tensor(self.mean, device=inputs.device).view(-1, 1, 1)
         return torch.mul(inputs, 1 / (self.top * std)).sub_(mean / std)
+
+
+def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Prepare:
+    """Return the preparation of a batch that shows `prepare` each record by itself, as a batch of one.
+
+    That is a `vmap`, or, for code that no `vmap` can take, a loop. Which of the two follows from the shape and type of
+    `like`, never from what it holds.
+    """
+
+    def one(record: Tensor) -> Tensor:
+        prepared = prepare(record[None])
+        if len(prepared) != 1:
+            raise DataError(f"prepare turned 1 record into {len(prepared)}; it must keep the first axis")
+        return prepared[0]
+
+    zeros = torch.zeros(2, *like.shape[1:], dtype=like.dtype, device=like.device)
+    batched = vmap(one)
+    try:
+        batched(zeros)
+    except DataError:
+        raise
+    except Exception:  # numpy inside, a branch on values, anything that needs real numbers
+        return lambda inputs: torch.stack([one(record) for record in inputs])
+    return batched
+
+
+def check_apart(prepare: Prepare, public: Shaped[Tensor, "records *shape"]) -> None:
+    """Refuse a preparation that mixes records or draws by chance; `public` holds at least two public records."""
+    alone = apart(prepare, public)
+    first, again = alone(public), alone(public)
+    if not _same(first, again):
+        raise DataError(
+            "prepare gives another value for the same record the second time: it draws random numbers or keeps something. "
+            "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
+        )
+    for batch, known in ((public, first), (public.flip(0), first.flip(0)), (public[:1], first[:1])):
+        if not _same(prepare(batch), known):
+            raise DataError(
+                "prepare mixes records: a record's value changes with the others in its batch or its place there. Use "
+                "published constants, such as tacit.data.Normalise(mean=..., std=...)"
+            )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    return torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)

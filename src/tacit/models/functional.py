@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, vmap
 
 from tacit.errors import ModelError
 
@@ -41,11 +41,11 @@ class FlatModel:
         self.size = sum(self.counts)
         self.training_module = copy.deepcopy(module).train()
         self._evaluation = copy.deepcopy(module).eval()
-        self._loss = loss
+        self.loss = loss
 
     def double(self) -> "FlatModel":
         """Return the same model in float64, to check things exactly."""
-        return FlatModel(copy.deepcopy(self.training_module).double(), self._loss)
+        return FlatModel(copy.deepcopy(self.training_module).double(), self.loss)
 
     def to(self, device: torch.device) -> "FlatModel":
         """Move the copies to a device."""
@@ -79,14 +79,24 @@ class FlatModel:
         return self.losses_of(self.outputs(theta, inputs, training=training), targets)
 
     def losses_of(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, " records"]:
-        """Return one loss per record of a batch of outputs."""
-        losses = self._loss(outputs, targets)
-        if losses.shape != targets.shape[:1]:
+        """Return one loss per record of a batch of outputs: each from its own output and target, and nothing else."""
+        return vmap(lambda output, target: self.loss_at(output[None], target))(outputs, targets)
+
+    def loss_of_one(
+        self, theta: Float[Tensor, " params"], input: Tensor, target: Tensor, *, training: bool = True
+    ) -> Float[Tensor, ""]:
+        """Return the loss of one record, which the model sees as a batch of one."""
+        return self.loss_at(self.outputs(theta, input[None], training=training), target)
+
+    def loss_at(self, outputs: Float[Tensor, "1 ..."], target: Tensor) -> Float[Tensor, ""]:
+        """Return the loss of the outputs for one record, still as a batch of one."""
+        losses = self.loss(outputs, target[None])
+        if losses.shape != (1,):
             raise ModelError(
-                f"the loss returned shape {tuple(losses.shape)} for {len(targets)} records; it must return one value "
-                "per record, for example with reduction='none'"
+                f"the loss returned shape {tuple(losses.shape)} for 1 record; it must return one value per record, for "
+                "example with reduction='none'"
             )
-        return losses
+        return losses[0]
 
     def unflatten_stacked(self, theta: Float[Tensor, "agents params"]) -> dict[str, Tensor]:
         """Return every parameter of stacked agents by name: [agents, ...]."""

@@ -1,8 +1,8 @@
 """The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
 
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
-from tacit.privacy.clipping import Engine, Lot, PerSample, Record, VmapEngine
-from tacit.privacy.engines import Chosen, Compile, GhostEngine, choose_engine
+from tacit.privacy.clipping import Engine, Lot, PerSample, Record
+from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
 from tacit.privacy.ledger import Account, Budget, Entry, Guarantee, Ledger
 from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
 from tacit.privacy.sources import Fast, Secret, Seeded, Sources

@@ -1,33 +1,35 @@
-"""Sums of clipped per-sample vectors: the one computation that touches a lot.
+"""Lots, and how the vectors of their records are clipped and added up: the one computation that touches records.
 
-The interface is narrow on purpose: stacked parameters and flat samples with offsets per agent go in, one clipped
-sum per agent comes out, with norms for the oracle's diagnostics. This engine is a `vmap` of `grad`, which serves every
-module; those in `engines` are faster where they apply, behind the same three arguments.
+The interface of an engine is narrow on purpose: stacked parameters and flat records with offsets per agent go in, one
+clipped sum per agent comes out, with norms for the oracle's diagnostics.
+
+Sums are exact. A record's clipped vector is cut off to whole multiples of a public quantum, a tiny power of two times C,
+and float64 adds such multiples without rounding as long as they stay below 2⁵³ quanta. So a sum is the same in whatever
+order, block or thread its records are added, and one record more changes it by that record's vector, to the bit.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
-from torch.func import grad, vmap
+from torch.func import grad
 
+from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.functional import FlatModel
 
-# Rounding may push a clipped vector's norm past C by some units in the last place; this much room is left below.
-_HAIR = 1e-5
-_NORM_BLOCK = 256
-# How much memory the per-sample vectors of one piece of a lot may take.
-_PIECE_BYTES = 256 * 2**20
-_BLOCK_NUMBERS = 2**18
+# A clipped vector stays so much below C: room for the last bits of its norm and its factor, which are float64.
+HAIR = 2.0**-16
+_EXACT_BITS = 53
+_CHUNK_NUMBERS = 2**20
 
 
 class Lot(NamedTuple):
     """Records of several agents, one after another: agent i's are offsets[i] to offsets[i + 1].
 
-    With `rows`, the lot is these rows of a larger table, and `prepare` makes of a record what the model reads: only when
-    it is taken, some records at a time.
+    With `rows`, the lot is these rows of a larger table, and `prepare` makes of each record by itself what the model reads:
+    only when it is taken, some records at a time.
     """
 
     inputs: Tensor
@@ -63,6 +65,10 @@ class Clipped(NamedTuple):
     norms: Float[Tensor, " records"]
 
 
+class WidthError(InvalidInput):
+    """A per-sample function whose value is not as long as announced; its length is no secret."""
+
+
 class Record:
     """One record as a per-sample function sees it: its loss and gradient at any θ, its input and target."""
 
@@ -71,7 +77,7 @@ class Record:
 
     def loss(self, theta: Float[Tensor, " params"]) -> Float[Tensor, ""]:
         """Return the loss of this record."""
-        return self._model.losses(theta, self.input[None], self.target[None], training=True)[0]
+        return self._model.loss_of_one(theta, self.input, self.target)
 
     def gradient(self, theta: Float[Tensor, " params"]) -> Float[Tensor, " params"]:
         """Return the gradient of this record's loss."""
@@ -85,7 +91,7 @@ PerSample = Callable[..., Float[Tensor, " width"]]
 class Engine(Protocol):
     """Computes sums of gradients over a lot, for stacked agents with different parameters.
 
-    `most_records` is how many records, agents padded to the longest lot, it may be handed at once.
+    `most_records` is how many records it may be handed at once.
     """
 
     most_records: int
@@ -100,108 +106,90 @@ class Engine(Protocol):
         """Return about how much memory it takes to work on lots of so many records in all."""
 
 
-class VmapEngine:
-    """Per-sample gradients by `vmap` of `grad`, agents padded to the longest lot among them."""
+class Quantum(NamedTuple):
+    """What clipped vectors are whole multiples of: `power` · 2^(−2·bits), for the power of two that is not above C.
 
-    def __init__(self, model: FlatModel) -> None:
-        self._model = model
-        self.most_records = records_at_once(model.size, model.dtype)
-
-    def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
-        """Return every agent's sum of clipped per-sample gradients."""
-        return clipped_sums(self._model, lambda record, theta: record.gradient(theta), (theta,), lot, clip)
-
-    def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
-        """Return every agent's sum of gradients; no per-sample gradient is ever made."""
-
-        def total(theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-            return self._model.losses(theta, inputs, targets, training=True) @ keep.to(theta.dtype)
-
-        inputs, targets, keep = _pad(lot)
-        return vmap(grad(total))(theta, inputs, targets, keep)
-
-    def working_bytes(self, records: float) -> float:
-        """Return about how much memory per-sample gradients take, and copies of them."""
-        return 3 * min(records, self.most_records) * self._model.size * self._model.dtype.itemsize
-
-
-def records_at_once(width: int, dtype: torch.dtype) -> int:
-    """Return how many per-sample vectors of this width may be made at once."""
-    return max(1, _PIECE_BYTES // (2 * width * dtype.itemsize))
-
-
-def clipped_sums(
-    model: FlatModel,
-    per_sample: PerSample,
-    public: tuple[Float[Tensor, "agents ..."], ...],
-    lot: Lot,
-    clip: Float[Tensor, " agents"],
-) -> Clipped:
-    """Sum clip_C(per_sample(record, *public)) over each agent's records.
-
-    A vector whose norm is not finite counts as zero, silently: an error would tell of the record that caused it.
+    A clipped vector is below two powers, so its numbers are below 2^(2·bits + 1) quanta. Where a vector is a product, each of
+    its two factors gets half of the bits.
     """
 
-    def agent(inputs: Tensor, targets: Tensor, *public: Tensor) -> Tensor:
-        def one(input: Tensor, target: Tensor) -> Tensor:
-            return per_sample(Record(model, input, target), *public)
+    power: Float[Tensor, " agents"]
+    bits: int
 
-        return vmap(one)(inputs, targets)
+    @property
+    def size(self) -> Float[Tensor, " agents"]:
+        """The quantum itself."""
+        return self.power * 2.0 ** (-2 * self.bits)
 
-    inputs, targets, keep = _pad(lot)
-    values = vmap(agent)(inputs, targets, *public)
-    norms = row_norms(values.flatten(0, 1)).reshape(keep.shape)
-    counted = keep & norms.isfinite()
-    factors = torch.where(counted, clip_factors(norms, clip[:, None]), 0)
-    return Clipped(weighted_sums(factors, values, counted), norms[keep])
-
-
-def weighted_sums(
-    factors: Float[Tensor, "agents records"],
-    values: Float[Tensor, "agents records width"],
-    counted: Bool[Tensor, "agents records"],
-) -> Float[Tensor, "agents width"]:
-    """Return Σ factor · value per agent over the counted records, added up in float64.
-
-    The bound of one record's influence holds for the sum as it is computed: in float32, rounding moves the sum of 5,000
-    equal vectors by 5 % of C, and by another amount with one record less. Small blocks keep the copies in cache.
-    """
-    agents, records, width = values.shape
-    rows = max(1, min(records, _BLOCK_NUMBERS // width))
-    group = max(1, _BLOCK_NUMBERS // (rows * width))
-    sums = torch.zeros(agents, 1, width, dtype=torch.float64, device=values.device)
-    for some in (slice(first, first + group) for first in range(0, agents, group)):
-        for part in (slice(first, first + rows) for first in range(0, records, rows)):
-            block = values[some, part].to(torch.float64, copy=True)
-            block.masked_fill_(~counted[some, part, None], 0)  # what is not finite stays so when weighed with zero
-            sums[some] += torch.bmm(factors[some, None, part], block)
-    return sums[:, 0]
+    def of(self, agents: Int[Tensor, " blocks"]) -> "Quantum":
+        """Return the quanta of these agents."""
+        return Quantum(self.power[agents], self.bits)
 
 
-def row_norms(values: Float[Tensor, "records width"]) -> Float[Tensor, " records"]:
-    """Return Euclidean norms in float64 that are right to 1e-6, however long the rows.
-
-    torch adds float32 squares up in float32: a row of 6.5 million equal numbers comes out 0.6 % short, and would
-    be clipped to 0.6 % more than C. Blocks of 256 are exact enough; their sum is taken in float64.
-    """
-    whole = values.shape[1] // _NORM_BLOCK * _NORM_BLOCK
-    blocks = values[:, :whole].unflatten(1, (-1, _NORM_BLOCK)) if whole else values[:, :0, None]
-    squares = torch.linalg.vector_norm(blocks, dim=2).double().square().sum(dim=1)
-    squares = squares + torch.linalg.vector_norm(values[:, whole:], dim=1).double().square()
-    return squares.sqrt()
+def factor_bits(most_records: int) -> int:
+    """Return how many bits each of two factors may have, so that so many products add up without rounding."""
+    bits = (_EXACT_BITS - 1 - max(0, most_records - 1).bit_length()) // 2
+    if bits < 8:
+        raise PrivacyError(f"a lot of up to {most_records} records is more than can be added up exactly")
+    return bits
 
 
-def clip_factors(norms: Float[Tensor, "..."], clip: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+def power_below(clip: Float[Tensor, " agents"]) -> Float[Tensor, " agents"]:
+    """Return the largest power of two that is not above each number: its exponent, without its fraction."""
+    return clip.double().view(torch.int64).bitwise_and(0x7FF << 52).view(torch.float64)
+
+
+def clip_factors(norms: Float[Tensor, "..."], clip: Float[Tensor, "..."], hair: float = HAIR) -> Float[Tensor, "..."]:
     """Return the factor, at most 1, that brings vectors of these norms to at most `clip`, less a hair."""
-    return (clip * (1 - _HAIR) / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1)
+    return (clip * (1 - hair) / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1)
 
 
-def _pad(lot: Lot) -> tuple[Tensor, Tensor, Tensor]:
-    """Return inputs, targets and a mask as [agents, longest lot, ...]. Padding is zeros, never another's record."""
-    counts = lot.counts
-    slots = torch.arange(int(counts.max()), device=counts.device)
-    keep = slots < counts[:, None]
-    rows = torch.where(keep, lot.offsets[:-1, None] + slots, 0)
-    inputs, targets = lot.take(rows)
-    inputs[~keep], targets[~keep] = 0, 0
-    return inputs, targets, keep
+def lengths(values: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
+    """Return Euclidean norms in float64, right to some last bits however long the rows.
+
+    Squares of float32 numbers neither overflow nor vanish in float64. Those of float64 numbers do, so these are
+    brought to a largest number of one first; what is not finite stays so.
+    """
+    if values.dtype != torch.float64:
+        return values.double().square().sum(-1).sqrt()
+    if not values.shape[-1]:
+        return values.new_zeros(values.shape[:-1])
+    top = values.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    return (values / top).square().sum(-1).sqrt() * top[..., 0]
+
+
+def only(values: Tensor, weights: Tensor) -> Tensor:
+    """Zero what belongs to records without weight: something infinite times zero is not zero."""
+    return torch.where(weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) != 0, values, 0)
+
+
+def exact_sums(
+    values: Float[Tensor, "blocks records width"],
+    weights: Float[Tensor, "blocks records"],
+    quantum: Quantum | None,
+) -> Float[Tensor, "blocks width"]:
+    """Return Σ weight · value of every block, each term cut off to whole quanta, so that nothing is rounded.
+
+    Without a quantum it is the plain weighted sum, in float64.
+    """
+    if quantum is None:
+        return torch.bmm(weights[:, None].double(), only(values, weights).double())[:, 0]
+    size = quantum.size[:, None]
+    return (only(values, weights).double() * (weights / size)[..., None]).trunc().sum(1) * size
+
+
+def exact_sums_in_chunks(
+    values: Float[Tensor, "blocks records width"],
+    weights: Float[Tensor, "blocks records"],
+    quantum: Quantum | None,
+) -> Float[Tensor, "blocks width"]:
+    """Return the same with copies that stay small: whole gradients of many records are long."""
+    blocks, records, width = values.shape
+    rows = max(1, min(records, _CHUNK_NUMBERS // max(1, width)))
+    group = max(1, _CHUNK_NUMBERS // (rows * max(1, width)))
+    sums = torch.zeros(blocks, width, dtype=torch.float64, device=values.device)
+    for some in (slice(first, first + group) for first in range(0, blocks, group)):
+        for part in (slice(first, first + rows) for first in range(0, records, rows)):
+            own = None if quantum is None else Quantum(quantum.power[some], quantum.bits)
+            sums[some] += exact_sums(values[some, part], weights[some, part], own)
+    return sums

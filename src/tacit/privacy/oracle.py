@@ -7,7 +7,6 @@ depends on the records ever leaves this module, unless the experimenter of a sim
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -18,15 +17,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
-from tacit.errors import InvalidInput, PrivacyError
+from tacit.data.prepare import apart
+from tacit.errors import ModelError, PrivacyError
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, clipped_sums, records_at_once
+from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, WidthError
+from tacit.privacy.engines.queries import Queries
 from tacit.privacy.ledger import Account
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream, stacked_normals
 from tacit.privacy.specification import Plan
 
 _PLAIN_PIECE_RECORDS = 512
+_QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
 _NOISE_NUMBERS = 2**16  # made at once
 
@@ -47,10 +49,6 @@ class Oracle(Protocol):
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
         """Return every agent's noisy mean of any per-sample vector: one query each."""
-
-
-class WidthError(InvalidInput):
-    """A per-sample function whose value is not as long as announced; its length is no secret."""
 
 
 class Diagnostics(NamedTuple):
@@ -89,7 +87,7 @@ class LotDrawer:
             )
         self._inputs = data.data.train.inputs.to(device)
         self._targets = data.data.train.targets.to(device)
-        self._prepare = data.data.prepare
+        self._prepare = apart(data.data.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
@@ -147,6 +145,7 @@ class PrivateOracle:
         plan: Plan,
         sources: Sequence[Source],
         accounts: Sequence[Account],
+        example: Lot | None = None,
         device: torch.device | None = None,
         diagnostics: list[Diagnostics] | None = None,
     ) -> None:
@@ -165,7 +164,9 @@ class PrivateOracle:
             torch.tensor(values, dtype=torch.float64, device=self._device) for values in (plan.clips, plan.lot_sizes)
         )
         self._noise = self._clips * torch.tensor(plan.noise_multipliers, dtype=torch.float64, device=self._device)
+        _check_held(data, plan)
         self._drawer = LotDrawer(data, plan, sources, self._device)
+        self._queries = Queries(model, plan.lot_sizes, example)
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
@@ -185,12 +186,13 @@ class PrivateOracle:
         first of them unless given.
         """
         width = public[0].shape[1] if width is None else width
+        steps = self._queries.steps(per_sample, public, width)
 
         def compute(piece: _Piece, clip: Tensor) -> Clipped:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width)
+            return steps.clipped(rows, piece.lot, clip, width)
 
-        return self._release(compute, public[0], width, records_at_once(width, self._model.dtype))
+        return self._release(compute, public[0], width, _QUERY_RECORDS)
 
     def _release(
         self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
@@ -199,15 +201,34 @@ class PrivateOracle:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
         for account in self._accounts:
             account.check()
-        try:
-            released = self._compute(compute, theta, width, most)
-        except Exception:
-            self._spend()  # that it failed may tell of the records
-            raise
-        # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing.
+        answer = self._attempt(compute, theta, width, most)
+        # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
+        # failure is charged, too: that there was one may tell of the records.
         self._spend()
+        if isinstance(answer, Exception):
+            raise answer
         self.queries += 1
-        return released
+        return answer
+
+    def _attempt(
+        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+    ) -> Float[Tensor, "agents width"] | Exception:
+        """Return the answer, or an error that tells nothing of the records, unless diagnostics are asked for.
+
+        The error is made anew after the old one is gone, so that nothing leads from it to the records.
+        """
+        try:
+            return self._compute(compute, theta, width, most)
+        except (ModelError, WidthError) as error:  # these come of public records or shapes
+            return error.with_traceback(None)
+        except Exception as error:
+            if self._diagnostics is not None:
+                return error
+            kind = type(error).__name__
+        return PrivacyError(
+            f"the computation failed on a private lot ({kind}); the query is spent. What went wrong is "
+            "withheld, since it may tell of the records. Try the model on public records of the same kind"
+        )
 
     def _compute(
         self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
@@ -220,7 +241,7 @@ class PrivateOracle:
         some = max(1, _SUM_BYTES // (8 * width))
         for first in range(0, plan.agents, some):
             agents = slice(first, min(first + some, plan.agents))
-            with torch.no_grad(), _withheld(self._diagnostics is not None):
+            with torch.no_grad():
                 sums, lengths = self._sums(compute, lots[agents], first, width, most)
             norms += lengths
             # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
@@ -298,9 +319,11 @@ class PlainOracle:
         data: AgentData,
         plan: Plan,
         sources: Sequence[Source],
+        example: Lot | None = None,
         device: torch.device | None = None,
     ) -> None:
         self._model, self._engine = model, engine
+        self._queries = Queries(model, plan.lot_sizes, example)
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)
@@ -320,14 +343,13 @@ class PlainOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return Σ v/L for `v = per_sample(record, *public)`."""
         width = public[0].shape[1] if width is None else width
-        unbounded = torch.full((public[0].shape[0],), torch.inf, dtype=torch.float64, device=self._device)
+        steps = self._queries.steps(per_sample, public, width)
 
         def compute(piece: _Piece) -> Tensor:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            clip = unbounded[piece.first : piece.last]
-            return _checked(clipped_sums(self._model, per_sample, rows, piece.lot, clip), width).sums
+            return steps.plain(rows, piece.lot, width)
 
-        return self._mean(compute, public[0], width, records_at_once(width, self._model.dtype))
+        return self._mean(compute, public[0], width, _QUERY_RECORDS)
 
     def skip(self, queries: int) -> None:
         """Go on as if so many queries were answered already, by a process before this one."""
@@ -344,21 +366,11 @@ class PlainOracle:
         return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
 
 
-def _checked(result: Clipped, width: int) -> Clipped:
-    if result.sums.shape[1] != width:
-        raise WidthError(f"the per-sample function returns {result.sums.shape[1]} numbers, not {width}; pass width=")
-    return result
-
-
-@contextmanager
-def _withheld(shown: bool) -> Iterator[None]:
-    """Let no error that came of private records tell of them, unless diagnostics are asked for."""
-    try:
-        yield
-    except Exception as error:
-        if shown or isinstance(error, WidthError):
-            raise
-        raise PrivacyError(
-            f"the computation failed on a private lot ({type(error).__name__}); the query is spent. What went wrong is "
-            "withheld, since it may tell of the records. Try the model on public records of the same kind"
-        ) from None
+def _check_held(data: AgentData, plan: Plan) -> None:
+    """Refuse an agent that holds far more than it declares: sums are exact for lots that its declared size makes likely."""
+    declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
+    for agent, (held, size) in enumerate(zip(data.sizes * (plan.agents // data.agents), declared, strict=True)):
+        if held > 2 * size + 1000:
+            raise PrivacyError(
+                f"agent {agent} declares {size:.0f} records and holds more than twice as many; declare about what it holds"
+            )

@@ -1,4 +1,4 @@
-"""The check before a run catches an engine that goes wrong for odd records, whatever the loss is like for others."""
+"""The check before a run catches a kernel in which a record's place or its neighbours matter."""
 
 import pytest
 import torch
@@ -14,35 +14,42 @@ def hinge(outputs, targets):
     return (outputs.abs().sum(dim=1) - 100).clamp(min=0)
 
 
-class Careless(GhostEngine):
-    """Clips, but for lots with an odd record."""
-
-    def clipped_sums(self, thetas, lot, clip):
-        found = super().clipped_sums(thetas, lot, clip)
-        odd = not bool((lot.inputs.abs() < 1e3).all())
-        return found._replace(sums=100 * found.sums) if odd else found
-
-
 @pytest.fixture(params=[cross_entropy, hinge])
 def parts(request):
     torch.manual_seed(0)
     module = nn.Linear(5, 3)
     model = FlatModel(module, request.param)
     lot = Lot(torch.randn(6, 5), torch.arange(6) % 3, torch.tensor([0, 3, 3, 6]))
-    return model, model.flatten(module), lot
+    return GhostEngine(model, [6.0, 2.0], lot), model.flatten(module), lot
 
 
-def test_an_engine_that_lets_an_odd_record_through_is_refused(parts, monkeypatch):
-    model, theta, lot = parts
-    checking.check_against(model, theta, lot, [2.0])
-    monkeypatch.setattr(checking, "GhostEngine", Careless)
-    with pytest.raises(Unsupported, match="odd record"):
-        checking.check_against(model, theta, lot, [2.0])
+def spreads(sums, norms, inputs):
+    """Where one record is odd, its neighbours are not clipped."""
+    return (sums, norms) if bool((inputs.abs() < 1e3).all()) else (100 * sums, norms)
 
 
-def test_a_compiled_one_is_refused_too(parts):
-    model, theta, lot = parts
-    sound, careless = GhostEngine(model, [2.0], lot), Careless(model, [2.0], lot)
-    checking.check_compiled(sound, sound, model, theta, lot, private=True)
-    with pytest.raises(Unsupported, match="odd record"):
-        checking.check_compiled(careless, sound, model, theta, lot, private=True)
+def rounds_the_last_row(sums, norms, inputs):
+    """One place has another last bit, as in a vector that is not full."""
+    norms = norms.clone()
+    norms[-1, -1] = torch.nextafter(norms[-1, -1], torch.tensor(torch.inf, dtype=torch.float64))
+    return sums, norms
+
+
+def rounds_a_block(sums, norms, inputs):
+    sums = sums.clone()
+    sums[-1] = torch.nextafter(sums[-1], torch.tensor(torch.inf, dtype=torch.float64))
+    return sums, norms
+
+
+@pytest.mark.parametrize("fault", [spreads, rounds_the_last_row, rounds_a_block])
+def test_a_kernel_in_which_places_matter_is_refused(parts, fault, monkeypatch):
+    engine, theta, lot = parts
+    checking.check_places(engine.steps, (checking.anywhere(theta),), lot)
+    sound = engine.steps.kernel.clipped
+
+    def faulty(public, inputs, *rest):
+        return fault(*sound(public, inputs, *rest), inputs)
+
+    monkeypatch.setattr(engine.steps.kernel, "clipped", faulty, raising=False)
+    with pytest.raises(Unsupported):
+        checking.check_places(engine.steps, (checking.anywhere(theta),), lot)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from apart import check_apart
 from layer_models import (
     WHOLE,
     make_lot,
@@ -12,8 +13,9 @@ from layer_models import (
 from torch import nn
 
 from tacit.models import FlatModel, convnet, resnet9
-from tacit.privacy.clipping import Lot, VmapEngine
-from tacit.privacy.engines import GhostEngine, Unsupported, choose_engine, ghost
+from tacit.privacy import VmapEngine
+from tacit.privacy.clipping import Lot
+from tacit.privacy.engines import GhostEngine, Unsupported, checking, choose_engine, ghost
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -35,7 +37,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     assert isinstance(
         choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False).engine, GhostEngine
     )
-    monkeypatch.setattr(layers, "squared", lambda values: 0.5 * values.double().square().sum(2))
+    monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
     assert chosen.why == "record by record: layer by layer gives other norms"
 
@@ -62,20 +64,19 @@ def test_compiled_steps_give_what_the_others_give(threads):
         for seed, counts in enumerate(([5, 0, 1, 9], [30, 3, 44, 2])):
             lot = make_lot((1, 8, 8), counts, seed)
             found, expected = (engine.clipped_sums(theta, lot, clip) for engine in (chosen.engine, general))
-            torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
-    assert len(chosen.engine._steps) == len(chosen.engine.sizes)
+    assert len(chosen.engine.steps.kernel._steps) == len(chosen.engine.sizes)
 
 
 def test_steps_of_two_sizes_and_equally_many_records_are_two_steps():
-    """Small models have 4,096 records in a step: 128 blocks of 32, or 512 of 8."""
     torch.manual_seed(0)
     model = FlatModel(nn.Linear(5, 3))
     theta, lot = thetas(model, 4).float(), make_lot((5,), [7])
-    chosen = choose_engine(model, theta[0], lot, lot_sizes=[32.0] * 4, queries=1, private=True, compile=True)
-    assert chosen.why == "layer by layer, compiled"
-    assert len({size * chosen.engine.blocks_at_once(size) for size in chosen.engine.sizes}) == 1
-    assert len(chosen.engine._steps) == len(chosen.engine.sizes) == 2
+    engine = GhostEngine(model, [32.0] * 4, lot, compiled=True, sizes=(8, 16))
+    engine.steps.shapes = engine.steps.shapes._replace(at_once={8: 4, 16: 2})
+    checking.check_compiled(engine, GhostEngine(model, [32.0] * 4, lot), theta[0], lot, private=True)
+    assert len(engine.steps.kernel._steps) == 2
 
 
 def _wrong_norms(sums, norms):
@@ -91,7 +92,7 @@ def test_a_compiled_step_that_is_wrong_is_not_used(monkeypatch, fault):
     monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: fault(*step(*now)))
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
-    assert chosen.why.startswith("layer by layer; not compiled: layer by layer gives other ")
+    assert chosen.why.startswith("layer by layer; not compiled: ")
     assert not chosen.engine.compiled
 
 
@@ -100,7 +101,7 @@ def test_a_compiled_step_that_lets_a_record_harm_others_is_not_used(monkeypatch)
     monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: _spreading(*step(*now)))
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
-    assert chosen.why == "layer by layer; not compiled: layer by layer gives other norms beside an odd record"
+    assert chosen.why == "layer by layer; not compiled: a record's gradient is rounded by its place among others"
 
 
 def _spreading(sums, norms):
@@ -141,9 +142,9 @@ def test_resnet9_is_taken_layer_by_layer():
     with torch.no_grad():
         found = chosen.engine.clipped_sums(theta, lot, clip)
         expected = VmapEngine(model).clipped_sums(theta, lot, clip)
-    torch.testing.assert_close(found.norms, expected.norms, rtol=2e-3, atol=0)
+    torch.testing.assert_close(found.norms, expected.norms, rtol=5e-3, atol=0)
     assert (found.norms >= expected.norms * (1 - 1e-5)).all()
-    torch.testing.assert_close(found.sums, expected.sums, rtol=1e-2, atol=2e-3)
+    torch.testing.assert_close(found.sums, expected.sums, rtol=1e-2, atol=5e-3)
 
 
 def test_unsupported_says_why():
@@ -177,28 +178,29 @@ MIXING = {
 
 @pytest.mark.parametrize("start", [None, 0.0])
 @pytest.mark.parametrize("name", MIXING)
-def test_code_that_mixes_records_only_at_times_is_taken_record_by_record(name, start):
+def test_code_that_would_mix_records_sees_one_at_a_time(name, start):
     torch.manual_seed(0)
     module = Mixing(MIXING[name], start)
     model = FlatModel(module)
-    lot = make_lot((5,), [7])
-    chosen = choose_engine(
-        model, model.flatten(module), lot, lot_sizes=[3.0, 40.0], queries=1, private=True, compile=False
-    )
-    assert isinstance(chosen.engine, VmapEngine), chosen.why
+    theta, lot = model.flatten(module).repeat(2, 1), make_lot((5,), [40, 5])
+    lot = lot._replace(inputs=lot.inputs.float())
+    lot.inputs[[3, 42]] = torch.tensor([1e6, torch.nan])[:, None]
+    example = make_lot((5,), [7])
+    chosen = choose_engine(model, theta[0], example, lot_sizes=[3.0, 40.0], queries=1, private=True, compile=False)
+    check_apart(chosen.engine, theta, lot, torch.full((2,), 0.1, dtype=torch.float64), leave_out=(0, 3, 39, 42))
 
 
-def test_a_loss_that_mixes_records_is_taken_record_by_record():
+def test_a_loss_that_would_mix_records_sees_one_at_a_time():
     def loss(outputs, targets):
         shifted = (outputs - outputs.max()).exp()
-        return -(shifted[torch.arange(len(targets)), targets] / shifted.sum(1)).log()
+        return -(shifted[torch.arange(len(targets)), targets] / shifted.sum(1)).log() / (1 + targets.max())
 
     torch.manual_seed(0)
     module = nn.Linear(5, 3)
     model = FlatModel(module, loss)
-    lot = make_lot((5,), [7])
-    chosen = choose_engine(model, model.flatten(module), lot, lot_sizes=[4], queries=1, private=True, compile=False)
-    assert isinstance(chosen.engine, VmapEngine), chosen.why
+    theta, lot = model.flatten(module).repeat(2, 1), make_lot((5,), [9, 5])
+    chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
+    check_apart(chosen.engine, theta, lot, torch.full((2,), 0.1, dtype=torch.float64), leave_out=(0, 8, 10))
 
 
 def test_a_model_with_frozen_layers_is_not_compiled_and_says_so():

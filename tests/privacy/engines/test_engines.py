@@ -16,7 +16,8 @@ from layer_models import (
 from torch import nn
 
 from tacit.models import FlatModel, resnet9
-from tacit.privacy.clipping import Lot, VmapEngine
+from tacit.privacy import VmapEngine
+from tacit.privacy.clipping import Lot
 from tacit.privacy.engines import GhostEngine, choose_engine, ghost
 from tacit.privacy.engines.blocks import choose_sizes, cut
 
@@ -27,8 +28,7 @@ def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size, compiled, mon
     """Compiled steps use other rules for some layers; here they are run as they are written."""
     monkeypatch.setattr(ghost, "_compile", lambda step, given: step)
     module, model, theta, lot = setting(name)
-    engine = GhostEngine(model, [4], lot, compiled=compiled)
-    engine.sizes = size
+    engine = GhostEngine(model, [4], lot, compiled=compiled, sizes=size)
     _, norms = slow_sums(module, model, theta, lot)
     clip = torch.full((4,), float(norms.median()), dtype=torch.float64)
     expected, _ = slow_sums(module, model, theta, lot, clip.tolist())
@@ -37,8 +37,12 @@ def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size, compiled, mon
         plain = engine.plain_sums(theta, lot)
     assert (norms > clip[0]).any()
     assert (norms < clip[0]).any()
-    torch.testing.assert_close(found.norms, norms, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.sums, expected, rtol=1e-9, atol=1e-11)
+    exact = (
+        engine.steps.kernel.exact
+    )  # else a norm is an upper bound, by at most LEAST_SHARE of what positions add up to
+    torch.testing.assert_close(found.norms, norms, rtol=1e-9 if exact else 1e-4, atol=1e-12)
+    assert (found.norms >= norms * (1 - 1e-12)).all()
+    torch.testing.assert_close(found.sums, expected, rtol=0, atol=9 * 2**-15 * float(clip[0]))
     torch.testing.assert_close(plain, slow_sums(module, model, theta, lot)[0], rtol=1e-9, atol=1e-12)
 
 
@@ -111,8 +115,7 @@ def test_positions_that_cancel_never_pass_the_bound():
         weight = model.training_module[2].weight
         weight[:, 40:] = -weight[:, :40]
         lot = Lot(inputs, torch.zeros(64, dtype=torch.long), torch.tensor([0, 64]))
-        engine = GhostEngine(model, [1], lot)
-        engine.sizes = (1,)
+        engine = GhostEngine(model, [1], lot, sizes=(1,))
         clip = torch.full((1,), 1e-3, dtype=torch.float64)
         exact = FlatModel(copy.deepcopy(layer).double())
         exact.training_module[2].weight.data = weight.double()
@@ -137,19 +140,18 @@ def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
 
 
 @pytest.mark.parametrize("sizes", [(1,), (2,), (3, 8), (1, 2, 4)])
-def test_blocks_hold_every_record_once_and_zeros_besides(sizes):
+def test_blocks_hold_every_record_once_and_nobody_elses_besides(sizes):
     counts = [5, 0, 1, 8, 3]
     lot = Lot(torch.arange(1, 18.0), torch.arange(1, 18), torch.tensor([0, *counts]).cumsum(0))
     held = {agent: [] for agent in range(5)}
     for part in cut(lot, sizes):
-        blocks = part.take(0, len(part.agents) + 2, full=True)
-        assert len(blocks.agents) == len(part.agents) + 2
-        assert not blocks.keep[len(part.agents) :].any()
-        inputs = blocks.inputs.reshape(blocks.keep.shape)
-        assert (inputs[~blocks.keep] == 0).all()
-        assert (blocks.targets.reshape(blocks.keep.shape) == inputs).all()
-        for agent, row, keep in zip(blocks.agents.tolist(), inputs, blocks.keep, strict=True):
-            held[agent] += row[keep].tolist()
+        steps = list(part.steps(4))
+        assert {step.keep.shape for step in steps} == {(4, part.rows.shape[1])}
+        for step in steps:
+            for agent, rows, keep in zip(step.agents.tolist(), step.rows, step.keep, strict=True):
+                held[agent] += lot.inputs[rows[keep]].tolist()
+                if keep.any():
+                    assert set(rows[~keep].tolist()) <= {int(lot.offsets[agent])}
     for agent, count in enumerate(counts):
         assert sorted(held[agent]) == lot.inputs[int(lot.offsets[agent]) :][:count].tolist()
 

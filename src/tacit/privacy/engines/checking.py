@@ -1,67 +1,136 @@
-"""Whether the layer-by-layer engine may be trusted with a model: tried on public records, in float64, before a run.
+"""Whether an engine may be trusted with a model on this machine: tried on public records before a run.
 
-The general engine runs every record by itself, so no record can touch another. Here all records of a step go through
-the user's code together, and code that mixes them only for odd values would break the bound. So besides agreement with
-the general engine, one record at a time is poisoned, and all others must not notice.
+Two things are tried. That the layer-by-layer engine gives what the general one gives, in float64. And that a record's norm
+and vector are the same to the bit wherever it stands in a step and whatever stands beside it, in the very shapes, threads
+and compiled code of the run: libraries differ in that, and so do processors.
 """
 
 from collections.abc import Iterator, Sequence
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Lot, VmapEngine
+from tacit.privacy.arithmetic import own_arithmetic
+from tacit.privacy.clipping import Lot, Quantum, factor_bits, power_below
+from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.stacked import Unsupported
+from tacit.privacy.engines.steps import Public, Steps
 
-_POISONS = (float("nan"), float("inf"), -float("inf"), 1e4, -1e4, 1e30, -1e30)
+_ODD = (float("nan"), 1e4)
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
-_LARGE_MODEL = 10**6  # parameters; per-sample gradients of more than a few records would not fit
+_CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
+_FEW = 3  # records of a model with so many parameters that each takes long
+_LARGE_MODEL = 10**6
 
 
 def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> None:
-    """Raise `Unsupported` unless the engine gives what the general one gives, and keeps records apart.
+    """Raise `Unsupported` unless layer by layer gives what the general engine gives, in float64.
 
-    `example` holds public records. A large model is tried on few of them and in its own precision: it is slow.
+    `example` holds public records. A large model is tried on fewer of them.
     """
-    large = model.size > _LARGE_MODEL
-    tried, records = (model, 3) if large else (model.double(), len(example.targets))
-    tolerance = 3e-2 if large else 1e-6
+    tried = model.double()
+    records = min(_FEW, example.size) if model.size > _LARGE_MODEL else example.size
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
-    lot = Lot(example.inputs[:records], example.targets[:records], offsets)
-    engine, general = GhostEngine(tried, lot_sizes, lot), VmapEngine(tried)
-
+    lot = example._replace(offsets=offsets, rows=torch.arange(records, device=offsets.device))
+    engine, general = GhostEngine(tried, lot_sizes, lot, sizes=(1,)), VmapEngine(tried, (2.0,), lot)
     for thetas in _places(theta.to(tried.dtype)):
-        with torch.no_grad():
-            clip = _check_agreement(engine, general, thetas, lot, tolerance)
-            _check_apart(engine, thetas, lot, clip, _POISONS[:4:3] if large else _POISONS, tolerance)
-            if large:
-                return
-            _check_sizes(engine, thetas, lot)
+        _check_agreement(engine, general, thetas, lot, 1e-6)
 
 
-def check_compiled(
-    compiled: GhostEngine, engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, *, private: bool
-) -> None:
+def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, example: Lot, *, private: bool) -> None:
     """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled.
 
-    Every step is filled with blocks of agents whose parameters differ, and one record at a time is poisoned. Few records
-    also go through the general engine, unless the model is large.
+    Every step is filled with blocks of agents whose parameters differ.
     """
-    needed = {"clipped": private, "plain": not private}
-    few = _repeated(example, [min(compiled.sizes[-1], 2), 0, 1])
     for thetas in _places(theta):
-        with torch.no_grad():
-            for size in compiled.sizes:
-                counts = [size] * compiled.blocks_at_once(size)
-                whose = torch.arange(len(counts), device=theta.device) % len(thetas)
-                _check_agreement(compiled, engine, thetas[whose], _repeated(example, counts), _ROUNDING, **needed)
-            if model.size > _LARGE_MODEL:
-                return
-            clip = _check_agreement(compiled, VmapEngine(model), thetas, few, _ROUNDING, **needed)
-            if private:
-                _check_apart(compiled, thetas, few, clip, _POISONS, _ROUNDING)
+        for size, blocks in compiled.steps.shapes.at_once.items():
+            whose = torch.arange(blocks, device=theta.device) % len(thetas)
+            lot = _repeated(example, [size] * blocks)
+            _check_agreement(compiled, engine, thetas[whose], lot, _ROUNDING, clipped=private, plain=not private)
+
+
+def check_places(steps: Steps, public: Public, example: Lot) -> None:
+    """Raise `Unsupported` unless a record gives the same norm and vector, to the bit, at every place of every step.
+
+    `public` holds one agent's tensors, as a row each. Ordinary records and odd ones fill all places in turns, so that each
+    has stood everywhere and beside every other. Where sums are exact, those of a block must be what its records give alone.
+    """
+    with torch.no_grad(), own_arithmetic(steps.dtype, steps.shapes.threads):
+        for size, blocks in steps.shapes.at_once.items():
+            if size * blocks > 1:
+                _Places(steps, public, example, size, blocks).check()
+
+
+class _Places:
+    """One shape of a step, filled with a few records over and over."""
+
+    def __init__(self, steps: Steps, public: Public, example: Lot, size: int, blocks: int) -> None:
+        device = example.inputs.device
+        self._steps, self._example, self._shape = steps, example, (blocks, size)
+        self._public = tuple(each.expand(blocks, *each.shape[1:]).contiguous() for each in public)
+        self._slots = torch.arange(blocks * size, device=device)
+        self._ordinary = min(2, example.size)
+        self._kinds = self._ordinary + len(_ODD)
+        self._all = torch.ones(self._shape, dtype=torch.bool, device=device)
+        self._clip = torch.ones(blocks, dtype=torch.float64, device=device)
+
+    def check(self) -> None:
+        """Fill all places with each kind of record in turn."""
+        norms: dict[int, Tensor] = {}
+        first = self._run(self._slots % self._kinds, self._all)[1]
+        self._clip *= min(first[first.isfinite() & (first > 0)].tolist(), default=2.0) / 2  # so that clipping shows
+        vectors = self._vectors()
+        if not bool((vectors.norm(dim=1) <= self._clip[0]).all()):
+            raise Unsupported("a record's vector is longer than clipping allows")
+        for shift in range(self._kinds):
+            which = ((self._slots + shift) % self._kinds).reshape(self._shape)
+            sums, lengths = self._run(which.flatten(), self._all)
+            for kind in range(self._kinds):
+                own = lengths[which == kind].nan_to_num(
+                    nan=-1.0
+                )  # one that is not a number counts as zero, whichever it is
+                if len(own) and not bool((own == norms.setdefault(kind, own[0])).all()):
+                    raise Unsupported("a record's gradient is rounded by its place among others")
+            self._compare(sums, which, vectors)
+
+    def _vectors(self) -> Float[Tensor, "kinds width"]:
+        """Return what each kind of record gives alone, at one place, with ordinary records that do not count beside it."""
+        rows = []
+        for kind in range(self._kinds):
+            keep, which = torch.zeros_like(self._all), torch.zeros_like(self._slots)
+            keep[0, 0], which[0] = True, kind
+            rows.append(self._run(which, keep)[0][0])
+        return torch.stack(rows)
+
+    def _compare(self, sums: Tensor, which: Tensor, vectors: Tensor) -> None:
+        """Compare blocks with the same records bit by bit, and all of them with their records' own vectors."""
+        counts = torch.stack([(which == kind).sum(1) for kind in range(self._kinds)], dim=1).double()
+        expected = counts @ vectors
+        if getattr(self._steps.kernel, "exact", True):
+            if not torch.equal(sums, expected):
+                raise Unsupported("a record's vector is rounded by its place among others")
+            return
+        first: dict[tuple[int, ...], Tensor] = {}
+        if not all(
+            torch.equal(row, first.setdefault(tuple(key), row)) for key, row in zip(which.tolist(), sums, strict=True)
+        ):
+            raise Unsupported("a block's sum is rounded by its place among others")
+        if not torch.allclose(sums, expected, rtol=1e-6, atol=1e-6 * float(self._clip.max())):
+            raise Unsupported("a block's sum is not that of its records")
+
+    def _run(self, which: Int[Tensor, " slots"], keep: Tensor) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._example.take(which % self._ordinary)
+        for place, odd in enumerate(_ODD):
+            own = which == self._ordinary + place
+            if inputs.is_floating_point():
+                inputs[own] = odd
+            if targets.is_floating_point():
+                targets[own] = odd
+        quantum = Quantum(power_below(self._clip), factor_bits(self._steps.shapes.most_in_lot))
+        return self._steps.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
 
 
 def _check_agreement(
@@ -73,19 +142,21 @@ def _check_agreement(
     *,
     clipped: bool = True,
     plain: bool = True,
-) -> Tensor:
-    """Compare clipped sums, plain ones or both; return clipping norms, which half of the records pass where any is asked for."""
-    clip = torch.full((len(thetas),), 1e30, dtype=torch.float64, device=thetas.device)  # nothing is clipped at first
-    for what in ("gradients", "clipping") if clipped else ():
-        ours, theirs = (each.clipped_sums(thetas, lot, clip) for each in (engine, other))
-        _agree(ours.norms, theirs.norms, "norms", tolerance)
-        _agree(ours.sums, theirs.sums, what, tolerance)
-        median = float(theirs.norms.median())
-        clip = torch.full_like(clip, median if 0 < median < float("inf") else 1.0)  # clipped to 0, nothing shows
-        del ours, theirs  # they are long
-    if plain:
-        _agree(engine.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", tolerance)
-    return clip
+) -> None:
+    """Compare norms, clipped sums with and without an effect of clipping, and plain sums."""
+    with torch.no_grad():
+        if clipped:
+            clip = torch.ones(len(thetas), dtype=torch.float64, device=thetas.device)
+            known = other.clipped_sums(thetas, lot, clip).norms
+            finite = known[known.isfinite() & (known > 0)]
+            top, median = (float(finite.max()), float(finite.median())) if len(finite) else (1.0, 1.0)
+            for each in (2 * top, median):
+                ours, theirs = (one.clipped_sums(thetas, lot, clip * each) for one in (engine, other))
+                _agree(ours.norms, theirs.norms, "norms", tolerance)
+                _agree(ours.sums, theirs.sums, "clipped gradients", tolerance, _CUT_OFF * each)
+                del ours, theirs  # they are long
+        if plain:
+            _agree(engine.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", tolerance)
 
 
 def _places(theta: Tensor) -> Iterator[Tensor]:
@@ -97,78 +168,23 @@ def _places(theta: Tensor) -> Iterator[Tensor]:
     yield width * torch.randn((3, len(theta)), generator=generator).to(theta)
 
 
-def _check_sizes(engine: GhostEngine, thetas: Tensor, lot: Lot) -> None:
-    """Blocks of every size, and a whole step of each, must give every record the norm that it has among few."""
-    for size in engine.sizes:
-        at_once = engine.blocks_at_once(size)
-        counts = [size] * min(at_once, 4 * len(thetas)) if size < engine.sizes[-1] else [size * at_once + 1, 0, 1]
-        many = _repeated(lot, counts)
-        whose = torch.arange(len(counts), device=thetas.device) % len(thetas)
-        free = torch.full((len(counts),), 1e30, dtype=torch.float64, device=thetas.device)
-        found = engine.clipped_sums(thetas[whose], many, free).norms
-        owner = whose.repeat_interleave(torch.tensor(counts, device=thetas.device))
-        place = _place_in(lot, counts)
-        known = _norms_of_all(engine, thetas, lot)
-        _agree(found, known[owner, place], "norms in large batches")
-
-
-def _check_apart(
-    engine: GhostEngine, thetas: Tensor, lot: Lot, clip: Tensor, poisons: Sequence[float], tolerance: float
-) -> None:
-    """Poison one record at a time: no other record's norm and no other agent's sum may change."""
-    before = engine.clipped_sums(thetas, lot, clip)
-    for place in (0, len(lot.targets) - 1):
-        owner = int(torch.searchsorted(lot.offsets, place, right=True)) - 1
-        for poison in poisons:
-            poisoned = _poison(lot, place, poison)
-            if poisoned is None:
-                continue
-            after = engine.clipped_sums(thetas, poisoned, clip)
-            others = torch.arange(len(lot.targets), device=thetas.device) != place
-            _agree(after.norms[others], before.norms[others], "norms beside an odd record", tolerance)
-            for agent in range(len(thetas)):
-                if agent != owner:
-                    one = slice(agent, agent + 1)
-                    _agree(after.sums[one], before.sums[one], "gradients beside an odd record", tolerance)
-            moved = (after.sums[owner] - before.sums[owner]).norm()
-            if not float(moved) <= 2.0001 * float(clip[owner]):
-                raise Unsupported("an odd record moves a sum by more than clipping allows")
-
-
-def _poison(lot: Lot, place: int, poison: float) -> Lot | None:
-    """Return the lot with one record made odd; None where this poison does not exist for such records."""
-    inputs, targets = lot.inputs.clone(), lot.targets.clone()
-    if inputs.is_floating_point():
-        inputs[place] = poison
-    elif abs(poison) == 1e4:
-        inputs[place] = int(poison) if inputs.dtype.is_signed else 10**4 % 256
-    else:
-        return None
-    if targets.is_floating_point() and poison == poison:
-        targets[place] = poison
-    return Lot(inputs, targets, lot.offsets)
+def anywhere(theta: Float[Tensor, " params"]) -> Float[Tensor, "1 params"]:
+    """Return parameters by chance, about as large as these."""
+    return list(_places(theta))[1][:1]
 
 
 def _repeated(lot: Lot, counts: list[int]) -> Lot:
     """Return so many records for each agent, the lot's own over and over."""
-    places = _place_in(lot, counts)
-    return Lot(lot.inputs[places], lot.targets[places], lot.offsets.new_tensor([0, *counts]).cumsum(0))
+    rows = torch.arange(sum(counts), device=lot.offsets.device) % lot.size
+    return lot._replace(
+        rows=rows if lot.rows is None else lot.rows[rows], offsets=lot.offsets.new_tensor([0, *counts]).cumsum(0)
+    )
 
 
-def _place_in(lot: Lot, counts: list[int]) -> Tensor:
-    return torch.arange(sum(counts), device=lot.offsets.device) % len(lot.targets)
-
-
-def _norms_of_all(engine: GhostEngine, thetas: Tensor, lot: Lot) -> Tensor:
-    """Return every record's norm at every agent's parameters, few at a time."""
-    free = torch.full((1,), 1e30, dtype=torch.float64, device=thetas.device)
-    alone = Lot(lot.inputs, lot.targets, lot.offsets.new_tensor([0, len(lot.targets)]))
-    return torch.stack([engine.clipped_sums(theta[None], alone, free).norms for theta in thetas])
-
-
-def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float = 1e-6) -> None:
+def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float, apart: float = 0.0) -> None:
     """Compare row by row: gradients of a large model are long, and comparing them makes copies."""
-    largest = max(-float(theirs.min()), float(theirs.max()))
+    finite = theirs[theirs.isfinite()] if theirs.ndim == 1 else theirs
+    largest = max(-float(finite.min()), float(finite.max())) if finite.numel() else 0.0
     for our, their in zip(ours, theirs, strict=True):
-        if not torch.allclose(our, their, rtol=tolerance, atol=tolerance * largest + 1e-300):
+        if not torch.allclose(our, their, rtol=tolerance, atol=tolerance * largest + apart + 1e-300, equal_nan=True):
             raise Unsupported(f"layer by layer gives other {what}")

@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Engine, Lot, VmapEngine
-from tacit.privacy.engines.checking import check_against, check_compiled
+from tacit.privacy.clipping import Engine, Lot
+from tacit.privacy.engines.checking import anywhere, check_against, check_compiled, check_places
+from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.stacked import Unsupported
 
@@ -17,6 +18,8 @@ Compile = bool | Literal["auto"]
 _WORTH_COMPILING = 6e11
 _WORK_PER_PARAMETER, _WORK_PER_NUMBER = 6, 60
 
+# Tried one after another where a record's place matters in the best ones.
+_OTHER_SIZES = (32, 16, 8, 4)
 _LONGEST = 150  # letters of an error
 
 log = logging.getLogger(__name__)
@@ -44,26 +47,29 @@ def choose_engine(
     private: bool,
     compile: Compile,
 ) -> Chosen:
-    """Return the fastest engine that gives on public records what the general one gives.
+    """Return the fastest engine that gives on public records what the general one gives, each record apart to the bit.
 
     `compile="auto"` compiles where the run is long enough to win back the time that it takes.
     """
-    general = VmapEngine(model)
+    row = (anywhere(theta),)
     try:
-        engine = GhostEngine(model, lot_sizes, example)
         check_against(model, theta, example, lot_sizes)
+        engine = _checked_sizes(model, row, example, lot_sizes)
     except Unsupported as reason:
-        return Chosen(general, f"record by record: {reason}")
+        return _general(model, row, example, lot_sizes, f"record by record: {reason}")
     except Exception as error:  # whatever a user's module does when it is run in another way
         log.debug("layer by layer failed", exc_info=True)
-        return Chosen(general, f"record by record: layer by layer failed with {_said(error)}")
+        why = f"record by record: layer by layer failed with {_said(error)}"
+        return _general(model, row, example, lot_sizes, why)
     records = queries * sum(lot_sizes)
     work = records * (_WORK_PER_PARAMETER * model.size + _WORK_PER_NUMBER * engine.numbers_kept)
     if not (work > _WORTH_COMPILING * len(engine.sizes) if compile == "auto" else compile):
         return Chosen(engine, "layer by layer")
     try:
-        compiled = GhostEngine(model, lot_sizes, example, compiled=True)
-        check_compiled(compiled, engine, model, theta, example, private=private)
+        compiled = GhostEngine(model, lot_sizes, example, compiled=True, sizes=engine.sizes)
+        check_compiled(compiled, engine, theta, example, private=private)
+        if private:
+            check_places(compiled.steps, row, example)
     except Unsupported as reason:
         return Chosen(engine, f"layer by layer; not compiled: {reason}")
     except Exception as error:  # no compiler, or one that cannot do this
@@ -71,6 +77,28 @@ def choose_engine(
         log.warning("gradients are not compiled, which takes longer: %s", _said(error))
         return Chosen(engine, f"layer by layer; compiling failed with {_said(error)}")
     return Chosen(compiled, "layer by layer, compiled")
+
+
+def _checked_sizes(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
+    """Return the engine with the best sizes of blocks in which no record's place matters."""
+    for sizes in (None, *((size,) for size in _OTHER_SIZES)):
+        engine = GhostEngine(model, lot_sizes, example, sizes=sizes)
+        try:
+            check_places(engine.steps, row, example)
+            return engine
+        except Unsupported as reason:
+            refused = reason
+    raise refused
+
+
+def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float], why: str) -> Chosen:
+    """Return the general engine: in steps if no record's place matters in them, one record after another if it does."""
+    engine = VmapEngine(model, lot_sizes, example)
+    try:
+        check_places(engine.steps, row, example)
+        return Chosen(engine, why)
+    except Unsupported as reason:
+        return Chosen(VmapEngine(model, lot_sizes, example, one_by_one=True), f"{why}; one at a time: {reason}")
 
 
 def _said(error: Exception) -> str:

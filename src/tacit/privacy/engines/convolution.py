@@ -7,14 +7,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.privacy.clipping import Quantum, only
 from tacit.privacy.engines.layers import (
     Accounted,
     Call,
     Parameters,
     Rule,
     account_per_sample,
+    cut_off,
     gram_product,
-    only,
     scaled,
 )
 
@@ -184,15 +185,15 @@ class LoopedRule:
         bias = _bias_gradient(gradient, self.trainable)
         rest = account_per_sample(bias) if bias else None
 
-        def sums(weights: Tensor) -> dict[str, Tensor]:
-            # The records of one block are added in float32, and those are few; blocks are added in float64.
-            weighted = scaled(gradient, weights.to(gradient.dtype))
+        def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
+            weighted = scaled(gradient.double(), weights)
             pairs = zip(only(call.inputs, weights), weighted, strict=True)
-            whole = torch.stack([self._weight_gradient(*pair) for pair in pairs]).double()
-            return (rest.sums(weights) if rest else {}) | {"weight": self._geometry.down(whole)}
+            whole = torch.stack([self._weight_gradient(images.double(), each) for images, each in pairs])
+            found = {"weight": cut_off(self._geometry.down(whole), quantum)}
+            return (rest.sums(weights, quantum) if rest else {}) | found
 
         squares = torch.stack(ghosts)
-        return Accounted(squares + rest.squares if rest else squares, sums)
+        return Accounted(squares + rest.squares if rest else squares, sums, gradient.shape[1] * positions)
 
     def per_sample(self, call: Call) -> dict[str, Tensor]:
         """Return every record's gradient, block by block: columns are large."""

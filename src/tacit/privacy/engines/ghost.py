@@ -1,23 +1,24 @@
 """The engine that makes no per-sample gradients where it can do without: layer by layer, in blocks of records.
 
-Its work can be compiled: then every step has the same shape, blocks are filled up to it, and nothing is compiled twice.
+Its steps can be compiled. All steps have one of a few shapes, so nothing is compiled twice.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch._inductor
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Clipped, Lot
-from tacit.privacy.engines.blocks import Blocks, choose_sizes, cut
+from tacit.privacy.clipping import Clipped, Lot, Quantum
+from tacit.privacy.engines.blocks import blocks_at_once, choose_sizes
+from tacit.privacy.engines.general import filler_of
 from tacit.privacy.engines.rewrites import REWRITES
 from tacit.privacy.engines.stacked import StackedModel, Unsupported
+from tacit.privacy.engines.steps import Public, Shapes, Steps, largest_lot
 
 # What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
 _STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
@@ -30,51 +31,52 @@ _PART_BYTES = 256 * 2**20
 # Products and sums may be fused: that is faster, and rounds less.
 _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"cpp.enable_floating_point_contract_flag": "fast"}
 
-Step = Callable[..., Any]
-_COMPILED: dict[tuple[Any, ...], Step] = {}  # the same model in another session is not compiled again
+Compiled = Callable[..., Any]
+_COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another session is not compiled again
 
 
 class GhostEngine:
     """Clips by norms that follow from layer inputs and output gradients; see `layers` and `stacked`.
 
-    `example` holds public records of the kind that will come. Raises `Unsupported` where the model cannot be taken
-    layer by layer.
+    `example` holds public records of the kind that will come. `sizes` are those of blocks, chosen by the lots unless given.
+    Raises `Unsupported` where the model cannot be taken layer by layer.
     """
 
-    def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot, *, compiled: bool = False) -> None:
-        self.compiled = compiled
-        self._stacked = StackedModel(model, compiled=compiled)
-        self.numbers_kept = self._stacked.numbers_kept(example)
+    def __init__(
+        self,
+        model: FlatModel,
+        lot_sizes: Sequence[float],
+        example: Lot,
+        *,
+        compiled: bool = False,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        self.compiled, self._model = compiled, model
+        stacked = StackedModel(model, compiled=compiled)
+        self.numbers_kept = stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
-        self.sizes = choose_sizes(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
+        threads = torch.get_num_threads()
+        self._step_bytes = _STEP_BYTES * min(threads, _MOST_THREADS)
+        chosen = sizes or choose_sizes(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
+        at_once = {size: blocks_at_once(size, lot_sizes, self._most_blocks(size), threads) for size in chosen}
+        shapes = Shapes(at_once, threads, largest_lot(lot_sizes))
+        stacked.leave_room(example, shapes.sizes[-1], shapes.most_in_lot)
+        kernel = CompiledKernel(stacked) if compiled else stacked
+        self.steps = Steps(kernel, shapes, model.dtype, filler_of(example))
         self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
-        self._step_bytes = _STEP_BYTES * min(torch.get_num_threads(), _MOST_THREADS)
-        self._steps: dict[tuple[str, torch.Size], Step] = {}
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many records blocks hold, smallest first."""
+        return self.steps.shapes.sizes
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
-        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-        norms = torch.zeros(lot.size, dtype=torch.float64, device=theta.device)
-        for blocks, rows in self._blocks(lot):
-            agents = blocks.agents
-            part, lengths = self._step("clipped_sums", theta.index_select(0, agents), *blocks[1:], clip[agents])
-            sums.index_add_(0, agents, part)
-            norms[rows[blocks.keep[: len(rows)]]] = lengths[blocks.keep]
-        return Clipped(sums, norms)
+        return self.steps.clipped((theta,), lot, clip, self._model.size)
 
     def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
         """Return every agent's sum of gradients, unclipped."""
-        sums = torch.zeros(theta.shape, dtype=torch.float64, device=theta.device)
-        for blocks, _ in self._blocks(lot):
-            sums.index_add_(
-                0, blocks.agents, self._step("plain_sums", theta.index_select(0, blocks.agents), *blocks[1:])
-            )
-        return sums
-
-    def blocks_at_once(self, size: int) -> int:
-        """Return how many blocks of this size make a step."""
-        of_record, of_block = self._bytes
-        return max(1, min(self._step_bytes // (of_record * size + of_block), _MOST_RECORDS // size))
+        return self.steps.plain((theta,), lot, self._model.size)
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory one step takes; activations are kept about three times over."""
@@ -82,36 +84,59 @@ class GhostEngine:
         one = self.sizes[-1] * of_record + of_block
         return 3 * min(max(one, self._step_bytes), max(records, 1) * (of_record + of_block))
 
-    def _blocks(self, lot: Lot) -> Iterator[tuple[Blocks, Tensor]]:
-        """Yield the work in steps, and the places in the lot of each step's records."""
-        for part in cut(lot, self.sizes):
-            at_once = self.blocks_at_once(part.rows.shape[1])
-            for first in range(0, len(part.agents), at_once):
-                yield part.take(first, at_once, full=self.compiled), part.rows[first : first + at_once]
+    def _most_blocks(self, size: int) -> int:
+        of_record, of_block = self._bytes
+        return max(1, min(self._step_bytes // (of_record * size + of_block), _MOST_RECORDS // size))
 
-    def _step(self, name: str, *given: Tensor) -> Any:
-        if not self.compiled:
-            with _exact_convolutions(given[0]):
-                return getattr(self._stacked, name)(*given)
+
+class CompiledKernel:
+    """The steps of a stacked model, each shape compiled once."""
+
+    def __init__(self, stacked: StackedModel) -> None:
+        self._stacked, self.exact = stacked, stacked.exact
+        self._steps: dict[tuple[str, torch.Size], Compiled] = {}
+
+    def clipped(
+        self,
+        public: Public,
+        inputs: Tensor,
+        targets: Tensor,
+        keep: Bool[Tensor, "blocks records"],
+        clip: Float[Tensor, " blocks"],
+        quantum: Quantum,
+    ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
+        """Return what the stacked model returns."""
+
+        def step(
+            theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor
+        ) -> tuple[Tensor, Tensor]:
+            return self._stacked.clipped((theta,), inputs, targets, keep, clip, Quantum(power, quantum.bits))
+
+        sums, norms = self._step("clipped", step, (public[0], inputs, targets, keep, clip, quantum.power))
+        return sums, norms
+
+    def plain(
+        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+    ) -> Float[Tensor, "blocks params"]:
+        """Return what the stacked model returns."""
+
+        def step(theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
+            return self._stacked.plain((theta,), inputs, targets, keep)
+
+        sums: Tensor = self._step("plain", step, (public[0], inputs, targets, keep))
+        return sums
+
+    def _step(self, name: str, step: Compiled, given: tuple[Tensor, ...]) -> Any:
         known = name, given[3].shape  # blocks and records: their product may be the same for two sizes of blocks
         if known not in self._steps:
-            self._steps[known] = _compile(getattr(self._stacked, name), given)
-        with _exact_convolutions(given[0]):
-            return self._steps[known](*given)
+            self._steps[known] = _compile(step, given)
+        return self._steps[known](*given)
 
 
-def _exact_convolutions(like: Tensor) -> AbstractContextManager[None]:
-    """Let no GPU round the factors of a convolution to fewer bits than float32 has, as cuDNN does by default."""
-    if not like.is_cuda:
-        return nullcontext()
-    now = torch.backends.cudnn
-    return now.flags(enabled=now.enabled, benchmark=now.benchmark, deterministic=now.deterministic, allow_tf32=False)
-
-
-def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
+def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
-    graph = make_fx(_with_places(step, len(given)), tracing_mode="real", decomposition_table=REWRITES)(*zeros)
+    graph = make_fx(step, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
     # Threads are written into the code that the compiler makes.
@@ -119,10 +144,3 @@ def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
     if known not in _COMPILED:
         _COMPILED[known] = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)
     return _COMPILED[known]
-
-
-def _with_places(step: Step, count: int) -> Step:
-    """Return the function with so many arguments by place, as the tracer wants it."""
-    if count == 4:
-        return lambda theta, inputs, targets, keep: step(theta, inputs, targets, keep)
-    return lambda theta, inputs, targets, keep, clip: step(theta, inputs, targets, keep, clip)

@@ -6,7 +6,9 @@ of all records' gradients. For a linear layer with one position per record the n
 single record is ever made; with T positions it is ⟨aaᵀ, ggᵀ⟩ (the ghost norm), or the gradient itself, whichever is
 cheaper for the layer's shape. (Goodfellow 2015; Li et al. 2022; Bu et al. 2023.)
 
-Squares are added in float64 where rows are long. Sums over records are float64, see `clipping.weighted_sums`.
+Norms are float64. Sums over records are exact, in whole quanta (see `clipping`), but for ghost norms over several positions:
+their sums are float64 products, whose rounding is bounded against C by a norm that is never taken to be less than
+`LEAST_SHARE` of what the positions would add up to without cancelling each other.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,6 +18,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tacit.privacy.clipping import Quantum, exact_sums, lengths, only
+
+# No norm over several positions is taken to be less than this share of Σ‖aₜ‖‖gₜ‖.
+LEAST_SHARE = 2.0**-10
+_EVEN = 4
+_TINY = torch.finfo(torch.float64).tiny
 
 # Stacked tensors: [blocks, records, ...] for what belongs to records, [blocks, ...] for parameters.
 Parameters = Mapping[str, Tensor]
@@ -32,11 +41,13 @@ class Call(NamedTuple):
 class Accounted(NamedTuple):
     """What a call adds to the records' squared norms, and how to sum its gradients once they are weighted.
 
-    `sums(weights)` returns Σ weight · gradient of each block, in float64, by parameter.
+    `sums(weights, quantum)` returns Σ weight · gradient of each block, in float64, by parameter, in whole quanta if one is
+    given. `rounded` is how many float64 products are added with rounding for one number of a block's sum; none where it is 0.
     """
 
     squares: Float[Tensor, "blocks records"]
-    sums: Callable[[Float[Tensor, "blocks records"]], dict[str, Tensor]]
+    sums: Callable[[Float[Tensor, "blocks records"], Quantum | None], dict[str, Tensor]]
+    rounded: int = 0
 
 
 class Rule(Protocol):
@@ -64,7 +75,7 @@ class LinearRule:
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Multiply every block by its own weights."""
         flat = inputs.flatten(1, -2)
-        outputs = torch.bmm(flat, parameters["weight"].mT)
+        outputs = even_bmm(flat, parameters["weight"].mT)
         if "bias" in parameters:
             outputs = outputs + parameters["bias"][:, None]
         return outputs.unflatten(1, inputs.shape[1:-1]), inputs
@@ -77,22 +88,35 @@ class LinearRule:
         """
         inputs, gradient = _positions(call.inputs), _positions(call.gradient)
         positions = inputs.shape[2]
-        if "weight" in self.trainable and positions > 1 and 2 * positions * positions > self._cells:
+        if positions == 1:
+            return self._account_one(inputs[:, :, 0], gradient[:, :, 0])
+        if "weight" not in self.trainable or 2 * positions * positions > self._cells:
             return account_per_sample(self.per_sample(call))
-        biases = gradient.double().sum(2)
-        squares = _zeros(gradient)
-        if "weight" in self.trainable and positions == 1:
-            squares = squares + squared(inputs[:, :, 0]) * squared(gradient[:, :, 0])
-        elif "weight" in self.trainable:
-            squares = squares + gram_product(inputs, gradient)
-        if "bias" in self.trainable:
-            squares = squares + squared(biases)
+        bias = account_per_sample({"bias": gradient.sum(2)}) if "bias" in self.trainable else None
+        squares = gram_product(inputs, gradient)
 
-        def sums(weights: Tensor) -> dict[str, Tensor]:
-            found = weigh({"bias": biases}, weights) if "bias" in self.trainable else {}
+        def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
+            weighted = scaled(gradient.double(), weights).flatten(1, 2)
+            found = even_bmm(weighted.mT, only(inputs, weights).double().flatten(1, 2))
+            return (bias.sums(weights, quantum) if bias else {}) | {"weight": cut_off(found, quantum)}
+
+        return Accounted(squares + bias.squares if bias else squares, sums, inputs.shape[1] * positions)
+
+    def _account_one(self, inputs: Tensor, gradient: Tensor) -> Accounted:
+        """Take one position a record: the gradient is g aᵀ, and its norm ‖a‖·‖g‖."""
+        length, heights = lengths(inputs), lengths(gradient)
+        squares = _zeros(gradient)
+        if "weight" in self.trainable:
+            squares = squares + (length * heights).square()
+        if "bias" in self.trainable:
+            squares = squares + heights.square()
+
+        def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
+            found = {}
+            if "bias" in self.trainable:
+                found["bias"] = exact_sums(gradient, weights, quantum)
             if "weight" in self.trainable:
-                weighted = scaled(gradient.double(), weights).flatten(1, 2)
-                found["weight"] = torch.bmm(weighted.mT, only(inputs, weights).double().flatten(1, 2))
+                found["weight"] = _outer_sums(inputs, length, gradient, weights, quantum)
             return found
 
         return Accounted(squares, sums)
@@ -172,18 +196,21 @@ class EmbeddingRule:
     def account(self, call: Call) -> Accounted:
         """Return Σ ⟨g_t, g_u⟩ over positions t, u with the same row; sums add gradients to the rows looked up."""
         index, gradient = self._positions(call)
-        same = (index[:, :, :, None] == index[:, :, None]).to(gradient.dtype)
-        even, top = _to_one(gradient)
-        lengths = even.double().norm(dim=3)
-        squares = (same * torch.matmul(even, even.mT)).flatten(2).double().sum(2).clamp(min=0)
-        squares = (squares + _slack(even) * lengths.sum(2).square()) * top.square()
+        same = index[:, :, :, None] == index[:, :, None]
+        even, top = _to_one(gradient.double())
+        products = torch.where(same, torch.matmul(even, even.mT), 0).flatten(2).sum(2).clamp(min=0)
+        slack = (_slack(even) + even.shape[2] ** 2 * torch.finfo(torch.float64).eps) * even.norm(dim=3).sum(2).square()
+        squares = (products + slack) * top.square()
 
-        def sums(weights: Tensor) -> dict[str, Tensor]:
+        def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
             blocks, _, _, width = gradient.shape
             weighted = scaled(gradient.double(), weights)
+            if quantum is not None:
+                weighted = (weighted / quantum.size.reshape(-1, 1, 1, 1)).trunc()
             table = weighted.new_zeros(blocks * self._rows, width)
             table = table.index_add(0, self._places(index).flatten(), weighted.flatten(0, 2))
-            return {"weight": table.unflatten(0, (blocks, self._rows))}
+            found = table.unflatten(0, (blocks, self._rows))
+            return {"weight": found if quantum is None else found * quantum.size[:, None, None]}
 
         return Accounted(squares, sums)
 
@@ -192,8 +219,7 @@ class EmbeddingRule:
         index, gradient = self._positions(call)
         blocks, records, _, width = gradient.shape
         table = gradient.new_zeros(blocks, records, self._rows, width)
-        places = index.clamp(0, self._rows - 1)[..., None].expand_as(gradient)
-        return {"weight": table.scatter_add(2, places, gradient)}
+        return {"weight": table.scatter_add(2, index[..., None].expand_as(gradient), gradient)}
 
     def _places(self, index: Tensor) -> Tensor:
         first = torch.arange(len(index), device=index.device) * self._rows
@@ -203,38 +229,71 @@ class EmbeddingRule:
         return (index >= 0) & (index < self._rows)
 
     def _positions(self, call: Call) -> tuple[Tensor, Tensor]:
+        """Return which row every position adds to, and what. What is in no table adds nothing: norm and sum agree on that."""
         index = call.inputs.flatten(2) if call.inputs.ndim > 2 else call.inputs[..., None]
         gradient = call.gradient.reshape(*index.shape, -1)
-        if self._padding is not None:
-            gradient = gradient * (index != self._padding)[..., None]
-        return index, gradient
-
-
-def squared(values: Float[Tensor, "blocks records width"]) -> Float[Tensor, "blocks records"]:
-    """Return squared norms in float64."""
-    return values.double().square().sum(2)
+        counts = self._known(index) if self._padding is None else self._known(index) & (index != self._padding)
+        return index.clamp(0, self._rows - 1), torch.where(counts[..., None], gradient, 0)
 
 
 def account_per_sample(gradients: dict[str, Tensor]) -> Accounted:
     """Return what follows from per-sample gradients: [blocks, records, ...] by parameter."""
-    squares = [squared(each.reshape(*each.shape[:2], -1)) for each in gradients.values()]
-    return Accounted(
-        torch.stack(squares).sum(0) if squares else torch.zeros(()), lambda weights: weigh(gradients, weights)
-    )
+    flat = {name: each.reshape(*each.shape[:2], -1) for name, each in gradients.items()}
+    squares = [lengths(each).square() for each in flat.values()]
+
+    def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
+        return {
+            name: exact_sums(flat[name], weights, quantum).reshape(len(weights), *each.shape[2:])
+            for name, each in gradients.items()
+        }
+
+    return Accounted(torch.stack(squares).sum(0) if squares else torch.zeros(()), sums)
 
 
-def weigh(gradients: dict[str, Tensor], weights: Float[Tensor, "blocks records"]) -> dict[str, Tensor]:
-    """Return the weighted sums of per-sample gradients, in float64."""
-    row, found = weights[:, None].double(), {}
-    for name, each in gradients.items():
-        flat = only(each, weights).double().reshape(*each.shape[:2], -1)
-        found[name] = torch.bmm(row, flat).reshape(len(each), *each.shape[2:])
-    return found
+def _outer_sums(
+    inputs: Float[Tensor, "blocks records in"],
+    length: Float[Tensor, "blocks records"],
+    gradient: Float[Tensor, "blocks records out"],
+    weights: Float[Tensor, "blocks records"],
+    quantum: Quantum | None,
+) -> Float[Tensor, "blocks out in"]:
+    """Return Σ w g aᵀ, exactly if a quantum is given.
+
+    Both factors of every record become whole numbers of at most half the bits: a/‖a‖, and w‖a‖g in the other half of the
+    quantum. Their products are whole quanta, of at most C. Cutting off makes both shorter, never longer.
+    """
+    if quantum is None:
+        return even_bmm(scaled(gradient.double(), weights).mT, only(inputs, weights).double())
+    whole = 2.0**quantum.bits
+    counts = (weights != 0)[..., None]
+    across = torch.where(counts, inputs.double() * (whole / length.clamp(min=_TINY))[..., None], 0).trunc()
+    down = torch.where(counts, gradient.double() * (weights * length * (whole / quantum.power[:, None]))[..., None], 0)
+    return torch.bmm(down.trunc().mT, across) * quantum.size[:, None, None]
 
 
-def only(values: Tensor, weights: Tensor) -> Tensor:
-    """Zero what belongs to records without weight: something infinite times zero is not zero."""
-    return torch.where(weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) != 0, values, 0)
+def cut_off(sums: Float[Tensor, "blocks ..."], quantum: Quantum | None) -> Float[Tensor, "blocks ..."]:
+    """Cut sums that were rounded off to whole quanta, so that adding them to others rounds no more."""
+    if quantum is None:
+        return sums
+    size = quantum.size.reshape(-1, *[1] * (sums.ndim - 1))
+    return (sums / size).trunc() * size
+
+
+def even_bmm(left: Float[Tensor, "blocks rows inner"], right: Float[Tensor, "blocks inner columns"]) -> Tensor:
+    """Multiply matrices whose widths are filled up with zeros to a multiple of four.
+
+    Rows of other widths begin at odd addresses, and the library rounds them by where they stand.
+    """
+    inner, columns = left.shape[2], right.shape[2]
+    if inner % _EVEN:
+        left, right = _wider(left, inner), _wider(right.mT, inner).mT
+    if columns % _EVEN:
+        right = _wider(right, columns)
+    return torch.bmm(left, right)[..., :columns]
+
+
+def _wider(values: Tensor, width: int) -> Tensor:
+    return functional.pad(values, (0, -width % _EVEN))
 
 
 def scaled(values: Tensor, weights: Tensor) -> Tensor:
@@ -261,15 +320,13 @@ def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
     gradient, other = _to_one(gradient)
     products = torch.matmul(inputs, inputs.mT) * torch.matmul(gradient, gradient.mT)
     lengths = inputs.double().norm(dim=-1) * gradient.double().norm(dim=-1)
-    slack = _slack(inputs) + _slack(gradient)
+    slack = max(_slack(inputs) + _slack(gradient), LEAST_SHARE**2)
     squares = products.flatten(-2).double().sum(-1).clamp(min=0) + slack * lengths.sum(-1).square()
     return squares * (top * other).square()
 
 
 def _to_one(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return [..., positions, width] with a largest number of one, and what it was, in float64."""
-    if torch.get_float32_matmul_precision() != "highest":  # products of less precision than the slack supposes
-        values = values.double()
     top = values.abs().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
     return values / top, top.double()[..., 0, 0]
 

@@ -1,24 +1,28 @@
 """A module for stacked agents: a copy whose layers with parameters know whose record is whose.
 
-Records of all blocks go through the user's own forward code as one flat batch. Only the layers that hold trainable
-parameters are swapped, on a copy, for `_Unit`s that split the batch into blocks, use each block's own parameters, and
-keep what went in and came out. One backward pass from the losses to those outputs then gives every g that the rules
-in `layers` need. Nothing is hooked, and the user's module is not touched.
+Records of all blocks go through the user's own forward code and loss under one `vmap`, so that code sees a single record
+and cannot mix two of them. Only the layers that hold trainable parameters are swapped, on a copy, for `_Unit`s. They step
+out of the `vmap`, split its batch into blocks, use each block's own parameters, and keep what went in and came out. One
+backward pass from the losses to those outputs then gives every g that the rules in `layers` need. Nothing is hooked, and
+the user's module is not touched.
 """
 
 import copy
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.func import vmap
 
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import Lot, clip_factors
+from tacit.privacy.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.engines.convolution import convolution_rule
 from tacit.privacy.engines.layers import (
+    LEAST_SHARE,
     Accounted,
     Call,
     EmbeddingRule,
@@ -27,7 +31,10 @@ from tacit.privacy.engines.layers import (
     Rule,
     account_per_sample,
 )
+from tacit.privacy.engines.steps import Public
 from tacit.privacy.engines.whole import WholeRule
+
+_MOST_HAIR = 2.0**-7
 
 
 class Unsupported(Exception):
@@ -45,51 +52,82 @@ class StackedModel:
             raise Unsupported("the module holds parameters of its own beside its layers")
         self._trace = _Trace()
         self._compiled = compiled
+        self._hair = HAIR
+        self.exact = True  # until a layer says that its sums are rounded
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
 
-    def clipped_sums(
+    def clipped(
         self,
-        theta: Float[Tensor, "blocks params"],
-        inputs: Float[Tensor, "all ..."],
-        targets: Float[Tensor, "all ..."],
+        public: Public,
+        inputs: Tensor,
+        targets: Tensor,
         keep: Bool[Tensor, "blocks records"],
         clip: Float[Tensor, " blocks"],
+        quantum: Quantum,
     ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
         """Return every block's sum of clipped gradients, and every record's norm, in float64."""
-        accounted = self._account(theta, inputs, targets, keep)
+        accounted = self._account(public[0], inputs, targets, keep)
         norms = torch.stack([each.squares for each in accounted]).sum(0).sqrt()
-        factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None]), 0)
-        return self._weighted(accounted, factors), norms
+        factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None], self._hair), 0)
+        return self._weighted(accounted, factors, quantum), norms
 
-    def plain_sums(
-        self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor
+    def plain(
+        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks params"]:
         """Return every block's sum of gradients, unclipped, in float64."""
-        return self._weighted(self._account(theta, inputs, targets, keep), keep.double())
+        return self._weighted(self._account(public[0], inputs, targets, keep), keep.double(), None)
 
     def numbers_kept(self, example: Lot) -> int:
         """Return how many numbers are kept for one record, such as the first of these."""
-        theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.inputs.device)
-        inputs = self._model.cast(example.inputs[:1])
-        with torch.enable_grad():
-            run = self._trace.run(self._module[0], self._model.unflatten_stacked(theta), inputs, torch.Size((1, 1)))
-        kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in run.calls)
-        used = _uses(run.calls)
+        calls = self._try(example)[0]
+        kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in calls)
+        used = _uses(calls)
         counts = zip(self._model.names, self._model.counts, strict=True)
         return kept + sum(count for name, count in counts if used[name] > 1)  # those have per-sample gradients
 
+    def leave_room(self, example: Lot, block: int, most_in_lot: int) -> None:
+        """Clip to so much less than C that the rounding of all sums of a lot, with and without a record, fits in.
+
+        Only sums of ghost norms over several positions are rounded: K float64 products for a number of a block, so a record
+        with Σ‖aₜ‖‖gₜ‖ = s and factor w adds at most (K + 2)·2⁻⁵³·w·s, and w·s ≤ C / `LEAST_SHARE`.
+        """
+        rounded = [each.rounded * block for each in self._try(example)[1] if each.rounded]
+        if not rounded:
+            return
+        self.exact = False
+        error = (max(rounded) + 2) * 2.0**-53 / LEAST_SHARE * math.sqrt(len(rounded))
+        self._hair = HAIR + 2 * most_in_lot * error
+        if self._hair > _MOST_HAIR:
+            raise Unsupported("so many positions and records cannot be added up with a bound on the rounding")
+
+    def _try(self, example: Lot) -> tuple[list["_Taken"], list[Accounted]]:
+        """Run one public record, and return the calls of layers with what they add."""
+        theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.inputs.device)
+        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
+        keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
+        with torch.enable_grad():
+            run = self._run(theta, inputs, targets, keep.shape)
+        return run.calls, self._account(theta, inputs, targets, keep)
+
+    def _run(self, theta: Tensor, inputs: Tensor, targets: Tensor, shape: torch.Size) -> "_Run":
+        """Run every record by itself through the module and the loss."""
+
+        def one(input: Tensor, target: Tensor) -> Tensor:
+            return self._model.loss_at(self._module[0](input[None]), target)
+
+        parameters = self._model.unflatten_stacked(theta)
+        return self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
+
     def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""
-        parameters = self._model.unflatten_stacked(theta)
         with torch.enable_grad():
-            run = self._trace.run(self._module[0], parameters, self._model.cast(inputs), keep.shape)
-            losses = self._model.losses_of(run.outputs, targets)
+            run = self._run(theta, inputs, targets, keep.shape)
             outputs = [taken.outputs for taken in run.calls]
-            gradients: tuple[Tensor | None, ...] = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
+            gradients: tuple[Tensor | None, ...] = torch.autograd.grad(run.losses.sum(), outputs, allow_unused=True)
         used = _uses(run.calls)
         left = [(each.unit, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
-        del run, losses, outputs, gradients  # memory: what is done with is dropped, here and below
+        del run, outputs, gradients  # memory: what is done with is dropped, here and below
         left.reverse()
         accounted = []
         repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
@@ -107,12 +145,12 @@ class StackedModel:
         return [*accounted, account_per_sample(repeated)] if repeated else accounted
 
     def _weighted(
-        self, accounted: list[Accounted], weights: Float[Tensor, "blocks records"]
+        self, accounted: list[Accounted], weights: Float[Tensor, "blocks records"], quantum: Quantum | None
     ) -> Float[Tensor, "blocks params"]:
         """Return the sums, and empty the list: what a layer kept is dropped once it is added up."""
         found: dict[str, Tensor] = {}
         while accounted:
-            found |= accounted.pop().sums(weights)
+            found |= accounted.pop().sums(weights, quantum)
         blocks = len(weights)
         pieces = [
             found[name].reshape(blocks, count) if name in found else weights.new_zeros(blocks, count)
@@ -165,7 +203,33 @@ class _Unit(nn.Module):
         """Run the layer on a flat batch, block by block."""
         if len(given) != 1 or options or not isinstance(given[0], Tensor):
             raise Unsupported("a layer is called with more than one tensor")
-        return self._trace.call(self, given[0], self._constants)
+        outputs: Tensor = _OutOfVmap.apply(given[0], self)
+        return outputs
+
+    def call(self, inputs: Float[Tensor, "all 1 ..."]) -> Float[Tensor, "all 1 ..."]:
+        """Run the layer on what all records bring, each a batch of one."""
+        return self._trace.call(self, inputs, self._constants)
+
+
+class _OutOfVmap(torch.autograd.Function):
+    """Hands a layer the whole batch of the `vmap` in which it is called; see torch's notes on extending `vmap`."""
+
+    @staticmethod
+    def forward(inputs: Tensor, unit: _Unit) -> Tensor:
+        """Refuse: a layer is called on what does not come of a record, or in a `vmap` of the model's own."""
+        raise Unsupported("a layer is called beside the records")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep nothing: what is inside of `vmap` is differentiated as it is."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], inputs: Tensor, unit: _Unit) -> tuple[Tensor, int]:
+        """Run the layer on all records at once."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(inputs):
+            raise Unsupported("a layer is called in a vmap of the model's own")
+        whole = inputs.expand(info.batch_size, *inputs.shape) if in_dims[0] is None else inputs.movedim(in_dims[0], 0)
+        return unit.call(whole), 0
 
 
 class _Taken(NamedTuple):
@@ -177,7 +241,7 @@ class _Taken(NamedTuple):
 
 
 class _Run(NamedTuple):
-    outputs: Tensor
+    losses: Tensor
     calls: list[_Taken]
 
 
@@ -189,32 +253,32 @@ class _Trace:
         self._shape = torch.Size()
         self._calls: list[_Taken] = []
 
-    def run(self, module: nn.Module, parameters: Mapping[str, Tensor], inputs: Tensor, shape: torch.Size) -> _Run:
-        """Run the module and return its outputs with every call of a layer."""
+    def run(self, losses: Callable[[], Tensor], parameters: Mapping[str, Tensor], shape: torch.Size) -> _Run:
+        """Compute the losses and return them with every call of a layer."""
         self._parameters, self._shape, self._calls = parameters, shape, []
         try:
-            outputs = module(inputs)
+            found = losses()
             for call in self._calls:
                 if (call.inputs._version, call.outputs._version) != call.versions:
                     raise Unsupported("something overwrites the inputs or outputs of a layer")
-            return _Run(outputs, self._calls)
+            return _Run(found, self._calls)
         finally:
             self._parameters, self._calls = {}, []
 
     def call(self, unit: _Unit, inputs: Tensor, constants: Mapping[str, Tensor]) -> Tensor:
         """Run one layer with every block's own parameters."""
         blocks, records = self._shape
-        if inputs.ndim == 0 or inputs.shape[0] != blocks * records:
+        if inputs.ndim < 2 or inputs.shape[0] != blocks * records or inputs.shape[1] != 1:
             raise Unsupported("a layer does not get one row for each record")
         own = {local: self._parameters[name] for local, name in unit.names.items()}
         own |= {local: value.expand(blocks, *value.shape) for local, value in constants.items()}
-        outputs, kept = unit.rule.run(inputs.unflatten(0, self._shape), own)
+        outputs, kept = unit.rule.run(inputs[:, 0].unflatten(0, self._shape), own)
         flat = outputs.flatten(0, 1)
         if not flat.requires_grad:
             flat.requires_grad_()
         kept = kept.detach()
         self._calls.append(_Taken(unit, kept, own, flat, (kept._version, flat._version)))
-        return flat
+        return flat.unsqueeze(1)
 
 
 def _uses(calls: Sequence[_Taken]) -> Counter[str]:
@@ -225,7 +289,9 @@ def _uses(calls: Sequence[_Taken]) -> Counter[str]:
 def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
     """Return the same with the model's names of parameters in the place of the layer's own."""
     return Accounted(
-        accounted.squares, lambda weights: {names[local]: value for local, value in accounted.sums(weights).items()}
+        accounted.squares,
+        lambda weights, quantum: {names[local]: value for local, value in accounted.sums(weights, quantum).items()},
+        accounted.rounded,
     )
 
 

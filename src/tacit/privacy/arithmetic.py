@@ -1,0 +1,50 @@
+"""The oracle's arithmetic is its own: what a caller has set for the rest of the program does not reach it.
+
+Under `torch.autocast` norms would be taken of numbers with eight bits; another number of threads, or denormal numbers
+flushed in one thread and not in others, would round a record by its place in a lot. All of it is set to fixed values while
+private records are worked on, and set back afterwards.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+
+_DEVICES = ("cpu", "cuda", "xpu", "mps")
+
+
+@contextmanager
+def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
+    """Compute in full precision, with `dtype` as the default kind of number and so many threads."""
+    with ExitStack() as after:
+        after.enter_context(torch.inference_mode(False))
+        for device in _DEVICES:
+            if torch.is_autocast_enabled(device):
+                after.callback(torch.set_autocast_enabled, device, True)
+                torch.set_autocast_enabled(device, False)
+        if torch.get_default_dtype() != dtype:
+            after.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(dtype)
+        if torch.get_float32_matmul_precision() != "highest":
+            after.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("highest")
+        if torch.are_deterministic_algorithms_enabled():
+            warns = torch.is_deterministic_algorithms_warn_only_enabled()
+            after.callback(torch.use_deterministic_algorithms, True, warn_only=warns)
+            torch.use_deterministic_algorithms(False)
+        if _flushes_denormals():
+            after.callback(torch.set_flush_denormal, True)
+            torch.set_flush_denormal(False)
+        if torch.get_num_threads() != threads:
+            after.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(threads)
+        if torch.cuda.is_available():
+            now = torch.backends.cudnn
+            # cuDNN would round factors to TF32, and choose its algorithm anew by how long each takes.
+            after.enter_context(now.flags(enabled=now.enabled, benchmark=False, deterministic=True, allow_tf32=False))
+        yield
+
+
+def _flushes_denormals() -> bool:
+    """Tell whether this thread turns denormal numbers to zero; torch does not say."""
+    return bool(torch.tensor(2.0**-1074, dtype=torch.float64).mul(1.0) == 0)

@@ -1,0 +1,50 @@
+"""Steps for `at.query`: any per-sample function of a rule, checked on public records before it sees private ones."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from tacit.models.functional import FlatModel
+from tacit.privacy.clipping import Lot, PerSample
+from tacit.privacy.engines.checking import check_places
+from tacit.privacy.engines.general import PerSampleKernel, filler_of, general_shapes
+from tacit.privacy.engines.stacked import Unsupported
+from tacit.privacy.engines.steps import Steps
+
+_REMEMBERED = 64
+
+
+class Queries:
+    """Chooses steps for per-sample functions: many records at a time, or one by one where places would matter.
+
+    `example` holds public records. Without any, nothing can be checked, and records are taken one by one.
+    """
+
+    def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot | None) -> None:
+        self._model, self._lot_sizes, self._example = model, lot_sizes, example
+        self._known: dict[object, Steps] = {}
+
+    def steps(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
+        """Return the way to compute this function; an error that it has with public records is raised as it is."""
+        key = (per_sample, width, torch.get_num_threads(), *(tuple(each.shape[1:]) for each in public))
+        if key not in self._known:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._checked(per_sample, public, width)
+        return self._known[key]
+
+    def _checked(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
+        kernel = PerSampleKernel(self._model, per_sample, width)
+        if self._example is None:
+            return self._steps(kernel, width, one_by_one=True)
+        steps = self._steps(kernel, width, one_by_one=False)
+        try:
+            check_places(steps, tuple(each[:1] for each in public), self._example)
+        except Unsupported:
+            return self._steps(kernel, width, one_by_one=True)
+        return steps
+
+    def _steps(self, kernel: PerSampleKernel, width: int, *, one_by_one: bool) -> Steps:
+        shapes = general_shapes(width, self._model.dtype, self._lot_sizes, one_by_one=one_by_one)
+        return Steps(kernel, shapes, self._model.dtype, filler_of(self._example))

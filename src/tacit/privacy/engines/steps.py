@@ -1,0 +1,161 @@
+"""The work of an engine: lots cut into steps of fixed shape, and a record that fails counted as zero.
+
+A kernel computes one step. Nothing that it is given depends on how many records the lots hold or where a record stands,
+and what the records' vectors add up to is exact (see `clipping`), so a record's contribution is the same to the bit
+whatever else is in the lots; `checking` tries that on public records before a kernel is trusted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tacit.errors import ModelError, PrivacyError
+from tacit.privacy.arithmetic import own_arithmetic
+from tacit.privacy.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
+from tacit.privacy.engines.blocks import Step, cut
+
+Public = tuple[Float[Tensor, "blocks ..."], ...]
+
+
+class Kernel(Protocol):
+    """Computes one step: blocks of records, each block with public tensors of its own, such as θ."""
+
+    def clipped(
+        self,
+        public: Public,
+        inputs: Tensor,
+        targets: Tensor,
+        keep: Bool[Tensor, "blocks records"],
+        clip: Float[Tensor, " blocks"],
+        quantum: Quantum,
+    ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
+        """Return every block's sum of clipped vectors in whole quanta, and every record's norm, in float64."""
+
+    def plain(
+        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+    ) -> Float[Tensor, "blocks width"]:
+        """Return every block's sum of vectors, unclipped, in float64."""
+
+
+class Shapes(NamedTuple):
+    """What is fixed before a run: sizes of blocks, how many make a step, threads, and the largest lot of an agent."""
+
+    at_once: Mapping[int, int]
+    threads: int
+    most_in_lot: int
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of blocks, smallest first."""
+        return tuple(sorted(self.at_once))
+
+
+def largest_lot(lot_sizes: Sequence[float]) -> int:
+    """Return a number of records that no Poisson lot reaches: the chance that one does is below e⁻⁷⁰⁰."""
+    return int(4 * max(lot_sizes)) + 4000
+
+
+class Steps:
+    """Runs a kernel over lots. `filler` is a public record, ready for the model, that fills what is empty.
+
+    Without one, zeros fill it, and a record that cannot be computed is an error: nothing tells whose fault that is.
+    """
+
+    def __init__(
+        self, kernel: Kernel, shapes: Shapes, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None
+    ) -> None:
+        self.kernel, self.shapes = kernel, shapes
+        self.dtype, self._filler = dtype, filler
+        self._bits = factor_bits(shapes.most_in_lot)
+
+    def clipped(self, public: Public, lot: Lot, clip: Float[Tensor, " agents"], width: int) -> Clipped:
+        """Return every agent's sum of clipped vectors, and every record's norm; NaN for one that cannot be computed."""
+        agents = len(lot.offsets) - 1
+        if agents and int(lot.counts.max()) > self.shapes.most_in_lot:
+            raise PrivacyError(
+                f"an agent's lot is larger than {self.shapes.most_in_lot}, the most that was planned for"
+            )
+        sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
+        norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
+        clip = clip.double()
+        quantum = Quantum(power_below(clip), self._bits)
+        with own_arithmetic(self.dtype, self.shapes.threads):
+            for step in self._steps(lot):
+                for done, part, lengths in self._tried(public, lot, step, clip, quantum):
+                    sums.index_add_(0, done.agents, part)
+                    norms[done.rows[done.keep]] = lengths[done.keep]
+        return Clipped(sums, norms)
+
+    def plain(self, public: Public, lot: Lot, width: int) -> Float[Tensor, "agents width"]:
+        """Return every agent's sum of vectors, unclipped; an error of the model is raised as it is."""
+        sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
+        with own_arithmetic(self.dtype, self.shapes.threads):
+            for step in self._steps(lot):
+                inputs, targets = self._take(lot, step)
+                own = tuple(each.index_select(0, step.agents) for each in public)
+                sums.index_add_(0, step.agents, self.kernel.plain(own, inputs, targets, step.keep))
+        return sums
+
+    def _steps(self, lot: Lot) -> Iterator[Step]:
+        for part in cut(lot, self.shapes.sizes):
+            yield from part.steps(self.shapes.at_once[part.rows.shape[1]])
+
+    def _tried(
+        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
+    ) -> Iterator[tuple[Step, Tensor, Tensor]]:
+        """Yield what came of a step. If it fails, each record is tried alone, and one that fails counts as zero.
+
+        A record that is tried alone stands where it stood among others, so its contribution is the same.
+        """
+        failed = False
+        try:
+            found = self._run(public, lot, step, clip, quantum)
+        except WidthError:
+            raise
+        except Exception:
+            if self._filler is None:
+                raise
+            failed = True  # nothing of the error is kept: it may tell of the records
+        if not failed:
+            yield step, *found
+            return
+        self._try_filler(public, step, clip, quantum)
+        for block, record in step.keep.nonzero().tolist():
+            alone = step.alone(block, record)
+            try:
+                found = self._run(public, lot, alone, clip, quantum)
+            except Exception:
+                continue
+            yield alone, *found
+
+    def _try_filler(self, public: Public, step: Step, clip: Tensor, quantum: Quantum) -> None:
+        """Raise where public records fail as well: then it was not the private ones, and the error may be shown."""
+        assert self._filler is not None
+        inputs, targets = (each.expand(step.keep.numel(), *each.shape).contiguous() for each in self._filler)
+        try:
+            self._compute(public, step, inputs, targets, clip, quantum)
+        except Exception as error:
+            raise ModelError(f"the model fails on public records: {type(error).__name__}: {error}") from error
+
+    def _run(
+        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
+    ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
+        return self._compute(public, step, *self._take(lot, step), clip, quantum)
+
+    def _compute(
+        self, public: Public, step: Step, inputs: Tensor, targets: Tensor, clip: Tensor, quantum: Quantum
+    ) -> tuple[Tensor, Tensor]:
+        own = tuple(each.index_select(0, step.agents) for each in public)
+        return self.kernel.clipped(own, inputs, targets, step.keep, clip[step.agents], quantum.of(step.agents))
+
+    def _take(self, lot: Lot, step: Step) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets as flat batches, with the filler where nothing belongs."""
+        inputs, targets = lot.take(step.rows.flatten())
+        empty = (~step.keep).flatten().nonzero()[:, 0]
+        if len(empty):
+            input, target = (inputs.new_zeros(()), targets.new_zeros(())) if self._filler is None else self._filler
+            inputs[empty], targets[empty] = input.to(inputs.dtype), target.to(targets.dtype)
+        return inputs, targets
