@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
 from tacit.counting import Cost, check_rows_apart, count
+from tacit.data import check_records, settle
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
@@ -73,7 +74,9 @@ class Session:
             )
 
         module = make_module(training.model, training.seed)
-        check_module(module, example(data))
+        self.schema = settle(data.data, module)
+        check_records(data, self.schema)  # before anything is asked, charged or sent
+        check_module(module, example(data, self.schema))
         self.model = FlatModel(module, training.loss).to(device)
         theta = starts(
             self.model,
@@ -83,11 +86,11 @@ class Session:
             agents=data.agents,
             same_start=training.same_start,
         ).to(device)
-        probe(self.model, theta[0], data)
+        probe(self.model, theta[0], data, self.schema)
         self.chosen = choose_engine(
             self.model,
             theta[0],
-            public_lot(data, _CHECKED_RECORDS, device),
+            public_lot(data, self.schema, _CHECKED_RECORDS, device),
             lot_sizes=self.plan.lot_sizes * trials,
             queries=self.cost.queries,
             private=self.plan.privacy is not None,
@@ -147,6 +150,7 @@ class Session:
                 theta=thetas[trial],
                 model=self.model,
                 data=training.data,
+                schema=self.schema,
                 plan=self.plan,
                 ledger=self.ledger,
                 history=self.watch.histories[trial],
