@@ -14,7 +14,8 @@ from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
 from tacit.counting import Cost, check_rows_apart, count
-from tacit.data import check_records, settle
+from tacit.data.drafting import settle
+from tacit.data.schema import check_records
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import tacit
-from tacit.data import AgentData, DataSet, Field, Records, Schema, check_records, scattered
-from tacit.data import schema as schema_module
+from tacit.data import AgentData, DataSet, Field, Records, Schema, scattered
+from tacit.data.drafting import settle
+from tacit.data.schema import check_records
 from tacit.errors import DataError, InvalidInput
 from tacit.preparation import example, public_lot
 
@@ -434,7 +435,7 @@ def test_a_declared_schema_gives_the_classes_and_must_agree_with_them():
     assert few.classes == 10
     data = DataSet.from_records(name="x", train=(parts()[0][0], torch.arange(10) % 5), classes=5, schema=schema)
     with pytest.raises(DataError, match="5 classes are numbered from 0; declare 0 to 4"):
-        tacit.data.settle(data, nn.Identity())
+        settle(data, nn.Identity())
 
 
 def test_a_table_of_another_kind_than_declared_is_refused_when_it_is_given():
@@ -459,7 +460,7 @@ def test_a_table_is_read_once_for_a_schema_and_again_after_a_change(monkeypatch)
     data, schema = parties(), Schema(inputs=TOKENS, targets=LABEL)
     reads = []
     look = Schema.misfits
-    monkeypatch.setattr(schema_module.Schema, "misfits", lambda self, table: reads.append(table) or look(self, table))
+    monkeypatch.setattr(Schema, "misfits", lambda self, table: reads.append(table) or look(self, table))
     for _ in range(3):
         check_records(data, schema)
         check_records(data, Schema.of(schema.to_dict()))

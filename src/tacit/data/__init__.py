@@ -6,13 +6,12 @@ Nothing here knows about privacy or training: the oracle is what reads `AgentDat
 from tacit.data.catalog import load, synthetic
 from tacit.data.datasets import AgentData, DataSet
 from tacit.data.download import data_folder
-from tacit.data.drafting import settle
 from tacit.data.fields import Field
 from tacit.data.partition import IID, ByClass, Dirichlet, Partition, class_fractions
 from tacit.data.prepare import Normalise, bytes_to_unit
 from tacit.data.records import Records, Source
 from tacit.data.scattering import scattered, scattering
-from tacit.data.schema import Schema, check_records
+from tacit.data.schema import Schema
 
 __all__ = [
     "IID",
@@ -27,12 +26,10 @@ __all__ = [
     "Schema",
     "Source",
     "bytes_to_unit",
-    "check_records",
     "class_fractions",
     "data_folder",
     "load",
     "scattered",
     "scattering",
-    "settle",
     "synthetic",
 ]
