@@ -8,7 +8,8 @@ from jaxtyping import Float
 from scipy import sparse
 from torch import Tensor, nn
 
-from tacit.data import AgentData
+from tacit.data import AgentData, Records, Schema
+from tacit.data.prepare import apart, check_apart
 from tacit.errors import GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
@@ -48,27 +49,30 @@ def starts(
     return torch.stack(rows).repeat_interleave(agents // each, dim=0)
 
 
-def example(data: AgentData, count: int = 3) -> Tensor:
-    """Return prepared inputs that are not private: validation records, or made-up ones of the same shape."""
+def public_records(data: AgentData, schema: Schema, count: int) -> Records:
+    """Return raw records that are not private: held-out ones, or made-up ones that fit the schema."""
     held_out = data.data.validation or data.data.test
     if held_out is not None and len(held_out) >= count:
-        return data.data.prepare(held_out.inputs[:count])
-    shape = (count, *data.data.train.inputs.shape[1:])
-    generator = torch.Generator().manual_seed(0)
-    dtype = data.data.train.inputs.dtype
-    if dtype.is_floating_point:
-        return data.data.prepare(torch.randn(shape, generator=generator, dtype=dtype))
-    return data.data.prepare(torch.randint(0, 2, shape, generator=generator).to(dtype))
+        return Records(held_out.inputs[:count], held_out.targets[:count])
+    return schema.sample(count, torch.Generator().manual_seed(0))
 
 
-def public_lot(data: AgentData, count: int, device: torch.device) -> Lot:
+def example(data: AgentData, schema: Schema, count: int = 3) -> Tensor:
+    """Return prepared inputs that are not private; refuse a preparation that does not treat each record by itself."""
+    inputs = public_records(data, schema, count).inputs
+    check_apart(data.data.prepare, inputs)
+    return data.data.prepare(inputs)
+
+
+def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device) -> Lot:
     """Return records that are not private, as one agent's lot."""
-    held_out = data.data.validation or data.data.test
-    train = data.data.train.targets
-    made_up = held_out is None or len(held_out) < count
-    targets = train.new_zeros((count, *train.shape[1:])) if held_out is None or made_up else held_out.targets[:count]
-    inputs = example(data, count).to(device)
-    return Lot(inputs, targets.to(device), torch.tensor([0, count], device=device))
+    records = public_records(data, schema, count)
+    inputs, targets, offsets = (
+        records.inputs.to(device),
+        records.targets.to(device),
+        torch.tensor([0, count], device=device),
+    )
+    return Lot(inputs, targets, offsets, prepare=apart(data.data.prepare, inputs))
 
 
 def connect(
@@ -99,9 +103,9 @@ def connect(
     return [sparse.csr_array(mixing)] * len(graphs), links
 
 
-def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData) -> None:
+def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, schema: Schema) -> None:
     """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked."""
-    lot = public_lot(data, 2, theta.device)
+    lot = public_lot(data, schema, 2, theta.device)
     with torch.no_grad():
         inputs, targets = lot.take(torch.arange(2, device=theta.device))
         outputs = model.outputs(theta, inputs)

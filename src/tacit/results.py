@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tacit.algorithms.averaged import name_of, rule_of
-from tacit.data import AgentData, Records
+from tacit.data import AgentData, Records, Schema
 from tacit.errors import DataError
 from tacit.evaluation import Score, evaluate
 from tacit.models import FlatModel
@@ -40,6 +40,7 @@ class Result:
     theta: Float[Tensor, "agents params"]
     model: FlatModel
     data: AgentData
+    schema: Schema
     plan: Plan
     ledger: Ledger
     history: list[Snapshot]

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
 from tacit.counting import Cost, check_rows_apart, count
+from tacit.data.drafting import settle
+from tacit.data.schema import check_records
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
@@ -73,7 +75,9 @@ class Session:
             )
 
         module = make_module(training.model, training.seed)
-        check_module(module, example(data))
+        self.schema = settle(data.data, module)
+        check_records(data, self.schema)  # before anything is asked, charged or sent
+        check_module(module, example(data, self.schema))
         self.model = FlatModel(module, training.loss).to(device)
         theta = starts(
             self.model,
@@ -83,8 +87,8 @@ class Session:
             agents=data.agents,
             same_start=training.same_start,
         ).to(device)
-        probe(self.model, theta[0], data)
-        self._example = public_lot(data, _CHECKED_RECORDS, device)
+        probe(self.model, theta[0], data, self.schema)
+        self._example = public_lot(data, self.schema, _CHECKED_RECORDS, device)
         self.chosen = choose_engine(
             self.model,
             theta[0],
@@ -148,6 +152,7 @@ class Session:
                 theta=thetas[trial],
                 model=self.model,
                 data=training.data,
+                schema=self.schema,
                 plan=self.plan,
                 ledger=self.ledger,
                 history=self.watch.histories[trial],

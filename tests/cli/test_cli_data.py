@@ -6,7 +6,7 @@ import pytest
 from invoking import answer, complaint, document, is_picture, process
 
 from tacit.config import RunConfig
-from tacit.data import IID, ByClass, Dirichlet, load
+from tacit.data import IID, ByClass, Dirichlet, Schema, load
 from tacit.errors import InvalidInput
 from tacit.specs import parse_split
 
@@ -29,6 +29,7 @@ def test_json_says_who_gets_what():
     assert (result["name"], result["agents"], result["classes"]) == ("digits", 10, 10)
     assert (result["split"], result["seed"]) == ("0.5", 3)
     assert sum(result["sizes"]) == 1433
+    assert Schema.of(result["schema"]) == Schema.draft(expected.data)
 
 
 def test_synthetic_data_is_that_which_train_takes():
@@ -56,6 +57,7 @@ def test_other_splits(split, rule):
 def test_table_is_a_heat_map_with_totals():
     text = answer(*DIGITS, "--split", 0.9)
     assert text.startswith("digits, A(t=0.9), 10 agents, seed 0: 1,433 training records\n")
+    assert "\na record: inputs: uint8 [1, 8, 8], 0 to 255; targets: int64, 0 to 9\n" in text
     counts = np.array(document(*DIGITS, "--split", 0.9)["counts"])
     lines = text.splitlines()
     first = next(line for line in lines if line.split()[:1] == ["0"])

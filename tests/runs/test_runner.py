@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tacit.config import RunConfig
+from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import Budget, DurableLedger
 from tacit.runs import RunFolder, Runner, list_runs
@@ -209,6 +210,41 @@ def test_two_processes_cannot_work_on_one_run(tmp_path):
 def stopped(tmp_path, name="one"):
     play(Runner.start(tmp_path, name, config()), stop_after=6)
     return RunFolder.find(tmp_path / name)
+
+
+def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
+    folder = stopped(tmp_path)
+    kept = folder.events_file.read_bytes()
+    schema = Schema.of(folder.events()[0]["schema"])
+    assert str(schema) == "inputs: uint8 [1, 8, 8], 0 to 255; targets: int64, 0 to 9"
+    spent = [entry.event.count for entry in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")]
+    folder.events_file.write_bytes(kept.replace(b'"high": 9', b'"high": 8'))
+    with pytest.raises(
+        InvalidInput, match=r"began with inputs: .*, 0 to 8, and its data and model now give .* 0 to 9;"
+    ):
+        Runner.resume(folder.path)
+    folder.events_file.write_bytes(kept.replace(b'"schema": {', b'"another": {'))
+    with pytest.raises(InvalidInput, match="began with no schema"):
+        Runner.resume(folder.path)
+    assert [e.event.count for e in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")] == spent
+    folder.events_file.write_bytes(kept)
+    assert play(Runner.resume(folder.path)) is not None
+
+
+def test_records_that_do_not_fit_leave_no_run_behind(tmp_path, monkeypatch):
+    load_data = RunConfig.load_data
+
+    def spoilt(self):
+        data = load_data(self)
+        data.data.train.targets[data.indices[2][0]] = 77
+        return data
+
+    monkeypatch.setattr(RunConfig, "load_data", spoilt)
+    with pytest.raises(InvalidInput, match=r"agent 2 \(digits/.*\): 1 with targets above 9\. Drop them") as caught:
+        Runner.start(tmp_path, "one", config())
+    assert "77" not in str(caught.value)
+    assert not (tmp_path / "one").exists()
+    assert not DurableLedger(tmp_path / "ledger.sqlite", read_only=True).entries()
 
 
 def test_a_changed_configuration_is_refused(tmp_path):

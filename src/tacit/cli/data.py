@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.output import check_picture, console, plain_table, print_json, save_picture, working
+from tacit.data import Schema
 from tacit.report.words import counted
 from tacit.specs import load_dataset, parse_split
 
@@ -49,7 +50,7 @@ def data(
     how = parse_split(split)
     with working("loading and dealing"):
         dealt = load_dataset(name, data_dir, seed).split(agents, how, seed)
-        counts = dealt.counts
+        counts, schema = dealt.counts, Schema.draft(dealt.data)
         title = f"{name}, {how}, {counted(agents, 'agent')}, seed {seed}: {counts.sum():,} training records"
         if plot is not None:
             from tacit.cli.pictures import draw_partition
@@ -65,12 +66,13 @@ def data(
                 "counts": counts.tolist(),
                 "split": split,
                 "seed": seed,
+                "schema": schema.to_dict(),
             }
         )
         return
     screen = console()
     screen.print(Text(title, style="bold"), soft_wrap=True)
-    _print_summary(screen, counts)
+    _print_summary(screen, counts, schema)
     if counts.shape[1] * _width(counts) <= NUMBERED:
         _print_numbers(screen, counts)
     else:
@@ -81,10 +83,11 @@ def data(
         screen.print(f"Picture: {plot}", soft_wrap=True)
 
 
-def _print_summary(screen: Console, counts: Counts) -> None:
+def _print_summary(screen: Console, counts: Counts, schema: Schema) -> None:
     sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
     screen.print(f"records of an agent: {_span(sizes)}")
     screen.print(f"classes of an agent, of {counts.shape[1]}: {_span(held)}")
+    screen.print(Text(f"a record: {schema}"), soft_wrap=True)
     screen.print()
 
 

@@ -6,10 +6,12 @@ Nothing here knows about privacy or training: the oracle is what reads `AgentDat
 from tacit.data.catalog import load, synthetic
 from tacit.data.datasets import AgentData, DataSet
 from tacit.data.download import data_folder
+from tacit.data.fields import Field
 from tacit.data.partition import IID, ByClass, Dirichlet, Partition, class_fractions
 from tacit.data.prepare import Normalise, bytes_to_unit
 from tacit.data.records import Records, Source
 from tacit.data.scattering import scattered, scattering
+from tacit.data.schema import Schema
 
 __all__ = [
     "IID",
@@ -17,9 +19,11 @@ __all__ = [
     "ByClass",
     "DataSet",
     "Dirichlet",
+    "Field",
     "Normalise",
     "Partition",
     "Records",
+    "Schema",
     "Source",
     "bytes_to_unit",
     "class_fractions",

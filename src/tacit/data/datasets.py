@@ -15,6 +15,7 @@ from torch import Tensor
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, Source, concatenate
+from tacit.data.schema import Schema
 from tacit.errors import DataError
 
 
@@ -30,6 +31,8 @@ class DataSet:
     """How many classes the int64 targets name, or None where the task is no classification."""
     prepare: Prepare = bytes_to_unit
     """Public, batched, treats each record alone; applied after gathering."""
+    schema: Schema | None = None
+    """What a record may be, as declared. Public. Unless given, it is drafted when a session is made."""
 
     def __post_init__(self) -> None:
         shape = self.train.inputs.shape[1:]
@@ -43,6 +46,8 @@ class DataSet:
                 )
             if self.classes is not None:
                 _check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
+            if self.schema is not None:
+                self.schema.check_kind(records, f"the {part} set of {self.name}")
 
     @staticmethod
     def from_records(
@@ -53,15 +58,23 @@ class DataSet:
         test: Source | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
+        schema: Schema | None = None,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
 
         One integer per record is taken for a class, and unless `classes` is given, their number is read off
         the targets. Give it for a release: the largest label is a fact about private data. Numbers to be
         predicted as numbers are given as floats.
+
+        `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
+        integer per record is int64; a highest target that it declares gives the number of classes.
         """
+        if schema is not None and not isinstance(schema, Schema):
+            raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
         records = _read(train)
+        if classes is None and schema is not None:
+            classes = schema.classes
         if classes is None:
             classes = _count_classes([records, *(table for table in held_out if table is not None)])
         return DataSet(
@@ -71,12 +84,14 @@ class DataSet:
             test=held_out[1],
             classes=classes,
             prepare=prepare,
+            schema=schema,
         )
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one prepared record, as a model meets it."""
-        prepared = self.prepare(self.train.inputs[:1])
+        """Shape of one prepared record, as a model meets it; found on a made-up record."""
+        schema = Schema.draft(self) if self.schema is None else self.schema
+        prepared = self.prepare(schema.inputs.sample(1, torch.Generator().manual_seed(0)))
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
@@ -148,6 +163,7 @@ class AgentData:
         test: Source | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
+        schema: Schema | None = None,
         owners: Sequence[str] | None = None,
     ) -> "AgentData":
         """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
@@ -165,6 +181,7 @@ class AgentData:
             test=test,
             classes=classes,
             prepare=prepare,
+            schema=schema,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
         if owners is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import group_norm
 
 from tacit.data.datasets import DataSet
+from tacit.data.fields import Field
 from tacit.data.records import Records
 from tacit.errors import DataError
 
@@ -68,8 +69,16 @@ def scattered(data: DataSet) -> DataSet:
 
     train = features(data.train)
     assert train is not None
+    declared = data.schema
+    if declared is not None:
+        declared = replace(declared, inputs=Field(shape=tuple(train.inputs.shape[1:]), dtype=train.inputs.dtype))
     return replace(
-        data, train=train, validation=features(data.validation), test=features(data.test), prepare=_as_they_are
+        data,
+        train=train,
+        validation=features(data.validation),
+        test=features(data.test),
+        prepare=_as_they_are,
+        schema=declared,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import torch
 
 from tacit.config import RunConfig
+from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.results import Result
@@ -205,10 +206,21 @@ class Runner:
         if plan is not None and plan["edges"] != edges_of(self._graph):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
+    def _check_schema(self) -> None:
+        """Refuse to go on under another declaration of what a record may be."""
+        plan = self._plan_on_record()
+        if plan is not None and plan.get("schema") != self.session.schema.to_dict():
+            began = Schema.of(plan["schema"]) if "schema" in plan else "no schema"
+            raise InvalidInput(
+                f"the run began with {began}, and its data and model now give {self.session.schema}; put back what was "
+                "changed, or start a new run"
+            )
+
     def _restore(self) -> None:
         session, folder = self.session, self.folder
         answered = 0
         self._check_graph()
+        self._check_schema()
         if self._plan_on_record() is None:
             self._log_plan()  # it was killed before it could say so
         if folder.checkpoint_file.exists():

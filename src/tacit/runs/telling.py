@@ -26,6 +26,7 @@ def plan_facts(config: RunConfig, session: Session, graph: nx.Graph | None) -> d
         "counts": data.counts.tolist(),
         "sizes": list(data.sizes),
         "owners": list(data.owners),
+        "schema": session.schema.to_dict(),
         "sample_rates": list(plan.sample_rates),
         "lot_sizes": list(plan.lot_sizes),
         "clips": list(plan.clips),

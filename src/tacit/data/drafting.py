@@ -1,0 +1,94 @@
+"""Writes a schema from what is public: the tables' shapes and types, the number of classes, and the model.
+
+Nothing is measured on records. A model adds a range where it reads whole-number inputs, as they are, by a table of
+vectors: any other number would fail there. Where that is not certain, no range is written.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tacit.data.fields import Field
+from tacit.data.prepare import bytes_to_unit
+from tacit.data.schema import Schema
+
+if TYPE_CHECKING:
+    from tacit.data.datasets import DataSet
+
+
+def settle(data: "DataSet", model: nn.Module) -> Schema:
+    """Return the schema of a run: the declared one, or else a draft, within what classes and model allow."""
+    return narrowed(draft(data) if data.schema is None else data.schema, data, model)
+
+
+def draft(data: "DataSet") -> Schema:
+    """Return the kinds of the training tables, without ranges; bytes have theirs by their type."""
+    inputs, targets = (
+        Field(shape=tuple(table.shape[1:]), dtype=table.dtype) for table in (data.train.inputs, data.train.targets)
+    )
+    return Schema(inputs=inputs, targets=targets)
+
+
+def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema:
+    """Add the ranges that follow from the classes and the model. A declared range that is wider is an error."""
+    if data.classes is not None:
+        reason = f"{data.classes} classes are numbered from 0"
+        schema = replace(schema, targets=schema.targets.within(0, data.classes - 1, reason))
+    # What another `prepare` makes of a number is not known, so the model's range says nothing about raw ones.
+    if model is not None and data.prepare is bytes_to_unit and schema.inputs.dtype in (torch.int32, torch.int64):
+        rows = embedding_rows(model, schema.inputs)
+        if rows is not None:
+            reason = f"the model looks them up in an embedding of {rows} rows"
+            schema = replace(schema, inputs=schema.inputs.within(0, rows - 1, reason))
+    return schema
+
+
+def embedding_rows(model: nn.Module, inputs: Field) -> int | None:
+    """Return how many rows the embeddings have that read the model's inputs as they are, or None where unsure.
+
+    Several embeddings may read different columns: the largest counts, and every place of the input must be read by
+    one of them. A copy of the model is run on zeros, which every embedding has a row for.
+    """
+    parameter = next(model.parameters(), None)
+    zeros = torch.zeros((2, *inputs.shape), dtype=inputs.dtype, device=None if parameter is None else parameter.device)
+    watch = _Lookups(zeros)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(), watch:
+            copy.deepcopy(model).train()(zeros)
+    except Exception:  # whatever is wrong with the model is reported by the checks that follow
+        return None
+    return watch.rows if watch.rows and watch.reached.all() else None
+
+
+class _Lookups(TorchDispatchMode):
+    """Notes which places of a tensor are looked up in an embedding, directly or through a view."""
+
+    def __init__(self, source: Tensor) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._source, self._version = source, source._version
+        self._places = torch.arange(source.numel())
+        self.reached = torch.zeros(source.numel(), dtype=torch.bool)
+        self.rows = 0
+
+    def __torch_dispatch__(
+        self, operation: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Note a lookup, then do whatever was asked."""
+        if operation is torch.ops.aten.embedding.default:
+            weight, indices = args[:2]
+            if self._is_source(indices):
+                places = self._places.as_strided(indices.shape, indices.stride(), indices.storage_offset())
+                self.reached[places.flatten()] = True
+                self.rows = max(self.rows, len(weight))
+        return operation(*args, **(kwargs or {}))
+
+    def _is_source(self, indices: Tensor) -> bool:
+        """Whether these are numbers of the source itself, not changed since."""
+        source = self._source
+        same = indices.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
+        return same and indices.dtype == source.dtype and source._version == self._version

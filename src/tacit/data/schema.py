@@ -1,0 +1,157 @@
+"""The public declaration of what a record may be, and the check that training records keep to it.
+
+A schema is public and kept with a run. Whether records fit it is private: the check runs where they are held, before
+anything is asked or sent, and its error is for their holder alone.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from tacit.data.fields import Field, Misfits
+from tacit.data.records import Records
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    from tacit.data.datasets import AgentData, DataSet
+
+_SHOWN = 3  # agents named in one message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """What the inputs and targets of every record may be, before `prepare`. Public."""
+
+    inputs: Field
+    targets: Field
+
+    def __post_init__(self) -> None:
+        for name, field in self._fields():
+            if not isinstance(field, Field):
+                raise DataError(f"{name} of a schema is a {type(field).__name__}; give a Field(shape=..., dtype=...)")
+
+    @staticmethod
+    def draft(data: "DataSet", model: nn.Module | None = None) -> "Schema":
+        """Write down what is public: shapes, types, classes, and the rows of an embedding that reads the inputs.
+
+        No training value is looked at, and no range is guessed from records: floats are finite, and no more.
+        """
+        from tacit.data.drafting import draft, narrowed  # which makes schemas
+
+        return narrowed(draft(data), data, model)
+
+    def __str__(self) -> str:
+        return f"inputs: {self.inputs}; targets: {self.targets}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as plain data for JSON or TOML."""
+        return {name: field.to_dict() for name, field in self._fields()}
+
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> "Schema":
+        """Read what `to_dict` wrote."""
+        if not isinstance(plain, Mapping) or plain.keys() != {"inputs", "targets"}:
+            raise DataError(f"a schema has inputs and targets, not {plain!r}")
+        return Schema(inputs=Field.of(plain["inputs"]), targets=Field.of(plain["targets"]))
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this schema from any other, the same on every machine."""
+        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the targets name, where they are whole numbers with a highest one; otherwise None."""
+        highest = self.targets.high
+        if highest is None or highest < 0 or self.targets.shape or not self.targets.is_integer:
+            return None
+        return int(highest) + 1
+
+    def check_kind(self, records: Records, name: str) -> None:
+        """Refuse a table whose shape or type is another one: these are public facts."""
+        for part, field in self._fields():
+            table: Tensor = getattr(records, part)
+            if (tuple(table.shape[1:]), table.dtype) != (field.shape, field.dtype):
+                kind = f"{str(table.dtype).removeprefix('torch.')} of shape {tuple(table.shape[1:])}"
+                raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them alike")
+
+    def fits(self, records: Records) -> Bool[Tensor, "records"]:
+        """Say which records fit. This tells about each of them: on private records the answer is private."""
+        self.check_kind(records, "these records")
+        fit = torch.ones(len(records), dtype=torch.bool, device=records.inputs.device)
+        for rows in self.misfits(records).values():
+            fit[rows.to(fit.device)] = False
+        return fit
+
+    def misfits(self, records: Records) -> Misfits:
+        """Return the rows that do not fit, by what is wrong with them."""
+        return {
+            f"{name} {words}": rows
+            for name, field in self._fields()
+            for words, rows in field.misfits(getattr(records, name)).items()
+        }
+
+    def sample(self, count: int, generator: torch.Generator) -> Records:
+        """Draw made-up records that fit."""
+        return Records(self.inputs.sample(count, generator), self.targets.sample(count, generator))
+
+    def _fields(self) -> tuple[tuple[str, Field], ...]:
+        return (("inputs", self.inputs), ("targets", self.targets))
+
+
+_checked: WeakKeyDictionary[Records, dict[tuple[Schema, int, int], Misfits]] = WeakKeyDictionary()
+
+
+def check_records(data: "AgentData", schema: Schema) -> None:
+    """Refuse records that do not fit. Held-out ones are public; of training records only counts are named.
+
+    A table is read once for each schema, unless torch knows that it was changed since.
+    """
+    for part, held_out in (("validation", data.data.validation), ("test", data.data.test)):
+        if held_out is not None:
+            schema.check_kind(held_out, f"the {part} set")
+            if wrong := _misfits(held_out, schema):
+                raise DataError(f"the {part} set does not fit its schema: {_counted(wrong)}")
+    schema.check_kind(data.data.train, "the training set")
+    wrong = _misfits(data.data.train, schema)
+    if not wrong:
+        return
+    bad = torch.zeros(len(data.data.train), dtype=torch.bool)
+    bad[torch.cat(list(wrong.values())).cpu()] = True
+    holders = [agent for agent, rows in enumerate(data.indices) if bool(bad[rows.cpu()].any())]
+    if not holders:  # rows that nobody holds are never read
+        return
+    lines = [f"agent {agent} ({data.owners[agent]}): {_held(wrong, data.indices[agent])}" for agent in holders[:_SHOWN]]
+    if len(holders) > _SHOWN:
+        lines.append(f"and {len(holders) - _SHOWN} more agents")
+    raise DataError(
+        f"training records do not fit the schema of {data.data.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
+        "tells which fit), correct them, or declare a wider range with schema=. This message is about private records: do "
+        "not forward it"
+    )
+
+
+def _misfits(records: Records, schema: Schema) -> Misfits:
+    """Look a table through, or remember what was found; the memory goes with the table."""
+    inputs, targets = (0 if table.is_inference() else table._version for table in (records.inputs, records.targets))
+    seen, key = _checked.setdefault(records, {}), (schema, inputs, targets)
+    if key not in seen:
+        seen[key] = schema.misfits(records)
+    return seen[key]
+
+
+def _held(wrong: Misfits, held: Tensor) -> str:
+    mine = {words: rows[torch.isin(rows.cpu(), held.cpu())] for words, rows in wrong.items()}
+    return _counted({words: rows for words, rows in mine.items() if len(rows)})
+
+
+def _counted(wrong: Misfits) -> str:
+    return ", ".join(f"{len(rows)} with {words}" for words, rows in wrong.items())
