@@ -151,6 +151,15 @@ def test_an_agents_numbers_do_not_depend_on_who_is_beside_it_or_on_threads(width
     assert torch.equal(together, out)
 
 
+def test_a_keystream_beside_another_source_is_still_decided_exactly(decided_again):
+    words = [0, 2**61]  # U = 0: float64 alone would release an infinity
+    both = GridNoise(clips=[1.0] * 2, noise_multipliers=[1.0] * 2, lot_sizes=[1.0] * 2, device=torch.device("cpu"))
+    out = release(both, torch.zeros(2, 2, dtype=torch.float64), [Fast(0).make(1)[0].next(), Chosen(words)])
+    alone = release(one_agent(1.0, 1.0), torch.zeros(1, 2, dtype=torch.float64), [Chosen(words)])
+    assert torch.equal(out[1], alone[0])
+    assert len(decided_again) == 4
+
+
 @pytest.mark.parametrize("kind", [Secret(), Seeded(0), Fast(0)], ids=["secret", "seeded", "fast"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_leaves_lies_on_the_grid(kind, dtype):

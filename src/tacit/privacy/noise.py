@@ -7,8 +7,8 @@ as private as that: neither the low bits of S nor those of noise are in it.
 z is computed as n + round(f + (s/γ)·ξ), where n is the integer nearest to S/γ and f = S/γ - n; both are exact, as γ is a power of
 two. ξ comes from `normals.box_muller` in float64. Where f + (s/γ)·ξ lies so close to the middle between two integers that
 this could round the wrong way (Ziv's test), or where its pair is one that float64 does badly, the number is decided
-again by `normals.nearest`, with further secret bits of its own. So z is that of the ideal mechanism, up to the
-chance DISTANCE; and it does not depend on how the work was cut up, on threads or on the kind of processor.
+again by `normals.nearest`, with further secret bits of its own. So z is that of the ideal mechanism, up to a chance
+of 2^LOG2_DISTANCE; and it does not depend on how the work was cut up, on threads or on the kind of processor.
 
 Only keystreams (`Secret`, `Seeded`) have further bits. Normals of other sources are rounded to the same grid, once; they are
 not a release in any case.
@@ -102,7 +102,8 @@ class GridNoise:
     ) -> None:
         """Write (sums + σC ξ)/L, on the grid, of these agents to `out`, with noise from their streams. `sums` is used up."""
         rows, width = self._rows.some(agents), sums.shape[1]
-        at_once = max(1, BLOCK // max(1, width))
+        alike = len({isinstance(stream, ChaChaStream) for stream in streams}) == 1
+        at_once = max(1, BLOCK // max(1, width)) if alike else 1
         for first in range(0, len(streams), at_once):
             part = slice(first, first + at_once)
             keyed = [stream for stream in streams[part] if isinstance(stream, ChaChaStream)]
