@@ -58,8 +58,9 @@ class Played:
             _timed(network.exchange, taken, "exchange"),
             _timed(network._mix, taken, "mix"),
         )
-        drawer: Any = session.real_oracle._drawer
-        drawer.draw = _noise_timed(drawer.draw, taken)
+        oracle: Any = session.real_oracle
+        oracle._drawer.draw = _timed(oracle._drawer.draw, taken, "draw")
+        oracle._noise.release = _timed(oracle._noise.release, taken, "noise")
         for account in session.accounts:
             account.spend = _timed(account.spend, taken, "record")  # type: ignore[method-assign]
 
@@ -100,7 +101,7 @@ def run(turns: int) -> Report:
             ratio = sides["fast"].median("round") / sides["secret"].median("round")
             report.add(count, rows + shares, {"round_fast": ratio})
     report.note(
-        "random records; record: the ledger on disk; noise: making it, without adding it; ours is with secret noise"
+        "random records; record: the ledger on disk; noise: making it, adding it and rounding to the grid; ours is with secret noise"
     )
     return report
 
@@ -114,18 +115,3 @@ def _timed(function: Callable[..., Any], taken: Counter[str], part: str) -> Call
             taken[part] += time.perf_counter() - started  # type: ignore[assignment]
 
     return timed
-
-
-class _TimedStream:
-    def __init__(self, stream: Any, taken: Counter[str]) -> None:
-        self.words, self.normals = stream.words, _timed(stream.normals, taken, "noise")
-
-
-def _noise_timed(draw: Callable[..., Any], taken: Counter[str]) -> Callable[..., Any]:
-    timed = _timed(draw, taken, "draw")
-
-    def drawn() -> Any:
-        streams, lots = timed()
-        return [_TimedStream(stream, taken) for stream in streams], lots
-
-    return drawn

@@ -12,6 +12,7 @@ from benchmarks.timing import default_threads, take_turns, threads
 from tacit.models import FlatModel, convnet
 from tacit.privacy import Secret, choose_engine
 from tacit.privacy.clipping import Lot
+from tacit.privacy.noise import GridNoise
 
 AGENTS, RECORDS, CLIP, SIGMA = 10, 256, 10.0, 7.19
 
@@ -46,15 +47,16 @@ def our_step(
     )
     clip = torch.full((len(modules),), CLIP, dtype=torch.float64)
     sources = Secret().make(len(modules))
+    noise = GridNoise(
+        clips=clip.tolist(), noise_multipliers=[SIGMA] * len(modules), lot_sizes=sizes, device=theta.device
+    )
+    released = torch.empty_like(theta)
 
     def step() -> Tensor:
         with torch.no_grad():
             sums = chosen.engine.clipped_sums(theta, lot, clip).sums
-            for agent, source in enumerate(sources):
-                noise = torch.from_numpy(source.next().normals(model.size))
-                sums[agent].add_(noise, alpha=SIGMA * CLIP).div_(sizes[agent])
-                theta[agent].sub_(sums[agent], alpha=0.01)  # as the rivals step, too
-            return theta
+            noise.release(sums, [source.next() for source in sources], slice(0, len(modules)), released)
+            return theta.sub_(released, alpha=0.01)  # as the rivals step, too
 
     return step, chosen.why
 

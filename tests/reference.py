@@ -4,6 +4,7 @@ Nothing of `tacit.algorithms`, `tacit.networks`, `tacit.graphs.mixing` or `tacit
 """
 
 import copy
+import math
 
 import torch
 from torch import nn
@@ -37,7 +38,7 @@ def sample_gradient(module, theta, x, y, loss=nn.functional.cross_entropy):
 
 
 class ReferenceOracle:
-    """g̃ = (Σ clip_C(∇ℓ) + σC ξ)/L, with the lots and the noise of given sources."""
+    """g̃ = (Σ clip_C(∇ℓ) + σC ξ)/L on the noise's grid, with the lots and the noise of given sources."""
 
     def __init__(self, module, data, sources, *, rates, lots, clips=None, sigmas=None):
         self.module, self.data, self.sources = module, data, sources
@@ -59,7 +60,9 @@ class ReferenceOracle:
             total = total + g
         if self.sigmas is not None:
             noise = torch.from_numpy(stream.normals(len(theta)))
-            total = total + self.sigmas[agent] * self.clips[agent] * noise
+            scale = self.sigmas[agent] * self.clips[agent]
+            grid = 2.0 ** math.floor(math.log2(scale / 1024))
+            total = grid * torch.round((total + scale * noise) / grid)
         return total / self.lots[agent]
 
     def all(self, thetas):

@@ -9,6 +9,8 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from tacit.cli import app
+from tacit.privacy import oracle
+from tacit.privacy.noise import GridNoise
 
 TACIT = Path(sys.executable).with_name("tacit")
 MAGIC = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<?xml"}
@@ -72,3 +74,12 @@ def is_picture(path: Path) -> bool:
 
 def _invoke(args):
     return CliRunner(env=_ENV).invoke(app, [str(arg) for arg in args], prog_name="tacit")
+
+
+def plant_noise(factor, monkeypatch):
+    """Let every oracle add so many times the noise that is stated."""
+
+    def less(*, noise_multipliers, **others):
+        return GridNoise(noise_multipliers=[factor * sigma for sigma in noise_multipliers], **others)
+
+    monkeypatch.setattr(oracle, "GridNoise", less)

@@ -9,11 +9,10 @@ import shlex
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer.main
 from full_disk import files_end_at
-from invoking import answer, complaint, document, one_line
+from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
 from tacit.audit.worlds import World
@@ -21,7 +20,6 @@ from tacit.cli import app, audit_cases
 from tacit.cli.audit_output import print_audit
 from tacit.experiments import attack
 from tacit.files import finite
-from tacit.privacy import oracle
 
 SURE = ("--confidence", 0.999999)
 NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20, *SURE)
@@ -194,7 +192,7 @@ def played_batches(monkeypatch, stop_at=0):
 
 
 def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    plant_noise(1e-9, monkeypatch)
     more = ("--runs", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
     result = CliRunner().invoke(app, [*map(str, NEIGHBOR), *more])
     assert result.exit_code == 1

@@ -7,14 +7,12 @@ import json
 import os
 import signal
 
-import numpy as np
 import pytest
-from invoking import answer, complaint, document, one_line
+from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
 from tacit.audit.worlds import World
 from tacit.cli import app
-from tacit.privacy import oracle
 
 SURE = ("--confidence", 0.999999)
 NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6, "--false-alarm", 1e-6)
@@ -46,8 +44,7 @@ def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
 
 
 def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
-    right = oracle.stacked_normals
-    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: 0.5 * np.asarray(right(streams, count)))
+    plant_noise(0.5, monkeypatch)
     result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
     assert result.exit_code == 1
     said = one_line(result.stdout)
@@ -115,7 +112,7 @@ def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
 
 def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
     """Without noise every guess is right."""
-    monkeypatch.setattr(oracle, "stacked_normals", lambda streams, count: np.zeros((len(streams), count)))
+    plant_noise(1e-9, monkeypatch)
     result = CliRunner().invoke(app, [*map(str, ONE_RUN), "--epsilon", "1", "--confidence", "0.95", "--folder", "bad"])
     assert result.exit_code == 1
     assert "20 (100.0" in result.stdout

@@ -1,4 +1,5 @@
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.stats import binom, norm
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event, epsilon, epsilons, noise_multiplier, noise_multipliers
+from tacit.privacy.noise import LOG2_DISTANCE
 
 MNIST = {"delta": 1e-5, "sample_rate": 256 / 6000, "queries": 2000}
 
@@ -185,3 +187,36 @@ def test_refuses_what_it_cannot_account(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert isinstance(caught.value, PrivacyError) or "unknown" in str(caught.value)
+
+
+@pytest.mark.parametrize("delta", [0.5, 1e-5, 1e-300, 2.3e-308])
+def test_the_distance_to_ideal_noise_fits_into_what_is_taken_off_delta(delta):
+    """(1 + e^ε)·2^LOG2_DISTANCE for the largest ε that is not infinite, by log₂; 2·e^ε is more."""
+    kept = accounting._for_ideal_noise(delta)
+    taken_off = Fraction(delta) - Fraction(kept)
+    assert 0 < kept < delta
+    assert LOG2_DISTANCE + 1 + accounting.MOST_EPSILON / math.log(2) <= -1074
+    assert taken_off >= Fraction(1, 2**1074)
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_every_epsilon_is_computed_with_the_distance_taken_off(accountant, monkeypatch):
+    events = [Event(sample_rate=0.01, noise_multiplier=1.0, count=10)]
+    accounting._epsilon.cache_clear()
+    smaller = epsilon(events, delta=1e-7, accountant=accountant)
+    monkeypatch.setattr(accounting, "_for_ideal_noise", lambda delta: delta / 100)
+    accounting._epsilon.cache_clear()
+    try:
+        assert epsilon(events, delta=1e-5, accountant=accountant) == pytest.approx(smaller, rel=1e-3)
+    finally:
+        accounting._epsilon.cache_clear()
+
+
+def test_a_delta_too_small_for_the_distance_is_refused():
+    with pytest.raises(PrivacyError, match="nothing is left for the distance"):
+        epsilon([Event(sample_rate=0.1, noise_multiplier=1.0)], delta=1e-310)
+
+
+def test_an_epsilon_that_protects_nothing_is_infinite():
+    event = Event(sample_rate=1.0, noise_multiplier=1e-4, count=1)
+    assert epsilon([event], delta=1e-5, accountant="rdp") == math.inf

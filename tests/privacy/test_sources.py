@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded, stacked_normals
+from tacit.privacy.sources import ChaChaStream, Fast, Secret, Seeded
 
 KINDS = [Secret(), Seeded(3), Fast(3)]
 ids = ["secret", "seeded", "fast"]
@@ -149,10 +149,44 @@ def test_a_negative_seed_is_refused():
         Seeded(-1).make(1)
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 8, 1001, 2**16 + 3])
-@pytest.mark.parametrize("kind", [Seeded(3), Fast(3)], ids=["seeded", "fast"])
-def test_normals_of_many_streams_are_those_of_each(kind, count):
-    """Made together, to the last bit: what an agent draws does not depend on who is drawn beside it."""
-    apart = [source.next().normals(count) for source in kind.make(5)]
-    together = stacked_normals([source.next() for source in kind.make(5)], count)
-    assert np.array_equal(together, np.stack(apart))
+def test_further_bits_are_of_keystreams_that_nothing_else_reads():
+    """Each (place, level) has a nonce and a block of its own; the nonces end in other bytes than those of all queries."""
+    key, query = bytes(range(32)), (7).to_bytes(8, "little")
+    stream = ChaChaStream(key, nonce=query + bytes(4))
+    for place, level, apart in [(0, 0, 1), (5, 0, 1), (5, 3, 25), (2**32 + 5, 3, 26), (2**35 - 1, 8191, 65536)]:
+        nonce = query + apart.to_bytes(4, "little")
+        expected = bytes(ChaChaStream(key, nonce=nonce, block=place % 2**32).read(64))
+        assert stream.more(place, level) == expected
+        assert stream.more(place, level) == expected
+    assert stream.words(1) == ChaChaStream(key, nonce=query + bytes(4)).words(1)
+
+
+def test_further_bits_differ_by_place_level_query_and_agent():
+    sources = Seeded(0).make(2)
+    streams = [source.next() for _ in range(2) for source in sources]
+    drawn = {stream.more(place, level) for stream in streams for place in (0, 1, 2**32) for level in (0, 1)}
+    assert len(drawn) == 24
+
+
+def test_pairs_know_their_place_in_the_keystream():
+    stream = Seeded(0).make(1)[0].next()
+    assert stream.pairs(3)[0] == 0
+    stream.words(5)
+    place, words = stream.pairs(2)
+    assert (place, len(words)) == (11, 4)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_stream_cannot_be_copied_and_shows_no_key(duplicate):
+    key = bytes(range(32))
+    stream = ChaChaStream(key, nonce=bytes(12))
+    with pytest.raises(PrivacyError, match="cannot be copied"):
+        duplicate(stream)
+    assert key.hex() not in f"{stream!r} {stream}"
+
+
+@pytest.mark.parametrize("position", [-1, 2**64])
+def test_a_position_outside_of_all_nonces_is_refused(position):
+    source = Seeded(0).make(1)[0]
+    with pytest.raises(InvalidInput, match="2\\^64 positions"):
+        source.position = position

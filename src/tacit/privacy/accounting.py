@@ -4,10 +4,12 @@ An `Event` is what the oracle does to one data set: `count` queries, each of a P
 Gaussian noise of σ times the clipping norm. Everything is an upper bound computed by `dp-accounting`:
 privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
 cannot handle is an error, never a guess. Calibration is by secant steps on the accountant itself, from a guess by the
-central limit theorem: as quick as a bracket by Rényi divergences, and good for both adjacencies.
+central limit theorem: as quick as a bracket by Rényi divergences, and good for both adjacencies. What noise on its grid is
+away from ideal noise is part of δ.
 """
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from absl import logging as absl_logging
 from dp_accounting import pld, rdp
 
 from tacit.errors import PrivacyError, choose
+from tacit.privacy.noise import LOG2_DISTANCE
 
 Accountant = Literal["pld", "rdp"]
 Adjacency = Literal["add_remove", "replace_one"]
@@ -38,6 +41,8 @@ _RATE_GRID = 1.02
 _MANY = 12
 _SIGMA_RANGE = (0.05, 1e6)
 _MOST_NOISE, _MOST_QUERIES = 1e9, 10**9
+MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
+"""A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `_for_ideal_noise`."""
 # More cells than this, for noise that protects nothing, are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
@@ -69,6 +74,10 @@ def check(accountant: str, adjacency: str, delta: float) -> None:
         )
     if not 0 < delta < 1:
         raise PrivacyError(f"delta is {delta}; it must lie strictly between 0 and 1")
+    if delta < sys.float_info.min:
+        raise PrivacyError(
+            f"delta is {delta}; below {sys.float_info.min:.3g} nothing is left for the distance to ideal noise"
+        )
 
 
 def epsilon(
@@ -181,7 +190,18 @@ def _epsilon(
             ledger = pld.PLDAccountant(_RELATIONS[adjacency], value_discretization_interval=interval)
         for event in events:
             ledger.compose(_dp_event(event), event.count)
-        return float(ledger.get_epsilon(delta))
+        epsilon = float(ledger.get_epsilon(_for_ideal_noise(delta)))
+    return epsilon if epsilon <= MOST_EPSILON else math.inf
+
+
+def _for_ideal_noise(delta: float) -> float:
+    """Return the δ that ideal noise has to keep, so that noise as it is made keeps `delta` at the same ε.
+
+    If all numbers released are within a total variation of τ = 2^LOG2_DISTANCE of the ideal ones, then (ε, δ - (1 + e^ε)·τ) for
+    ideal noise is (ε, δ) for the other. Up to MOST_EPSILON that product is no more than 2⁻¹⁰⁷⁴, and no two numbers of float64 lie
+    closer together. So the number below δ will do.
+    """
+    return math.nextafter(delta, 0.0)
 
 
 def _rough(events: Sequence[Event], delta: float) -> float:

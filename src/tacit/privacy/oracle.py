@@ -20,17 +20,18 @@ from tacit.data import AgentData
 from tacit.data.prepare import apart
 from tacit.errors import ModelError, PrivacyError
 from tacit.models.functional import FlatModel
+from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, WidthError
 from tacit.privacy.engines.queries import Queries
 from tacit.privacy.ledger import Account
+from tacit.privacy.noise import GridNoise
 from tacit.privacy.sampling import draw_lot
-from tacit.privacy.sources import Source, Stream, stacked_normals
+from tacit.privacy.sources import Source, Stream
 from tacit.privacy.specification import Plan
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
-_NOISE_NUMBERS = 2**16  # made at once
 
 Rows = npt.NDArray[np.int64]
 
@@ -160,10 +161,13 @@ class PrivateOracle:
         self._model, self._engine, self._plan = model, engine, plan
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
-        self._clips, self._lot_sizes = (
-            torch.tensor(values, dtype=torch.float64, device=self._device) for values in (plan.clips, plan.lot_sizes)
+        self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
+        self._noise = GridNoise(
+            clips=plan.clips,
+            noise_multipliers=plan.noise_multipliers,
+            lot_sizes=plan.lot_sizes,
+            device=self._device,
         )
-        self._noise = self._clips * torch.tensor(plan.noise_multipliers, dtype=torch.float64, device=self._device)
         _check_held(data, plan)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self._queries = Queries(model, plan.lot_sizes, example)
@@ -218,7 +222,8 @@ class PrivateOracle:
         The error is made anew after the old one is gone, so that nothing leads from it to the records.
         """
         try:
-            return self._compute(compute, theta, width, most)
+            with own_arithmetic(self._model.dtype, torch.get_num_threads()):
+                return self._compute(compute, theta, width, most)
         except (ModelError, WidthError) as error:  # these come of public records or shapes
             return error.with_traceback(None)
         except Exception as error:
@@ -244,13 +249,7 @@ class PrivateOracle:
             with torch.no_grad():
                 sums, lengths = self._sums(compute, lots[agents], first, width, most)
             norms += lengths
-            # Sum and noise are float64 and rounded together: the low bits of neither can be told apart.
-            at_once = max(1, _NOISE_NUMBERS // width)
-            for start in range(agents.start, agents.stop, at_once):
-                part = slice(start, min(start + at_once, agents.stop))
-                noise = torch.from_numpy(stacked_normals(streams[part], width)).to(self._device)
-                noisy = sums[start - first : part.stop - first].addcmul_(noise, self._noise[part, None])
-                released[part] = noisy.div_(self._lot_sizes[part, None])
+            self._noise.release(sums, streams[agents], agents, released[agents])
         if self._diagnostics is not None:
             with torch.no_grad():
                 self._diagnostics.append(self._diagnose(theta, lots, norms))

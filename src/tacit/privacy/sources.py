@@ -20,12 +20,14 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.privacy.normals import box_muller
 
 Words = npt.NDArray[np.uint64]
 Reals = npt.NDArray[np.float64]
 
 
-_BLOCK = 2**16  # normals made at once
+BLOCK = 2**16
+"""Normals made at once."""
 
 
 class Stream(Protocol):
@@ -100,7 +102,10 @@ def _key(seed: int, trial: int, agent: int) -> bytes:
 
 
 class _ChaChaSource:
-    """A keystream per query: the query's number is the nonce, so no keystream is ever read twice."""
+    """A keystream per query: the query's number is the nonce, so no keystream is ever read twice.
+
+    The nonce's last four bytes are 0; the others are for the further bits of `ChaChaStream.more`.
+    """
 
     def __init__(self, key: bytes, *, secret: bool) -> None:
         self.__key = key
@@ -117,6 +122,8 @@ class _ChaChaSource:
     def position(self, position: int) -> None:
         if self._secret and position < self._position:
             raise PrivacyError("a secret source cannot go back: it would draw the same noise again")
+        if not 0 <= position < 2**64:
+            raise InvalidInput(f"a source has 2^64 positions, from 0 on; got {position}")
         self._position = position
 
     def next(self) -> "ChaChaStream":
@@ -126,7 +133,7 @@ class _ChaChaSource:
         with self._lock:
             position = self._position
             self._position += 1
-        return ChaChaStream(self.__key, nonce=position.to_bytes(12, "little"))
+        return ChaChaStream(self.__key, nonce=position.to_bytes(8, "little") + bytes(4))
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a secret source cannot be copied or stored: its noise would be drawn twice")
@@ -139,6 +146,7 @@ class ChaChaStream:
 
     def __init__(self, key: bytes, *, nonce: bytes, block: int = 0) -> None:
         counter = block.to_bytes(4, "little")
+        self.__key, self._nonce = key, nonce[:8]
         self._cipher = Cipher(algorithms.ChaCha20(key, counter + nonce), mode=None).encryptor()
         self._left = self._LIMIT - block * 64
 
@@ -157,49 +165,34 @@ class ChaChaStream:
         """Return the keystream as words."""
         return np.frombuffer(self.read(8 * count), dtype="<u8")
 
-    def normals(self, count: int) -> Reals:
-        """Return normals by Box and Muller's transform, in float64 from 53-bit uniforms.
+    def pairs(self, count: int) -> tuple[int, Words]:
+        """Return the words of so many pairs of normals, radii before angles, and the first one's place in the keystream."""
+        place = (self._LIMIT - self._left) // 8
+        return place, self.words(2 * count)
 
-        Their tail ends at 8.57, which a standard normal passes with a probability of 1e-17. They are made in blocks that
-        stay in the processor's cache.
+    def more(self, place: int, level: int) -> bytes:
+        """Return 64 bytes that belong to the word at this place: further bits of its pair of normals.
+
+        They come from keystreams that nothing else reads. Asked again, they are the same.
         """
-        if count <= _BLOCK:
-            return self._block(count)
-        starts = range(0, count, _BLOCK)
-        return np.concatenate([self._block(min(_BLOCK, count - start)) for start in starts])
+        apart = 1 + (level << 3 | place >> 32)  # a keystream has less than 2³⁵ words; 0 is the keystream itself
+        nonce = self._nonce + apart.to_bytes(4, "little")
+        return bytes(ChaChaStream(self.__key, nonce=nonce, block=place & 0xFFFFFFFF).read(64))
 
-    def _block(self, count: int) -> Reals:
-        half = (count + 1) // 2
-        return _box_muller(self.words(2 * half)[None], half)[0, :count]
+    def normals(self, count: int) -> Reals:
+        """Return normals by Box and Muller's transform in float64, in blocks that stay in the processor's cache.
 
+        Their low bits tell of the words that they were made of: what is released goes through `noise.GridNoise`.
+        """
+        out = np.empty(count)
+        for start in range(0, count, BLOCK):
+            part = out[start : start + BLOCK]
+            words = self.pairs((len(part) + 1) // 2)[1]
+            part[:] = box_muller(words[None]).values[0, : len(part)].numpy()
+        return out
 
-def stacked_normals(streams: Sequence[Stream], count: int) -> Reals:
-    """Return what every stream's `normals(count)` would, one row each; short ones are made all at once."""
-    rows = _BLOCK // (count + 1)
-    if len(streams) == 1:
-        return streams[0].normals(count)[None]
-    if rows < 2 or not all(isinstance(stream, ChaChaStream) for stream in streams):
-        return np.stack([stream.normals(count) for stream in streams])
-    half = (count + 1) // 2
-    out = np.empty((len(streams), count))
-    for first in range(0, len(streams), rows):
-        words = np.stack([stream.words(2 * half) for stream in streams[first : first + rows]])
-        out[first : first + rows] = _box_muller(words, half)[:, :count]
-    return out
-
-
-def _box_muller(words: Words, half: int) -> Reals:
-    """Turn rows of 2·half words into as many normals each: cosines, then sines."""
-    # torch's logarithm and circular functions are several times faster than numpy's.
-    uniform = torch.from_numpy(words.view("<i8")).bitwise_right_shift(11).bitwise_and_(2**53 - 1).double()
-    radius, angle = uniform[:, :half].contiguous(), uniform[:, half:].contiguous()
-    radius.add_(1.0).mul_(2.0**-53)  # in (0, 1], so that the logarithm is finite
-    radius.log_().mul_(-2.0).sqrt_()
-    angle.mul_(2.0**-53 * 2.0 * np.pi)
-    out = torch.empty_like(uniform)
-    out[:, :half] = torch.cos(angle).mul_(radius)
-    out[:, half:] = angle.sin_().mul_(radius)
-    return out.numpy()
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError("a stream cannot be copied or stored: its noise would be drawn twice")
 
 
 class _FastSource:
