@@ -228,7 +228,7 @@ def test_a_ledger_of_the_version_before_is_refused_and_left_as_it_is(path):
     DurableLedger(path).close()
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 2")
-    with pytest.raises(PrivacyError, match="is a ledger of version 2, .* Keep it"):
+    with pytest.raises(PrivacyError, match=r"is a ledger of version 2, .* Keep it"):
         DurableLedger(path)
     with sqlite3.connect(path) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (2,)
