@@ -224,7 +224,7 @@ def test_a_run_without_privacy_is_on_record_before_it_reads_and_can_be_killed_at
 
 def test_a_run_without_privacy_is_refused_under_a_budget_and_leaves_no_folder(tmp_path):
     DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=100.0, delta=1e-5))
-    with pytest.raises(BudgetExceeded, match="has no privacy, and .* has a budget of ε=100"):
+    with pytest.raises(BudgetExceeded, match=r"has no privacy, and .* has a budget of ε=100"):
         Runner.start(tmp_path, "open", config(**OPEN))
     assert not (tmp_path / "open").exists()
 

@@ -133,7 +133,7 @@ def _conditions(rows: Sequence[Spent]) -> Iterator[str]:
         yield "a run that is not finished is charged its whole plan: when to stop may depend on what it gave"
     together = [row.add_remove for row in rows if row.run is None]
     if any(kept.basis == "plans" for kept in together):
-        yield "all together holds if no run was planned by another's results; a budget from the first run on needs no such if"
+        yield "all together holds if no run was planned by another's results; a budget set before the first run needs no such condition"
     for kept in {kept.adaptive: kept for kept in together if kept.adaptive is not None}.values():
         yield f"all together holds if no run was planned by another's results; else the budget, ε={kept.adaptive:g}, holds"
 
