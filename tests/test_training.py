@@ -122,8 +122,9 @@ def test_trials_are_independent_runs_in_the_ledger(data):
     owner = data.owners[0]
     assert first.ledger is second.ledger
     assert len(first.ledger.entries(owner)) == 2
-    together = first.ledger.guarantee(owner, delta=1e-5).epsilon
-    assert together > 1.2 * first.guarantees()[0].epsilon
+    together = first.ledger.guarantee(owner, delta=1e-5)
+    assert together.epsilon > 1.2 * first.guarantees()[0].epsilon
+    assert together.basis == "plan", "both were settled before either was asked"
 
 
 def test_the_first_of_several_trials_is_the_single_run(data):
@@ -182,6 +183,47 @@ def test_an_algorithm_that_asks_more_than_it_was_counted_for_is_stopped(data):
     with pytest.raises(BudgetExceeded, match="all 4 queries"):
         tacit.train(Greedy(), **settings(data, ledger=ledger))
     assert {entry.event.count for entry in ledger.entries()} == {4}
+
+
+class Modest(Greedy):
+    """Asks twice when it is counted and once when it is played."""
+
+    def round(self, state, at):
+        if state.theta.shape[1] == 1:
+            at.gradient(state.theta)
+        return self.inner.round(state, at)
+
+
+def test_an_algorithm_that_asks_less_than_it_was_counted_for_is_charged_its_plan(data):
+    """How much less may depend on the answers."""
+    result = tacit.train(Modest(), **settings(data))
+    assert {(entry.spent, entry.event.count) for entry in result.ledger.entries()} == {(4, 8)}
+
+
+def test_a_run_that_is_left_on_the_way_is_charged_its_plan(data):
+    ledger = tacit.Ledger()
+    with tacit.Session(tacit.Training(algorithm=tacit.DSGT(), **settings(data, ledger=ledger))) as session:
+        session.advance()
+    planned = session.plan.epsilons([session.plan.queries])[0]
+    assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(1, 4, "stopped")}
+    assert [kept.epsilon for kept in session.results()[0].guarantees()] == planned.tolist()
+
+
+def test_a_run_without_privacy_is_seen_by_every_later_look_at_the_same_records(data):
+    ledger = tacit.Ledger()
+    before = tacit.train(tacit.DSGD(), **settings(data, ledger=ledger))
+    tacit.train(tacit.DSGD(), **settings(data, ledger=ledger, privacy=tacit.NoPrivacy(lot_size=32)))
+    kept = before.guarantees()[0]
+    assert kept.exposed
+    assert math.isfinite(kept.epsilon)
+    assert math.isinf(ledger.guarantee(data.owners[0], delta=1e-5).epsilon)
+
+
+def test_a_run_without_privacy_is_refused_under_a_budget(data):
+    ledger = tacit.Ledger(tacit.Budget(epsilon=100.0, delta=1e-5))
+    with pytest.raises(BudgetExceeded, match="Nothing was read"):
+        tacit.train(tacit.DSGD(), **settings(data, ledger=ledger, privacy=tacit.NoPrivacy(lot_size=32)))
+    assert ledger.accounts == ()
 
 
 class Recursive:
@@ -341,9 +383,8 @@ class WrongShape(Greedy):
 )
 def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, error, message, data):
     ledger = tacit.Ledger()
-    private = isinstance(changes.get("privacy"), tacit.NoPrivacy)
     with pytest.raises(error, match=message):
-        tacit.train(algorithm, **settings(data, **{"ledger": None if private else ledger} | changes))
+        tacit.train(algorithm, **settings(data, **{"ledger": ledger} | changes))
     assert ledger.entries() == []
 
 
@@ -376,12 +417,6 @@ def test_counting_plays_the_runs_own_agents_seed_and_steps(data):
         run = settings(data, rounds=10, seed=seed, lr=[0.1] * AGENTS)
         result = tacit.train(Sometimes(), **run)
         assert result.history[-1].queries == result.plan.queries
-
-
-def test_a_run_without_privacy_cannot_hide_behind_a_ledger(data):
-    ledger = tacit.Ledger(tacit.Budget(epsilon=1.0, delta=1e-5))
-    with pytest.raises(InvalidInput, match="leave ledger out"):
-        tacit.train(tacit.DSGT(), **settings(data, privacy=tacit.NoPrivacy(lot_size=32), ledger=ledger))
 
 
 def test_a_budget_follows_records_that_are_dealt_out_anew(data):

@@ -147,7 +147,7 @@ def declared_sizes(data: AgentData, sizes: Sequence[int] | None) -> tuple[int, .
 
 def fresh_label(ledger: Ledger, name: str) -> str:
     """Return a run label that the ledger has not seen."""
-    taken = {entry.run.split("/")[0] for entry in ledger.entries()}
+    taken = {account.run.split("/")[0] for account in ledger.accounts}
     number = 1
     while f"{name}-{number}" in taken:
         number += 1

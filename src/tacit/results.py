@@ -41,6 +41,8 @@ class Result:
     model: FlatModel
     data: AgentData
     schema: Schema
+    sizes: tuple[int, ...]
+    """How many records each agent declares; `data` knows how many there are."""
     plan: Plan
     ledger: Ledger
     history: list[Snapshot]
@@ -84,10 +86,21 @@ class Result:
         return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
 
     def guarantees(self) -> list[Guarantee]:
-        """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy."""
+        """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.
+
+        A run that was not played to its end counts with all queries that it was planned for.
+        """
         privacy = self.plan.privacy
         if privacy is None:
-            nothing = Guarantee(epsilon=math.inf, delta=0.0, adjacency="add_remove", accountant="pld", release=False)
+            nothing = Guarantee(
+                epsilon=math.inf,
+                delta=0.0,
+                adjacency="add_remove",
+                accountant="pld",
+                release=False,
+                basis="nothing",
+                exposed=True,
+            )
             return [nothing] * self.data.agents
         return self.ledger.guarantees(
             self.data.owners,
@@ -100,7 +113,8 @@ class Result:
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
-        The last row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
+        Rows before the last are ε of so many queries of the plan, and no promise to whoever chose to stop there. The last
+        row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
         """
         spent = self.plan.epsilons([snapshot.queries for snapshot in self.history[:-1]])
         last = np.array([guarantee.epsilon for guarantee in self.guarantees()])
@@ -111,7 +125,7 @@ class Result:
         scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
         kind = "a release" if self.release else "not a release"
         rule = name_of(self.algorithm) + (", averaged" if rule_of(self.algorithm) is not self.algorithm else "")
-        return f"Result({self.run!r}: {rule}, {last.round} rounds, {self.data!r}{scored}; {kind})"
+        return f"Result({self.run!r}: {rule}, {last.round} rounds, {self.data.described(self.sizes)}{scored}; {kind})"
 
     def __reduce__(self) -> NoReturn:
         raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")

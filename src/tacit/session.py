@@ -65,8 +65,8 @@ class Session:
         self.training, self.trials = training, trials
         self._schedule = as_schedule(training.lr)
         self.cost = self._count()
-        declared = declared_sizes(data, training.sizes)
-        self.plan = training.privacy.plan(declared, self.cost.queries + training.spare_queries)
+        self.sizes = declared_sizes(data, training.sizes)
+        self.plan = training.privacy.plan(self.sizes, self.cost.queries + training.spare_queries)
 
         if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
             raise PrivacyError(
@@ -153,6 +153,7 @@ class Session:
                 model=self.model,
                 data=training.data,
                 schema=self.schema,
+                sizes=self.sizes,
                 plan=self.plan,
                 ledger=self.ledger,
                 history=self.watch.histories[trial],
@@ -164,9 +165,10 @@ class Session:
         ]
 
     def close(self) -> None:
-        """Give back to the ledger what was allowed but not spent."""
+        """Close the accounts: as finished if all rounds were played and all that was counted was asked, else as stopped."""
+        needed = self.cost.queries if self.plan.privacy is not None else 0
         for account in self.accounts:
-            account.close()
+            account.close(finished=self.finished and account.spent >= needed)
 
     def __enter__(self) -> Self:
         return self
@@ -215,27 +217,34 @@ class Session:
             "example": self._example,
             "device": device,
         }
-        if plan.privacy is None:
-            return PlainOracle(**stacked)
         if any(line.release != training.is_release for account in self.accounts for line in account.lines):
             raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
         opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
         try:
-            for run in self.runs[len(self.accounts) :]:
-                self.accounts.append(
-                    self.ledger.open(
-                        run=run,
-                        owners=training.data.owners,
-                        sample_rates=plan.sample_rates,
-                        noise_multipliers=plan.noise_multipliers,
-                        queries=plan.queries,
-                        release=training.is_release,
-                        records=training.data.data.name,
-                        partition=training.data.partition,
-                    )
-                )
+            if opened:
+                self.accounts += self._open_accounts()
+            if plan.privacy is None:
+                return PlainOracle(**stacked, accounts=self.accounts)
             return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
         except BaseException:
             if opened:
                 self.close()
             raise
+
+    def _open_accounts(self) -> list[Account]:
+        training, plan = self.training, self.plan
+        whose: dict[str, Any] = {
+            "runs": self.runs,
+            "owners": training.data.owners,
+            "sample_rates": plan.sample_rates,
+            "records": training.data.data.name,
+            "partition": training.data.partition,
+        }
+        if plan.privacy is None:
+            return self.ledger.open_without_privacy(**whose)
+        return self.ledger.open_together(
+            **whose,
+            noise_multipliers=plan.noise_multipliers,
+            queries=plan.queries,
+            release=training.is_release,
+        )

@@ -1,7 +1,7 @@
 """All settings of a run, in one frozen object. Nothing happens here."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -37,7 +37,8 @@ class Training:
     seed: drives all public chance: initialisation and `at.generator`. Lots and noise never come from it.
     sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
         run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
-    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced.
+    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without
+        privacy is written there, too, and refused where a budget is set.
     name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
     sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
@@ -90,11 +91,8 @@ class Training:
             )
         if self.data.data.classes is None and self.loss in (cross_entropy, views_cross_entropy):
             raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
-        if isinstance(self.privacy, NoPrivacy):
-            if self.private_diagnostics:
-                raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
-            if self.ledger is not None:
-                raise InvalidInput("a run without privacy has no ε that a ledger could hold; leave ledger out")
+        if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
+            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
 
     def _check_kinds(self) -> None:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
@@ -121,6 +119,12 @@ class Training:
             torch.zeros(1, device=self.device)
         except (RuntimeError, AssertionError, TypeError) as error:
             raise InvalidInput(f"device is {self.device!r}, which cannot be used here: {error}") from None
+
+    def __repr__(self) -> str:
+        # Where sizes are declared, the true numbers of records are nobody else's business.
+        shown = {field.name: repr(getattr(self, field.name)) for field in fields(self)}
+        shown["data"] = self.data.described(None if self.sizes is None else ())
+        return f"Training({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def chosen_sources(self) -> Sources:

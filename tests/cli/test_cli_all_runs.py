@@ -23,7 +23,7 @@ def test_a_budget_given_with_a_run_is_stored_in_its_terms_and_holds_for_those_af
     assert stored == Budget(epsilon=2.0, delta=1e-4, adjacency="replace_one", accountant="pld")
     code, _, error = tacit(*words, "--noise-multiplier", 0.9, "--name", "two")
     assert code == 2
-    assert "past its budget of ε=2 at δ=0.0001 (replace-one). Nothing was spent" in one_line(error)
+    assert "past its budget of ε=2 at δ=0.0001 (replace-one). After a first run the Rényi filter" in one_line(error)
     assert tacit(*words, "--budget", "2", "--name", "three")[0] == 0
 
 
@@ -53,6 +53,7 @@ def test_what_all_runs_have_spent_is_told_after_each(tacit):
     most = max((row for row in rows if row["run"] is None), key=lambda row: row["epsilon"]["add_remove"])
     assert "all 2 runs on this data together have spent ε=" in out
     assert "of a budget of 2" in out
+    assert "or ε=2 if runs were planned by others' results" in out
     assert f"({most['owner'].rpartition('/')[2]} lost most)" in out
     shown = float(out.split("together have spent ε=")[1].split()[0])
     assert most["epsilon"]["add_remove"] <= shown <= most["epsilon"]["add_remove"] * 1.001

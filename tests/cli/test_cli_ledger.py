@@ -3,10 +3,13 @@
 import json
 
 import pytest
-from invoking import QUICK, one_line
+from invoking import PLAIN, QUICK, one_line
 
+from tacit.cli.output import round_up
 from tacit.cli.spending import Record
 from tacit.privacy import DurableLedger, Ledger
+from tacit.report import Run
+from tacit.report.page import report
 
 
 def test_the_ledger_tells_what_was_spent(tacit):
@@ -97,6 +100,46 @@ def test_groups_that_hold_the_same_records_are_told(tacit):
         assert "'digits/A(t=0.5)/seed 1/4 agents'" in said
         assert "'digits/pooled'" in said
     assert "same records" not in tacit("ledger", "two")[1]
+
+
+EXPOSED = "a run without privacy has read these records: nothing is promised"
+
+
+def test_a_run_without_privacy_is_shown_wherever_an_epsilon_of_its_records_is(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    before = json.loads(tacit("list", "--json")[1])["runs"][0]
+    assert EXPOSED not in one_line(tacit("ledger", "--verify")[1] + tacit("list")[1])
+    assert EXPOSED in one_line(tacit("train", *PLAIN, "--name", "open")[1])
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 0
+    assert f"digits/A(t=0.5)/seed 0/4 agents: {EXPOSED} (open)" in one_line(out)
+    rows = table(out)
+    assert rows["one"][-3] == round_up(before["epsilon"]), "what one run told is still told"
+    assert "∞" in rows["open"]
+    assert rows["all"].count("∞") == 2
+    document = json.loads(tacit("ledger", "--json")[1])
+    assert len(document["exposed"]) == 1
+    of = {row["run"]: row for row in document["spent"] if row["owner"] == document["spent"][0]["owner"]}
+    assert [of[run]["private"] for run in ("one", "open", None)] == [True, False, False]
+    assert [of[run]["epsilon"]["add_remove"] is None for run in ("one", "open", None)] == [False, True, True]
+    assert all(row["exposed"] for row in of.values())
+    assert f"{EXPOSED} (the records of one)" in one_line(tacit("list")[1])
+    assert [row["exposed"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [True, True]
+    page = Run.load("runs/one")
+    assert "A run without privacy has read these records" in report(page)
+    again = one_line(tacit("train", *QUICK, "--name", "two")[1])
+    assert "all 3 runs on this data together have spent ε=∞" in again
+    assert EXPOSED in again
+
+
+def test_a_run_without_privacy_is_refused_where_a_budget_is_set(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one", "--budget", "50")
+    code, _, error = tacit("train", *PLAIN, "--name", "open")
+    assert code == 2
+    assert "run 'open' has no privacy" in error
+    assert "Nothing was read" in error
+    assert not (tmp_path / "runs" / "open").exists()
+    assert json.loads(tacit("ledger", "--json", "--verify")[1])["exposed"] == []
 
 
 @pytest.fixture

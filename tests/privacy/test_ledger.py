@@ -1,4 +1,5 @@
 import json
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy import Budget, Event, Guarantee, Ledger, epsilon
+from tacit.privacy.filters import filtered_epsilon
 
 
 def open_account(ledger, *, run="run", owners=("a", "b"), rate=0.1, sigma=2.0, queries=5, release=True):
@@ -25,7 +27,7 @@ def test_every_query_is_one_event_for_each_owner():
     for spent in range(3):
         assert account.spent == spent
         account.spend()
-    assert [(e.owner, e.run, e.event.count) for e in ledger.entries()] == [("a", "run", 3), ("b", "run", 3)]
+    assert [(e.owner, e.run, e.spent) for e in ledger.entries()] == [("a", "run", 3), ("b", "run", 3)]
 
 
 def test_a_query_past_the_allowance_raises_and_spends_nothing():
@@ -51,7 +53,7 @@ def test_epsilon_of_a_run_and_of_all_runs_on_the_same_data():
         account = open_account(ledger, run=run, sigma=sigma, queries=50)
         for _ in range(50):
             account.spend()
-        account.close()
+        account.close(finished=True)
     one = Event(sample_rate=0.1, noise_multiplier=2.0, count=50)
     two = Event(sample_rate=0.1, noise_multiplier=3.0, count=50)
     assert ledger.guarantee("a", delta=1e-5, run="one").epsilon == epsilon([one], delta=1e-5)
@@ -84,12 +86,40 @@ def test_one_run_that_is_not_a_release_marks_all_runs_together():
     assert not ledger.guarantee("a", delta=1e-5).release
 
 
+def play(account, queries):
+    for _ in range(queries):
+        account.spend()
+    account.close(finished=True)
+
+
+def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made():
+    """When to stop may depend on the answers; that spare queries were not needed does not."""
+    ledger = Ledger()
+    accounts = {run: open_account(ledger, run=run, queries=50) for run in ("open", "stopped", "finished", "unused")}
+    for run, account in accounts.items():
+        for _ in range(0 if run == "unused" else 48):
+            account.spend()
+    accounts["stopped"].close()
+    accounts["finished"].close(finished=True)
+    accounts["unused"].close()
+    charged = {entry.run: (entry.event.count, entry.spent, entry.state) for entry in ledger.entries("a")}
+    assert charged == {"open": (50, 48, "open"), "stopped": (50, 48, "stopped"), "finished": (48, 48, "finished")}
+    for run, count in (("open", 50), ("stopped", 50), ("finished", 48)):
+        event = Event(sample_rate=0.1, noise_multiplier=2.0, count=count)
+        assert ledger.guarantee("a", delta=1e-5, run=run).epsilon == epsilon([event], delta=1e-5)
+
+
+def test_a_stopped_run_cannot_be_made_a_finished_one():
+    account = open_account(Ledger())
+    account.spend()
+    account.close()
+    account.close(finished=True)
+    assert account.state == "stopped"
+
+
 def test_a_budget_refuses_a_run_that_does_not_fit_before_it_starts():
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
-    first = open_account(ledger, run="one", sigma=3.0, queries=45)
-    for _ in range(45):
-        first.spend()
-    first.close()
+    play(open_account(ledger, run="one", sigma=3.0, queries=30), 30)
     before = ledger.to_json()
     with pytest.raises(BudgetExceeded, match=r"'a' to ε=1\.\d+, past its budget of ε=1 at δ=1e-05 \(add-or-remove"):
         open_account(ledger, run="two", sigma=3.0, queries=45)
@@ -97,13 +127,167 @@ def test_a_budget_refuses_a_run_that_does_not_fit_before_it_starts():
     open_account(ledger, run="three", sigma=3.0, queries=5)
 
 
-def test_what_an_open_account_may_still_spend_counts_against_the_budget():
+def test_what_an_open_or_stopped_account_was_allowed_counts_against_the_budget():
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
-    first = open_account(ledger, run="one", sigma=3.0, queries=45)
+    first = open_account(ledger, run="one", sigma=3.0, queries=35)
     with pytest.raises(BudgetExceeded):
-        open_account(ledger, run="two", sigma=3.0, queries=45)
+        open_account(ledger, run="two", sigma=3.0, queries=35)
+    first.spend()
     first.close()
+    with pytest.raises(BudgetExceeded):
+        open_account(ledger, run="two", sigma=3.0, queries=35)
+
+
+def test_an_account_on_which_nothing_was_asked_gives_all_of_it_back():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    open_account(ledger, run="one", sigma=3.0, queries=45).close()
     open_account(ledger, run="two", sigma=3.0, queries=45)
+
+
+# Of σ=3 at q=0.1, 45 queries fit ε=1 at δ=1e-5 by their distributions, and not by the filter.
+ONLY_BY_ITS_PLAN = {"sigma": 3.0, "queries": 45}
+
+
+def test_the_first_run_passes_by_its_plan_and_then_nothing_else_does():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(open_account(ledger, run="one", **ONLY_BY_ITS_PLAN), 45)
+    more = [Event(sample_rate=0.1, noise_multiplier=3.0, count=45), Event(sample_rate=1e-4, noise_multiplier=50.0)]
+    assert epsilon(more, delta=1e-5) < 1.0, "by adding up distributions it would pass"
+    with pytest.raises(BudgetExceeded, match="After a first run the Rényi filter decides"):
+        open_account(ledger, run="two", rate=1e-4, sigma=50.0, queries=1)
+    assert ledger.guarantee("a", delta=1e-5).basis == "plan"
+
+
+def test_a_first_run_that_was_stopped_leaves_no_more_room_than_its_plan_does():
+    """Otherwise an analyst who stops by what it sees has the larger of two allowances, which nothing covers."""
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    first = open_account(ledger, run="one", **ONLY_BY_ITS_PLAN)
+    first.spend()
+    first.close()
+    with pytest.raises(BudgetExceeded):
+        open_account(ledger, run="two", sigma=3.0, queries=1)
+
+
+def test_runs_that_are_opened_in_one_go_are_one_plan():
+    terms = {"owners": ["a"], "sample_rates": [0.1], "noise_multipliers": [3.0], "release": True}
+    apart = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    apart.open(run="0", queries=22, **terms)
+    with pytest.raises(BudgetExceeded):
+        apart.open(run="1", queries=22, **terms)
+    together = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    for account in together.open_together(runs=["0", "1"], queries=22, **terms):
+        play(account, 22)
+    kept = together.guarantee("a", delta=1e-5)
+    assert (kept.basis, kept.condition) == ("plan", "")
+    with pytest.raises(BudgetExceeded):
+        Ledger(Budget(epsilon=1.0, delta=1e-5)).open_together(runs=["0", "1"], queries=45, **terms)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_whatever_an_analyst_chooses_next_the_filter_keeps_one_order_within_the_budget(adjacency):
+    """Each run's σ, q and length are chosen after the one before, to take all that is left; Σρ stays within the budget."""
+    budget = Budget(epsilon=2.0, delta=1e-5, adjacency=adjacency)
+    ledger, chance, made = Ledger(budget), random.Random(3), 0
+    for number in range(60):
+        rate, sigma = chance.choice([0.01, 0.1, 0.3]), chance.choice([2.0, 4.0, 9.0])
+        queries = chance.choice([1, 10, 100])
+        try:
+            account = open_account(ledger, run=str(number), rate=rate, sigma=sigma, queries=queries)
+        except BudgetExceeded:
+            continue
+        play(account, queries)
+        made += 1
+    assert made > 5
+    events = [entry.event for entry in ledger.entries("a")]
+    terms = {"epsilon": 2.0, "delta": 1e-5, "adjacency": adjacency}
+    assert 1.5 < filtered_epsilon(events, **terms) <= 2.0
+    kept = ledger.guarantee("a", delta=1e-5, adjacency=adjacency)
+    assert (kept.basis, kept.adaptive) == ("filter", 2.0)
+    assert kept.epsilon < 2.0, (
+        "the sum of distributions is tighter, and holds only for plans that were fixed beforehand"
+    )
+    assert "or ε=2 if runs were planned by others' results" in str(kept)
+    other = ledger.guarantee("a", delta=1e-6, adjacency=adjacency)
+    assert (other.basis, other.adaptive) == ("plans", None), "the budget says nothing of a smaller δ"
+
+
+def test_runs_without_a_budget_add_up_only_if_none_was_planned_by_another():
+    ledger = Ledger()
+    for run in ("one", "two"):
+        play(open_account(ledger, run=run), 5)
+    kept = ledger.guarantee("a", delta=1e-5)
+    assert kept.basis == "plans"
+    assert "if no run was planned by another's results" in str(kept)
+    assert ledger.guarantee("a", delta=1e-5, run="one").basis == "plan"
+    assert "planned" not in str(ledger.guarantee("a", delta=1e-5, run="one"))
+    ledger.budget = Budget(epsilon=9.0, delta=1e-5)  # set after results were seen: it proves nothing of what was before
+    play(open_account(ledger, run="three"), 5)
+    assert ledger.guarantee("a", delta=1e-5).basis == "plans"
+
+
+def read_openly(ledger, *, run="open", owners=("a", "b"), **held):
+    (account,) = ledger.open_without_privacy(runs=[run], owners=owners, sample_rates=[0.1] * len(owners), **held)
+    return account
+
+
+def test_a_run_without_privacy_is_recorded_and_shown_from_then_on():
+    ledger = Ledger()
+    play(open_account(ledger, run="private", owners=("a", "c")), 5)
+    before = ledger.guarantee("a", delta=1e-5, run="private")
+    account = read_openly(ledger)
+    account.spend()
+    account.close(finished=True)
+    for copy in (ledger, Ledger.from_json(ledger.to_json())):
+        kept = copy.guarantee("a", delta=1e-5)
+        assert (kept.epsilon, kept.basis, kept.exposed, kept.release) == (float("inf"), "nothing", True, False)
+        assert str(kept) == "ε=∞: a run without privacy has read these records: nothing is promised"
+        of_run = copy.guarantee("a", delta=1e-5, run="private")
+        assert (of_run.epsilon, of_run.release, of_run.exposed) == (before.epsilon, True, True)
+        assert str(of_run) == f"{before}; a run without privacy has read these records: nothing is promised"
+        assert copy.guarantee("c", delta=1e-5) == ledger.guarantee("c", delta=1e-5, run="private")
+        assert not copy.guarantee("c", delta=1e-5).exposed, "its records were not read"
+        assert copy.readers_without_privacy(["a", "b", "c"]) == {"a": ("open",), "b": ("open",), "c": ()}
+        assert [entry.event for entry in copy.entries("b")] == [None]
+
+
+def test_a_run_without_privacy_that_read_nothing_leaves_no_mark():
+    ledger = Ledger()
+    account = read_openly(ledger)
+    assert ledger.readers_without_privacy(["a"]) == {"a": ("open",)}, "while it is open, it may"
+    account.close()
+    assert ledger.readers_without_privacy(["a"]) == {"a": ()}
+    assert ledger.entries() == []
+
+
+def test_the_same_records_dealt_to_other_owners_were_read_too():
+    ledger = Ledger()
+    held = {"sample_rates": [0.1], "noise_multipliers": [2.0], "queries": 5, "release": True, "records": "digits"}
+    ledger.open(run="one", owners=["x"], partition="seed 0", **held).spend()
+    read_openly(ledger, owners=("y",), records="digits", partition="seed 1").spend()
+    read_openly(ledger, run="else", owners=("z",), records="mnist", partition="seed 1").spend()
+    assert ledger.guarantee("x", delta=1e-5).exposed
+    neighbour = Ledger()
+    neighbour.open(run="one", owners=["x"], partition="seed 0", **held).spend()
+    read_openly(neighbour, owners=("y",), records="digits", partition="seed 0").spend()
+    assert not neighbour.guarantee("x", delta=1e-5).exposed, "another part of one partition is other records"
+
+
+def test_a_budget_refuses_a_run_without_privacy_before_anything_is_read():
+    ledger = Ledger(budgets={"b": Budget(epsilon=100.0, delta=1e-5)})
+    with pytest.raises(
+        BudgetExceeded, match=r"run 'open' has no privacy, and 'b' has a budget of ε=100 .* Nothing was read"
+    ):
+        read_openly(ledger)
+    assert ledger.accounts == ()
+    read_openly(ledger, owners=("a",))
+
+
+def test_a_budget_that_comes_too_late_lets_nothing_in():
+    ledger = Ledger()
+    read_openly(ledger).spend()
+    ledger.budget = Budget(epsilon=100.0, delta=1e-5)
+    with pytest.raises(BudgetExceeded, match="a run without privacy has read the records of 'a'"):
+        open_account(ledger)
 
 
 def test_an_owner_may_have_a_budget_of_its_own():
@@ -162,8 +346,10 @@ def test_json_round_trip(rows, budget):
         account = open_account(
             ledger, run=f"{run} {number}", owners=(owner,), rate=rate, sigma=sigma, queries=count, release=release
         )
-        for _ in range(count):
+        for _ in range(count - 1):
             account.spend()
+        if number % 3:
+            account.close(finished=number % 3 == 1)
     ledger.budget = budget
     again = Ledger.from_json(ledger.to_json())
     assert again.to_json() == ledger.to_json()
@@ -172,16 +358,28 @@ def test_json_round_trip(rows, budget):
 
 
 GOOD = json.loads(Ledger().to_json())
-EVENT = {
+LINE = {
     "owner": "a",
-    "run": "r",
     "records": "",
     "partition": "",
     "sample_rate": 0.1,
     "noise_multiplier": 1.0,
     "release": True,
-    "count": 2,
+    "ground": "free",
 }
+ACCOUNT = {"run": "r", "together": "r", "state": "finished", "allowed": 3, "spent": 2, "lines": [LINE]}
+
+
+def with_account(**changes):
+    return json.dumps({**GOOD, "accounts": [{**ACCOUNT, **changes}]})
+
+
+def with_line(**changes):
+    return with_account(lines=[{**LINE, **changes}])
+
+
+def test_the_records_below_are_broken_by_their_change_alone():
+    assert Ledger.from_json(with_line()).entries()[0].event == Event(sample_rate=0.1, noise_multiplier=1.0, count=2)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +389,20 @@ EVENT = {
         "[]",
         "{}",
         "[" * 100_000,
-        json.dumps({**GOOD, "format": "other"}),
+        json.dumps({**GOOD, "format": "tacit-ledger-1"}),
         json.dumps({**GOOD, "budget": {}}),
-        json.dumps({**GOOD, "events": [{**EVENT, "count": -1}]}),
-        json.dumps({**GOOD, "events": [{**EVENT, "count": 1.5}]}),
-        json.dumps({**GOOD, "events": [{**EVENT, "sample_rate": 2.0}]}),
-        json.dumps({**GOOD, "events": [{**EVENT, "owner": 3}]}),
-        json.dumps({**GOOD, "events": [EVENT, EVENT]}),
-        json.dumps({**GOOD, "events": [{"owner": "a"}]}),
+        json.dumps({**GOOD, "accounts": [ACCOUNT, ACCOUNT]}),
+        with_account(spent=-1),
+        with_account(spent=1.5),
+        with_account(spent=4),
+        with_account(state="done"),
+        with_account(lines=[]),
+        with_account(lines=[LINE, LINE]),
+        with_line(sample_rate=2.0),
+        with_line(noise_multiplier=-1.0),
+        with_line(owner=3),
+        with_line(ground="luck"),
+        with_account(lines=[{"owner": "a"}]),
     ],
 )
 def test_a_broken_record_is_an_error(content):
@@ -222,8 +426,8 @@ def test_refuses_an_account_that_makes_no_sense(settings, message):
 
 
 def test_whole_numbers_that_another_program_wrote_are_read():
-    row = {**EVENT, "noise_multiplier": 2, "sample_rate": 1}
-    assert Ledger.from_json(json.dumps({**GOOD, "events": [row]})).entries()[0].event.noise_multiplier == 2.0
+    read = Ledger.from_json(with_line(noise_multiplier=2, sample_rate=1))
+    assert read.entries()[0].event.noise_multiplier == 2.0
 
 
 def test_an_unknown_owner_is_an_error():

@@ -37,10 +37,13 @@ def test_agrees_with_the_ledger_in_memory(path):
             account = open_account(ledger, run=run)
             for _ in range(count):
                 account.spend()
-            account.close()
+            account.close(finished=run == "one")
+        ledger.open_without_privacy(runs=["open"], owners=["c"], sample_rates=[0.5])[0].spend()
     assert durable.entries() == memory.entries()
     assert durable.to_json() == memory.to_json()
+    assert [(entry.state, entry.event.count) for entry in memory.entries("a")] == [("finished", 3), ("stopped", 5)]
     assert durable.guarantee("a", delta=1e-5) == memory.guarantee("a", delta=1e-5)
+    assert durable.guarantee("c", delta=1e-5) == memory.guarantee("c", delta=1e-5)
     assert durable.verify() == []
 
 
@@ -49,7 +52,7 @@ def test_what_was_spent_is_there_when_the_file_is_opened_again(path):
     account.spend()
     account.spend()
     again = DurableLedger(path)
-    assert [(e.owner, e.event.count, e.event.sample_rate) for e in again.entries()] == [
+    assert [(e.owner, e.spent, e.event.sample_rate) for e in again.entries()] == [
         ("a", 2, 0.123456789),
         ("b", 2, 0.123456789),
     ]
@@ -67,7 +70,7 @@ def test_a_run_that_stopped_can_be_reopened_and_a_finished_one_cannot(path):
     again.spend()
     with pytest.raises(BudgetExceeded, match="all 3 queries"):
         again.spend()
-    again.close()
+    again.close(finished=True)
     with pytest.raises(PrivacyError, match="finished"):
         ledger.reopen("run")
     with pytest.raises(PrivacyError, match="knows no run 'other'"):
@@ -86,9 +89,11 @@ def test_processes_see_each_others_spending_and_allowances(path):
     with pytest.raises(BudgetExceeded, match="past its budget"):
         open_account(other, run="two", sigma=3.0, queries=45)
     account.spend()
-    assert other.entries("a")[0].event.count == 1
+    assert other.entries("a")[0].spent == 1
     account.close()
-    open_account(other, run="two", sigma=3.0, queries=40)
+    with pytest.raises(BudgetExceeded, match="past its budget"):
+        open_account(other, run="two", sigma=3.0, queries=40)
+    assert other.account("one").charged == 45, "stopped, it is charged its plan in every process"
 
 
 def test_two_processes_cannot_charge_the_same_query(path):
@@ -114,6 +119,7 @@ def test_a_refused_account_leaves_no_trace(path):
         ("UPDATE accounts SET allowed = 1", "was allowed 1"),
         ("DELETE FROM lines", "names no data owner"),
         ("DELETE FROM accounts", "belong to no run"),
+        ("UPDATE lines SET noise_multiplier = 0 WHERE owner = 'a'", "a line without noise"),
     ],
 )
 def test_verify_finds_what_was_tampered_with(path, damage, found):
@@ -150,7 +156,7 @@ def test_a_disk_that_refuses_to_write_spends_nothing(path):
     with pytest.raises(StorageError, match="nothing was spent"):
         account.spend()
     assert account.spent == 1
-    assert DurableLedger(path).entries("a")[0].event.count == 1
+    assert DurableLedger(path).entries("a")[0].spent == 1
 
 
 CHILD = """
@@ -177,7 +183,52 @@ def test_kill_9_at_random_moments_loses_no_spent_query(path):
             lines = child.stdout.read().split()
         told = max([told, *map(int, (line for line in lines if line.isdigit()))])
         ledger = DurableLedger(path)
-        spent = ledger.entries("a")[0].event.count
+        spent = ledger.entries("a")[0].spent
         assert ledger.verify() == []
         assert told <= spent <= told + 2  # charged and killed before it was told, or told and cut off in the pipe
         told = spent
+
+
+READER = """
+import os, signal, sys
+from tacit.privacy.store import DurableLedger
+(account,) = DurableLedger(sys.argv[1]).open_without_privacy(runs=["open"], owners=["a"], sample_rates=[0.5])
+account.spend()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_kill_9_leaves_a_run_without_privacy_on_record(path):
+    account = open_account(DurableLedger(path), owners=("a",), queries=1)
+    account.spend()
+    account.close(finished=True)
+    assert subprocess.run([sys.executable, "-c", READER, str(path)]).returncode == -signal.SIGKILL
+    ledger = DurableLedger(path)
+    assert ledger.readers_without_privacy(["a"]) == {"a": ("open",)}
+    assert ledger.guarantee("a", delta=1e-5).epsilon == float("inf")
+    assert ledger.verify() == []
+
+
+def test_a_budget_on_disk_refuses_a_run_without_privacy_and_keeps_no_trace(path):
+    ledger = DurableLedger(path, Budget(epsilon=50.0, delta=1e-5))
+    with pytest.raises(BudgetExceeded, match="has no privacy"):
+        ledger.open_without_privacy(runs=["open"], owners=["a"], sample_rates=[0.5])
+    assert DurableLedger(path).accounts == ()
+
+
+def test_how_runs_were_let_in_is_on_disk(path):
+    ledger = DurableLedger(path, Budget(epsilon=2.0, delta=1e-5))
+    for run in ("one", "two"):
+        open_account(ledger, run=run, sigma=4.0).spend()
+    kept = DurableLedger(path).guarantee("a", delta=1e-5)
+    assert (kept.basis, kept.adaptive) == ("filter", 2.0)
+
+
+def test_a_ledger_of_the_version_before_is_refused_and_left_as_it_is(path):
+    DurableLedger(path).close()
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA user_version = 2")
+    with pytest.raises(PrivacyError, match=r"is a ledger of version 2, .* Keep it"):
+        DurableLedger(path)
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)

@@ -153,7 +153,8 @@ def test_an_unfinished_run_says_so(folder, tmp_path):
     write_events(folder, read_events(folder)[:10])
     said = words(page(Run.load(folder), tmp_path))
     assert "This run is not finished: round 8 of 20 was the last looked at." in said
-    assert "derived from 8 queries so far" in said
+    assert "derived from all 20 queries of the plan, of which 8 were made" in said
+    assert "It is charged its whole plan, since when to stop may depend on what it gave." in said
     assert "8 of 20 rounds so far" in said
 
 

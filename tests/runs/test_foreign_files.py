@@ -168,7 +168,7 @@ def test_dying_between_the_last_checkpoint_and_the_summary_changes_nothing(tmp_p
         assert one[key] == whole[key], key
 
 
-def test_dying_between_the_summary_and_the_ledger_gives_the_spares_back(tmp_path, monkeypatch):
+def test_dying_before_the_account_is_closed_leaves_it_charged_its_plan_until_the_run_is_resumed(tmp_path, monkeypatch):
     from tacit.session import Session
 
     def die(self):
@@ -178,10 +178,12 @@ def test_dying_between_the_summary_and_the_ledger_gives_the_spares_back(tmp_path
         patched.setattr(Session, "close", die)
         with pytest.raises(Killed):
             runner.play(stop=lambda: False)
-    assert DurableLedger(tmp_path / "ledger.sqlite").is_open("one")
-    with pytest.raises(InvalidInput, match="finished"):
-        Runner.resume(tmp_path / "one")
-    assert not DurableLedger(tmp_path / "ledger.sqlite").is_open("one")
+    left = DurableLedger(tmp_path / "ledger.sqlite").account("one")
+    assert (left.state, left.charged) == ("open", left.allowed)
+    resume(RunFolder.find(tmp_path / "one"))
+    left = DurableLedger(tmp_path / "ledger.sqlite").account("one")
+    assert (left.state, left.charged) == ("finished", 12)
+    assert left.charged < left.allowed
 
 
 def test_a_process_that_dies_while_it_computes_owes_nothing(tmp_path):
@@ -195,6 +197,6 @@ def test_a_process_that_dies_while_it_computes_owes_nothing(tmp_path):
         engine.clipped_sums = die
         with pytest.raises(Killed):
             runner.play(stop=lambda: False)
-    assert DurableLedger(tmp_path / "ledger.sqlite").entries() == []
+    assert {entry.spent for entry in DurableLedger(tmp_path / "ledger.sqlite").entries()} == {0}
     resume(RunFolder.find(tmp_path / "one"))
     assert {entry.event.count for entry in DurableLedger(tmp_path / "ledger.sqlite").entries()} == {12}

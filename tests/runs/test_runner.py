@@ -16,6 +16,7 @@ from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import Budget, DurableLedger
+from tacit.report import Run
 from tacit.runs import RunFolder, Runner, list_runs
 
 BASE = {
@@ -187,12 +188,74 @@ def test_private_diagnostics_go_to_a_file_of_their_own(tmp_path):
     assert folder.summary()["release"] is False
 
 
-def test_a_run_without_privacy_leaves_no_trace_in_the_ledger_and_resumes(tmp_path):
-    changes = {"private": False, "noise_multiplier": None}
-    whole = play(Runner.start(tmp_path, "whole", config(**changes)))
-    play(Runner.start(tmp_path, "parts", config(**changes)), stop_after=7)
+OPEN = {"private": False, "noise_multiplier": None}
+
+
+def test_a_run_without_privacy_is_in_the_ledger_and_resumes(tmp_path):
+    whole = play(Runner.start(tmp_path, "whole", config(**OPEN)))
+    play(Runner.start(tmp_path, "parts", config(**OPEN)), stop_after=7)
+    ledger = DurableLedger(tmp_path / "ledger.sqlite")
+    assert ledger.readers_without_privacy(whole.data.owners)[whole.data.owners[0]] == ("whole", "parts")
     assert torch.equal(play(Runner.resume(tmp_path / "parts")).theta, whole.theta)
-    assert DurableLedger(tmp_path / "ledger.sqlite").entries() == []
+    assert {(entry.run, entry.event, entry.state) for entry in ledger.entries()} == {
+        ("whole", None, "finished"),
+        ("parts", None, "finished"),
+    }
+    assert ledger.verify() == []
+
+
+def test_a_run_without_privacy_is_on_record_before_it_reads_and_can_be_killed_at_any_moment(tmp_path):
+    runner = Runner.start(tmp_path, "one", config(**OPEN))
+    drawer, seen = runner.session.real_oracle._drawer, []
+    draw = drawer.draw
+
+    def watched():
+        seen.append(DurableLedger(tmp_path / "ledger.sqlite").account("one").spent)
+        return draw()
+
+    drawer.draw = watched
+    for _ in range(3):
+        runner.session.advance()
+    runner._resources.close()  # as a killed process would leave it
+    assert seen == [1, 1, 1]
+    account = DurableLedger(tmp_path / "ledger.sqlite").account("one")
+    assert (account.state, account.charged) == ("open", 1)
+    assert play(Runner.resume(tmp_path / "one")) is not None
+
+
+def test_a_run_without_privacy_is_refused_under_a_budget_and_leaves_no_folder(tmp_path):
+    DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=100.0, delta=1e-5))
+    with pytest.raises(BudgetExceeded, match=r"has no privacy, and .* has a budget of ε=100"):
+        Runner.start(tmp_path, "open", config(**OPEN))
+    assert not (tmp_path / "open").exists()
+
+
+def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_path):
+    changes = {"rounds": 12, "spare_queries": 3}
+    play(Runner.start(tmp_path, "one", config(**changes)), stop_after=5)
+    ledger = DurableLedger(tmp_path / "ledger.sqlite")
+    assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
+    report = Run.load(tmp_path / "one")
+    assert (report.spent, report.counted) == (5, 15)
+    result = play(Runner.resume(tmp_path / "one"))
+    assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
+    stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
+    assert stated == [kept.epsilon for kept in ledger.guarantees(result.data.owners, delta=1e-5)]
+    assert Run.load(tmp_path / "one").counted == 12
+
+
+def test_a_run_killed_between_its_end_and_its_summary_is_finished_without_a_query(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, Runner.start(tmp_path, "one", config()) as runner:
+        patch.setattr(RunFolder, "summarise", lambda *_: crash())
+        with pytest.raises(RuntimeError, match="crash"):
+            runner.play(stop=lambda: False)
+    folder = RunFolder.find(tmp_path / "one")
+    assert folder.summary() is None
+    result = play(Runner.resume(tmp_path / "one"))
+    ledger = DurableLedger(tmp_path / "ledger.sqlite")
+    kept = ledger.guarantees(result.data.owners, delta=1e-5)
+    assert folder.summary()["epsilon_per_agent"] == [each.epsilon for each in kept]
+    assert {entry.event.count for entry in ledger.entries()} == {12}
 
 
 def test_a_run_that_would_pass_the_budget_leaves_no_folder(tmp_path):

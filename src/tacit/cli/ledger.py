@@ -1,5 +1,6 @@
 """`tacit ledger`: what was spent, of whose data, by which run."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
@@ -13,7 +14,7 @@ from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json,
 from tacit.cli.spending import Record, Spent, group_of
 from tacit.cli.verifying import misstated
 from tacit.errors import InvalidInput, TacitError, choose
-from tacit.privacy import DurableLedger
+from tacit.privacy import DurableLedger, Guarantee
 from tacit.runs import list_runs
 from tacit.runs.folder import LEDGER
 
@@ -37,7 +38,8 @@ def ledger(
 ) -> None:
     """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group who lost most.
 
-    With --verify, the ε that finished runs state is held against the ε that follows from the record.
+    A run that is not finished is charged all queries of its plan. With --verify, the ε that finished runs state is held
+    against the ε that follows from the record.
 
     Example: tacit ledger --verify
     """
@@ -55,10 +57,11 @@ def ledger(
     if json:
         whole = not problems if verify else None
         spent = [row.to_dict() for row in rows]
-        print_json({"ledger": str(path), "whole": whole, "problems": problems, "spent": spent})
+        exposed = record.exposed(asked)
+        print_json({"ledger": str(path), "whole": whole, "problems": problems, "exposed": exposed, "spent": spent})
     else:
         _print(rows, chosen, len(deltas) > 1 and delta is None, every)
-        for words in record.dealt_out_anew(asked):
+        for words in [*_conditions(rows), *record.dealt_out_anew(asked), *record.exposed(asked)]:
             console().print(f"\nNote: {words}", soft_wrap=True)
         _print_problems(problems, verify)
     if problems:
@@ -104,13 +107,35 @@ def _tables(rows: Sequence[Spent], every: bool) -> Iterator[Table]:
             owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all together"
             table.add_row(
                 *(("" if owner == shown else owner, run) if every else (run, owner)),
-                f"{row.queries:,}",
-                round_up(row.add_remove.epsilon),
-                round_up(row.replace_one.epsilon),
+                _queries(row),
+                _epsilon(row.add_remove),
+                _epsilon(row.replace_one),
                 "yes" if row.release else "no",
             )
             shown = owner
         yield table
+
+
+def _queries(row: Spent) -> str:
+    """Write how many queries count and, where those of a plan do, how many were made."""
+    if not row.charged:
+        return "not counted"
+    return f"{row.charged:,}" if row.charged == row.queries else f"{row.charged:,} ({row.queries:,} made)"
+
+
+def _epsilon(kept: Guarantee) -> str:
+    return "∞" if math.isinf(kept.epsilon) else round_up(kept.epsilon)
+
+
+def _conditions(rows: Sequence[Spent]) -> Iterator[str]:
+    """Yield what has to be known of rows that are more than one finished run."""
+    if any(row.run is not None and row.charged != row.queries for row in rows):
+        yield "a run that is not finished is charged its whole plan: when to stop may depend on what it gave"
+    together = [row.add_remove for row in rows if row.run is None]
+    if any(kept.basis == "plans" for kept in together):
+        yield "all together holds if no run was planned by another's results; a budget set before the first run needs no such condition"
+    for kept in {kept.adaptive: kept for kept in together if kept.adaptive is not None}.values():
+        yield f"all together holds if no run was planned by another's results; else the budget, ε={kept.adaptive:g}, holds"
 
 
 def _print_problems(problems: Sequence[str], verified: bool) -> None:

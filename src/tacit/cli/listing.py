@@ -1,12 +1,16 @@
 """`tacit list`: what was run, how far it is, and what came of it."""
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.output import Json, RunsFolder, complain, plain_table, print_json, print_whole, round_up
+from tacit.cli.output import Json, RunsFolder, complain, console, plain_table, print_json, print_whole, round_up
 from tacit.errors import TacitError
+from tacit.privacy import DurableLedger, Ledger
+from tacit.privacy.guarantees import EXPOSED
 from tacit.runs import RunFolder, list_runs
+from tacit.runs.folder import LEDGER
 
 _RIGHT = ("agents", "rounds", "accuracy", "ε")
 
@@ -16,7 +20,10 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
 
     Example: tacit list --runs runs
     """
+    exposed = _exposed(runs)
     rows = [_row(folder) for folder in list_runs(runs)]
+    for row in rows:
+        row["exposed"] = row["run"] in exposed
     if json:
         print_json({"runs": rows})
         return
@@ -26,6 +33,23 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
     for row in rows:
         table.add_row(*_cells(row))
     print_whole(table if rows else f"there are no runs in {runs}")
+    if any(row["exposed"] and row["private"] for row in rows):
+        named = ", ".join(row["run"] for row in rows if row["exposed"] and row["private"])
+        console().print(f"Note: {EXPOSED} (the records of {named})", soft_wrap=True)
+
+
+def _exposed(runs: Path) -> set[str]:
+    """Return the runs on records that a run without privacy has read, too."""
+    if not (runs / LEDGER).is_file():
+        return set()
+    try:
+        with closing(DurableLedger(runs / LEDGER, read_only=True)) as ledger:
+            read = Ledger.from_json(ledger.to_json())
+    except TacitError as error:
+        complain(str(error))
+        return set()
+    readers = read.readers_without_privacy(read.owners)
+    return {entry.run for entry in read.entries() if readers[entry.owner]}
 
 
 def _row(folder: RunFolder) -> dict[str, Any]:

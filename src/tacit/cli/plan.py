@@ -43,7 +43,7 @@ def _plan(runner: Runner) -> Table:
 
 
 def _mechanisms(runner: Runner) -> list[Table]:
-    plan, sizes = runner.session.plan, runner.session.training.data.sizes
+    plan, sizes = runner.session.plan, runner.session.sizes
     each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
     if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
         return []

@@ -1,12 +1,12 @@
 """What was spent, derived from a ledger: of every owner, or in each group of owners of the one who lost most."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tacit.privacy import Guarantee, Ledger
+from tacit.privacy.guarantees import EXPOSED
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,11 @@ class Spent:
     run: str | None
     """None for all runs together."""
     queries: int
+    """How many were made."""
+    charged: int
+    """How many count: of runs that are not finished, all that were planned."""
+    private: bool
+    """Whether no run without privacy is among them."""
     add_remove: Guarantee
     replace_one: Guarantee
 
@@ -36,9 +41,14 @@ class Spent:
             "owner": self.owner,
             "run": self.run,
             "queries": self.queries,
+            "charged": self.charged,
+            "private": self.private,
             "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
             "delta": self.add_remove.delta,
             "release": self.release,
+            "basis": self.add_remove.basis,
+            "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
+            "exposed": self.add_remove.exposed,
         }
 
 
@@ -46,22 +56,21 @@ class Record:
     """A ledger as it was at one moment, in memory, where it is read quickly however many owners there are."""
 
     def __init__(self, ledger: Ledger) -> None:
-        text = ledger.to_json()
-        self.ledger = Ledger.from_json(text)
-        self._events: list[dict[str, Any]] = json.loads(text)["events"]
+        self.ledger = Ledger.from_json(ledger.to_json())
+        self._lines = [
+            (account.run, line) for account in self.ledger.accounts if account.charged for line in account.lines
+        ]
 
     @cached_property
     def runs(self) -> list[str]:
-        """All runs that spent something."""
-        return list(dict.fromkeys(event["run"] for event in self._events))
+        """All runs that are charged something, or that read without privacy."""
+        return list(dict.fromkeys(run for run, _ in self._lines))
 
     @cached_property
     def _runs_of(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for event in self._events:
-            runs = found.setdefault(event["owner"], [])
-            if event["run"] not in runs:
-                runs.append(event["run"])
+        for run, line in self._lines:
+            found.setdefault(line.owner, []).append(run)
         return found
 
     def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
@@ -95,9 +104,9 @@ class Record:
     def dealt_out_anew(self, runs: Sequence[str] | None = None) -> list[str]:
         """Return a sentence for every data set that was dealt to owners in more ways than one, by these runs or all."""
         ways: dict[str, dict[str, None]] = {}
-        for event in self._events:
-            if event["records"] and (runs is None or event["run"] in runs):
-                ways.setdefault(event["records"], {})[event["partition"]] = None
+        for run, line in self._lines:
+            if line.records and (runs is None or run in runs):
+                ways.setdefault(line.records, {})[line.partition] = None
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
             "for a record, what their groups lost adds up"
@@ -105,11 +114,24 @@ class Record:
             if len(partitions) > 1
         ]
 
+    def exposed(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence for every group of owners whose records a run without privacy has read, asked by these runs."""
+        found: dict[str, dict[str, None]] = {}
+        readers = self.ledger.readers_without_privacy(list(self._runs_of))
+        for owner, names in self._runs_of.items():
+            if runs is None or any(name in runs for name in names):
+                for reader in readers[owner]:
+                    found.setdefault(group_of(owner) or owner, {})[reader] = None
+        return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
+
     def _spent(self, owner: str, run: str | None, delta: float) -> Spent:
+        entries = self.ledger.entries(owner, run)
         return Spent(
             owner=owner,
             run=run,
-            queries=sum(entry.event.count for entry in self.ledger.entries(owner, run)),
+            queries=sum(entry.spent for entry in entries if entry.event is not None),
+            charged=sum(entry.event.count for entry in entries if entry.event is not None),
+            private=all(entry.event is not None for entry in entries),
             add_remove=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
             replace_one=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
         )

@@ -1,5 +1,6 @@
 """What came of a run, and what all runs together have spent of the same data."""
 
+import math
 from contextlib import closing
 from typing import Any
 
@@ -7,6 +8,7 @@ from tacit.cli.output import console, plain_table, round_up, working
 from tacit.cli.progress import NO_PRIVACY
 from tacit.cli.spending import Record
 from tacit.privacy import Budget, DurableLedger
+from tacit.privacy.guarantees import EXPOSED
 from tacit.runs import Runner
 
 
@@ -29,6 +31,8 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
         kind = "a release" if summary["release"] else "not a release"
         screen.print(f"δ={summary['delta']:g}, {summary['adjacency']}, {summary['accountant']}; {kind}")
         _print_all_runs(runner)
+    else:
+        screen.print(f"{EXPOSED}; the ledger says so from now on", soft_wrap=True)
     screen.print(f"in {runner.folder.path}", soft_wrap=True)
 
 
@@ -47,8 +51,13 @@ def _print_all_runs(runner: Runner) -> None:
     runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
     whose = owner.rpartition("/")[2]
     screen = console()
-    screen.print(f"{runs} spent ε={round_up(lost.epsilon)}{_of(budget, terms)} ({whose} lost most)", soft_wrap=True)
-    for words in record.dealt_out_anew():
+    if math.isinf(lost.epsilon):
+        screen.print(f"{runs} spent ε=∞", soft_wrap=True)
+    else:
+        only_if = f", {lost.condition}" if lost.condition else ""
+        words = f"{runs} spent ε={round_up(lost.epsilon)}{_of(budget, terms)} ({whose} lost most){only_if}"
+        screen.print(words, soft_wrap=True)
+    for words in [*record.dealt_out_anew(), *record.exposed([runner.folder.name])]:
         screen.print(f"Note: {words}", soft_wrap=True)
 
 

@@ -106,7 +106,7 @@ def _budget(epsilon: float | None, config: RunConfig) -> Budget | None:
         return None
     if not config.private:
         raise InvalidInput(
-            "--budget bounds what private runs spend; a run without privacy spends nothing that is counted"
+            "--budget bounds what private runs spend; after a run without privacy nothing is promised of these records"
         )
     return Budget(epsilon=epsilon, delta=config.delta, adjacency=config.adjacency, accountant=config.accountant)
 

@@ -7,7 +7,7 @@ from typing import Any
 from tacit.cli.output import round_up
 from tacit.cli.spending import Record
 from tacit.errors import TacitError
-from tacit.privacy import DurableLedger
+from tacit.privacy import Account, DurableLedger
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.checkpoint import Checkpoint
 
@@ -25,22 +25,28 @@ def misstated(record: Record, stored: DurableLedger, runs: Path) -> Iterator[str
 
 
 def _misstated(record: Record, stored: DurableLedger, folder: RunFolder) -> Iterator[str]:
-    if not folder.config().private:
-        return
     events = folder.events()
     plan = next((event for event in events if event.get("event") == "plan"), None)
     if plan is None:
         yield f"run {folder.name!r} has no plan in {folder.events_file}"
         return
-    yield from _changed(stored, folder, plan)
-    entries = record.ledger.entries(run=folder.name)
-    charged = min((entry.event.count for entry in entries), default=0)
+    account = stored.account(folder.name)
+    yield from _changed(account, folder, plan)
+    made = 0 if account is None else account.spent
     answered = max((event["queries"] for event in events if event.get("event") == "snapshot"), default=0)
     if folder.checkpoint_file.exists():
         answered = max(answered, Checkpoint.load(folder.checkpoint_file).answered)
-    if charged < answered:
-        yield f"run {folder.name!r} was answered {answered} queries; {charged} are on record"
+    if not folder.config().private:
+        if answered and not made:
+            yield f"run {folder.name!r} has read records without privacy, which is not on record"
         return
+    if made < answered:
+        yield f"run {folder.name!r} was answered {answered} queries; {made} are on record"
+        return
+    if account is not None and account.state == "finished" and answered < plan["queries"] - plan["spare_queries"]:
+        yield f"run {folder.name!r} is finished by the record; its files tell of {answered} of {plan['queries']} queries"
+        return
+    entries = record.ledger.entries(run=folder.name)
     summary = folder.summary()
     if summary is None:
         return
@@ -59,15 +65,14 @@ def _misstated(record: Record, stored: DurableLedger, folder: RunFolder) -> Iter
             )
 
 
-def _changed(stored: DurableLedger, folder: RunFolder, plan: dict[str, Any]) -> Iterator[str]:
+def _changed(account: Account | None, folder: RunFolder, plan: dict[str, Any]) -> Iterator[str]:
     """Yield what the ledger holds of a run otherwise than it was planned."""
-    lines = stored.lines(folder.name)
     planned = zip(plan["owners"], plan["sample_rates"], plan["noise_multipliers"], strict=True)
     expected = {(owner, rate, sigma, plan["release"]) for owner, rate, sigma in planned}
+    lines = () if account is None else account.lines
     found = {(line.owner, line.sample_rate, line.noise_multiplier, line.release) for line in lines}
     if found != expected:
         which = sorted({row[0] for row in found ^ expected})
         yield f"run {folder.name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
-    allowed = stored.allowed(folder.name)
-    if allowed is not None and allowed != plan["queries"]:
-        yield f"run {folder.name!r} was planned for {plan['queries']} queries and is allowed {allowed}"
+    if account is not None and plan["private"] and account.allowed != plan["queries"]:
+        yield f"run {folder.name!r} was planned for {plan['queries']} queries and is allowed {account.allowed}"

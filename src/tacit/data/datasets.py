@@ -189,9 +189,15 @@ class AgentData:
         return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name)
 
     def __repr__(self) -> str:
+        return self.described()
+
+    def described(self, sizes: Sequence[int] | None = None) -> str:
+        """Say who holds how many records: the true numbers, those declared in their place, or none if none are given."""
         # Who holds which record is nobody else's business, and nobody's reading.
-        smallest, largest = min(self.sizes), max(self.sizes)
-        return f"AgentData({self.partition!r}: {self.agents} agents with {smallest} to {largest} records each, {self.data.train!r})"
+        numbers, inputs = self.sizes if sizes is None else sizes, self.data.train.inputs
+        held = f"with {min(numbers)} to {max(numbers)} records each, " if len(numbers) else ""
+        kind = f"{held}of {inputs.dtype} and shape {tuple(inputs.shape[1:])}"
+        return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""

@@ -1,9 +1,11 @@
 """The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
 
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
+from tacit.privacy.accounts import Account, Entry, Line
 from tacit.privacy.clipping import Engine, Lot, PerSample, Record
 from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
-from tacit.privacy.ledger import Account, Budget, Entry, Guarantee, Ledger
+from tacit.privacy.guarantees import Basis, Budget, Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
 from tacit.privacy.sources import Fast, Secret, Seeded, Sources
 from tacit.privacy.specification import NoPrivacy, Plan, Privacy
@@ -13,6 +15,7 @@ __all__ = [
     "Account",
     "Accountant",
     "Adjacency",
+    "Basis",
     "Budget",
     "Chosen",
     "Compile",
@@ -26,6 +29,7 @@ __all__ = [
     "GhostEngine",
     "Guarantee",
     "Ledger",
+    "Line",
     "Lot",
     "NoPrivacy",
     "Oracle",

@@ -3,7 +3,7 @@
 `PrivateOracle.gradient(theta)` draws a Poisson lot, clips per sample, sums, adds Gaussian noise, divides by the
 *expected* lot size, writes one event per agent to the ledger, and only then returns the result. Nothing else that
 depends on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
-`PlainOracle` has the same face without clipping, noise and ledger: the non-private baseline.
+`PlainOracle` has the same face without clipping and noise: the non-private baseline.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +20,10 @@ from tacit.data import AgentData
 from tacit.data.prepare import apart
 from tacit.errors import ModelError, PrivacyError
 from tacit.models.functional import FlatModel
+from tacit.privacy.accounts import Account
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, WidthError
 from tacit.privacy.engines.queries import Queries
-from tacit.privacy.ledger import Account
 from tacit.privacy.noise import GridNoise
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream
@@ -308,7 +308,7 @@ class PrivateOracle:
 
 
 class PlainOracle:
-    """The same lots and divisor without clipping, noise and ledger. It keeps no promise."""
+    """The same lots and divisor without clipping and noise. It keeps no promise, and writes to the ledger that it read."""
 
     def __init__(
         self,
@@ -318,10 +318,11 @@ class PlainOracle:
         data: AgentData,
         plan: Plan,
         sources: Sequence[Source],
+        accounts: Sequence[Account] = (),
         example: Lot | None = None,
         device: torch.device | None = None,
     ) -> None:
-        self._model, self._engine = model, engine
+        self._model, self._engine, self._accounts = model, engine, accounts
         self._queries = Queries(model, plan.lot_sizes, example)
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
@@ -356,6 +357,9 @@ class PlainOracle:
         self.queries = queries
 
     def _mean(self, compute: Callable[[_Piece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
+        for account in self._accounts:
+            if not account.spent:
+                account.spend()  # once, before the first record is read
         self.queries += 1
         _, lots = self._drawer.draw()
         sums = torch.zeros(theta.shape[0], width, dtype=torch.float64, device=self._device)

@@ -10,24 +10,27 @@ import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
-from tacit.privacy.ledger import Account, Budget, Entry, Ledger, Line
+from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.guarantees import Budget
+from tacit.privacy.ledger import Ledger
 
 _APPLICATION = 0x7AC17
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = f"""
 CREATE TABLE budgets (owner TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT;
 CREATE TABLE accounts (
   id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, token TEXT NOT NULL, allowed INTEGER NOT NULL CHECK (allowed >= 0),
-  is_open INTEGER NOT NULL CHECK (is_open IN (0, 1))
+  state TEXT NOT NULL CHECK (state IN ('open', 'stopped', 'finished')), together TEXT NOT NULL
 ) STRICT;
 CREATE TABLE lines (
   account INTEGER NOT NULL REFERENCES accounts, place INTEGER NOT NULL, owner TEXT NOT NULL, records TEXT NOT NULL,
   partition TEXT NOT NULL, sample_rate REAL NOT NULL, noise_multiplier REAL NOT NULL,
-  release INTEGER NOT NULL CHECK (release IN (0, 1)), PRIMARY KEY (account, owner)
+  release INTEGER NOT NULL CHECK (release IN (0, 1)),
+  ground TEXT NOT NULL CHECK (ground IN ('free', 'plan', 'filter')), PRIMARY KEY (account, owner)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE queries (
   account INTEGER NOT NULL REFERENCES accounts, number INTEGER NOT NULL, PRIMARY KEY (account, number)
@@ -35,6 +38,7 @@ CREATE TABLE queries (
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
+_LINE = ", ".join(["account", "place", *(field.name for field in fields(Line))])
 _EVERYONE = ""  # the owner under which the budget of all is kept
 
 
@@ -70,34 +74,17 @@ class DurableLedger(Ledger):
 
     def reopen(self, run: str) -> "DurableAccount":
         """Return the account of a run that stopped before its end, with all that it has spent."""
-        with self._writing():
-            self._load()
-            row = self._database.execute("SELECT id, is_open FROM accounts WHERE run = ?", (run,)).fetchone()
-            if row is None:
-                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
-            if not row[1]:
-                raise PrivacyError(f"run {run!r} is finished and its account closed; start a new run")
-            return self._own[row[0]]
+        account = self.account(run)
+        if account is None:
+            raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+        if account.state != "open":
+            raise PrivacyError(f"run {run!r} is {account.state} and its account closed; start a new run")
+        return account
 
-    def lines(self, run: str) -> tuple[Line, ...]:
-        """Return whose data a run may ask, and by which mechanism."""
+    def account(self, run: str) -> "DurableAccount | None":
+        """Return a run's account as it is now, open or closed; None if the ledger does not know the run."""
         self._load()
-        return tuple(line for account in self._own.values() if account.run == run for line in account.lines)
-
-    def allowed(self, run: str) -> int | None:
-        """Return how many queries a run was allowed; None if the ledger does not know it."""
-        self._load()
-        return next((account.allowed for account in self._own.values() if account.run == run), None)
-
-    def is_open(self, run: str) -> bool:
-        """Tell whether a run has an account that may still be charged."""
-        self._load()
-        return any(account.run == run and account.remaining for account in self._own.values())
-
-    def entries(self, owner: str | None = None, run: str | None = None) -> list[Entry]:
-        """Return what was spent, by this and every other process."""
-        self._load()
-        return super().entries(owner, run)
+        return next((account for account in self._own.values() if account.run == run), None)
 
     def verify(self) -> list[str]:
         """Return what is wrong with the record, in sentences; nothing if it is whole."""
@@ -118,6 +105,9 @@ class DurableLedger(Ledger):
                 problems.append(f"{number} rows of {table!r} belong to no run")
         empty = "SELECT run FROM accounts WHERE id NOT IN (SELECT account FROM lines)"
         problems += [f"run {run!r} names no data owner" for (run,) in self._database.execute(empty)]
+        mixed = "SELECT run FROM accounts WHERE id IN (SELECT account FROM lines GROUP BY account "
+        mixed += "HAVING MIN(noise_multiplier) <= 0 AND (MAX(noise_multiplier) > 0 OR MAX(release) = 1))"
+        problems += [f"run {run!r} has a line without noise" for (run,) in self._database.execute(mixed)]
         return problems
 
     @classmethod
@@ -135,19 +125,20 @@ class DurableLedger(Ledger):
             self._load()
             yield
 
-    def _account(self, run: str, lines: tuple[Line, ...], allowed: int) -> Account:
-        return DurableAccount(self, run, lines, allowed, secrets.token_hex(8))
+    def _refresh(self) -> None:
+        self._load()
+
+    def _account(self, run: str, lines: tuple[Line, ...], allowed: int, together: str) -> Account:
+        return DurableAccount(self, run, lines, allowed, secrets.token_hex(8), together)
 
     def _keep(self, account: Account) -> None:
         if isinstance(account, DurableAccount) and account.id is None:
-            insert = "INSERT INTO accounts (run, token, allowed, is_open) VALUES (?, ?, ?, 1)"
-            account.id = self._database.execute(insert, (account.run, account.token, account.allowed)).lastrowid
+            insert = "INSERT INTO accounts (run, token, allowed, state, together) VALUES (?, ?, ?, 'open', ?)"
+            row = (account.run, account.token, account.allowed, account.together)
+            account.id = self._database.execute(insert, row).lastrowid
             assert account.id is not None
-            rows = [
-                (account.id, place, e.owner, e.records, e.partition, e.sample_rate, e.noise_multiplier, e.release)
-                for place, e in enumerate(account.lines)
-            ]
-            self._database.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            rows = [(account.id, place, *astuple(line)) for place, line in enumerate(account.lines)]
+            self._database.executemany(f"INSERT INTO lines ({_LINE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._own[account.id] = account
         super()._keep(account)
 
@@ -158,35 +149,39 @@ class DurableLedger(Ledger):
             self.budgets = {owner: _budget(text, self.path) for owner, text in stored.items()}
             self.budget = self.budgets.pop(_EVERYONE, None)
             lines: dict[int, list[Line]] = {}
-            for number, _, *fields, release in self._database.execute("SELECT * FROM lines ORDER BY account, place"):
-                owner, records, partition, rate, sigma = fields
-                lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release)))
+            for number, _, *values in self._database.execute(f"SELECT {_LINE} FROM lines ORDER BY account, place"):
+                owner, records, partition, rate, sigma, release, ground = values
+                lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release), ground))
             spent = dict(self._database.execute("SELECT account, COUNT(*) FROM queries GROUP BY account").fetchall())
-            accounts = self._database.execute("SELECT id, run, token, allowed, is_open FROM accounts").fetchall()
-        self._by_owner, self._runs = {}, set()
+            accounts = self._database.execute(
+                "SELECT id, run, token, allowed, state, together FROM accounts ORDER BY id"
+            ).fetchall()
+        self._by_owner, self._accounts = {}, {}
         known = {number for number, *_ in accounts}
         self._own = {number: account for number, account in self._own.items() if number in known}
-        for number, run, token, allowed, is_open in accounts:
+        for number, run, token, allowed, state, together in accounts:
             if number not in self._own:
-                self._own[number] = DurableAccount(self, run, tuple(lines.get(number, ())), allowed, token, number)
+                of_run = tuple(lines.get(number, ()))
+                self._own[number] = DurableAccount(self, run, of_run, allowed, token, together, number)
             account = self._own[number]
-            account._spent, account._open = spent.get(number, 0), bool(is_open)
+            account._spent, account._state = spent.get(number, 0), state
             super()._keep(account)
 
     def _spend(self, account: "DurableAccount") -> None:
         with self._writing():
-            state = "SELECT is_open, (SELECT COUNT(*) FROM queries WHERE account = id) FROM accounts WHERE id = ?"
-            is_open, spent = self._database.execute(state, (account.id,)).fetchone()
-            if spent != account.spent or not is_open:
+            query = "SELECT state, (SELECT COUNT(*) FROM queries WHERE account = id) FROM accounts WHERE id = ?"
+            state, spent = self._database.execute(query, (account.id,)).fetchone()
+            if spent != account.spent or state != "open":
                 raise BudgetExceeded(
                     f"another process has charged queries to run {account.run!r}, or closed it; two processes must not "
                     "work on one run. Nothing was spent"
                 )
             self._database.execute("INSERT INTO queries VALUES (?, ?)", (account.id, spent + 1))
 
-    def _close_account(self, account: "DurableAccount") -> None:
+    def _close_account(self, account: "DurableAccount", state: State) -> None:
         with self._writing():
-            self._database.execute("UPDATE accounts SET is_open = 0 WHERE id = ?", (account.id,))
+            update = "UPDATE accounts SET state = ? WHERE id = ? AND state = 'open'"
+            self._database.execute(update, (state, account.id))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -207,18 +202,26 @@ class DurableAccount(Account):
     """An account on disk. Its token, made by chance, tells the files of its run from those of any other."""
 
     def __init__(
-        self, ledger: DurableLedger, run: str, lines: tuple[Line, ...], allowed: int, token: str, id: int | None = None
+        self,
+        ledger: DurableLedger,
+        run: str,
+        lines: tuple[Line, ...],
+        allowed: int,
+        token: str,
+        together: str,
+        id: int | None = None,
     ) -> None:
-        super().__init__(run, lines, allowed)
+        super().__init__(run, lines, allowed, together=together)
         self._ledger, self.token, self.id = ledger, token, id
 
     def _write(self) -> None:
         self._ledger._spend(self)
 
-    def close(self) -> None:
-        """Give back, on disk, what was allowed but not spent."""
-        self._ledger._close_account(self)
-        super().close()
+    def close(self, *, finished: bool = False) -> None:
+        """Allow no more queries, on disk. `finished` says that all queries were made that were settled beforehand."""
+        if self.state == "open":
+            self._ledger._close_account(self, "finished" if finished else "stopped")
+            super().close(finished=finished)
 
 
 def _budget(text: str, path: Path) -> Budget:
@@ -265,7 +268,10 @@ def _check_version(database: sqlite3.Connection, path: Path) -> None:
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version != _VERSION:
         database.close()
-        raise PrivacyError(f"{path} is a ledger of version {version}, and this program reads version {_VERSION}")
+        raise PrivacyError(
+            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it has on "
+            "record still counts. Use it with the version of Tacit that wrote it"
+        )
 
 
 @contextmanager

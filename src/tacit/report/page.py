@@ -65,7 +65,7 @@ def _header(run: Run, spent: Spending | None) -> str:
         claim = f"ε = {epsilon(kept.epsilon)} at δ = {kept.delta:g}"
         terms = (
             f"{ADJACENCIES[kept.adjacency]} adjacency · by {ACCOUNTANTS[kept.accountant]} · "
-            f"derived from {run.spent:,} queries{'' if run.finished else ' so far'}"
+            f"derived from {_counted(run)}"
         )
     started = f" · started {plan.time[:16].replace('T', ' ')}" if plan.time else ""
     warned = "" if plan.release and plan.private else " warned"
@@ -78,11 +78,27 @@ def _header(run: Run, spent: Spending | None) -> str:
     )
 
 
+def _counted(run: Run) -> str:
+    """Say how many queries ε is derived from and, where those of a plan count, how many were made."""
+    if run.counted == run.spent:
+        return f"{run.counted:,} queries"
+    return f"all {run.counted:,} queries of the plan, of which {run.spent:,} were made"
+
+
 def _warnings(run: Run, spent: Spending | None) -> str:
     found = []
+    if run.exposed and run.plan.private:
+        found.append(
+            "A run without privacy has read these records: nothing is promised of them. ε below is what this run alone told."
+        )
     if not run.finished:
         found.append(
             f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at."
+            + (
+                " It is charged its whole plan, since when to stop may depend on what it gave."
+                if spent is not None and run.counted > run.spent
+                else ""
+            )
             + (
                 " No ledger is beside it, which may hold queries made since then."
                 if run.plan.private and run.charged is None
@@ -97,7 +113,7 @@ def _warnings(run: Run, spent: Spending | None) -> str:
     if spent is not None and spent.stated is not None and not spent.agrees:
         found.append(
             f"summary.json states ε = {epsilon(spent.stated)}, but {epsilon(spent.guarantee.epsilon)} follows from the "
-            f"plan and {run.spent:,} queries. Trust the ledger, and find out why."
+            f"plan and {run.counted:,} queries. Trust the ledger, and find out why."
         )
     if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
         found.append(f"Agent {spent.agent} has spent more than its budget of ε = {number(spent.budget)}.")
@@ -142,7 +158,7 @@ def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | N
     if spent is not None:
         over = (
             f"Of agent {spent.agent}, who spent most, at δ = {spent.guarantee.delta:g}, "
-            f"{ADJACENCIES[spent.guarantee.adjacency]}. Derived, never copied.{release}"
+            f"{ADJACENCIES[spent.guarantee.adjacency]}: ε of so many queries. Derived, never copied.{release}"
         )
     held = f"{sum(plan.sizes):,} records in all."
     if plan.counts is not None:

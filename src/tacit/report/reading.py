@@ -7,6 +7,7 @@ off is ignored, and so are events of unknown kinds; anything else that is broken
 import json
 import tomllib
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -75,6 +76,10 @@ class Run:
     lost_queries: int
     charged: int | None
     """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
+    closed: bool
+    """Whether that ledger says that the run was played to its end."""
+    exposed: bool
+    """Whether that ledger says that a run without privacy has read the same records."""
     summary: Mapping[str, Any] | None
 
     @classmethod
@@ -92,6 +97,7 @@ class Run:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
         history = tuple(story.snapshots[number] for number in sorted(story.snapshots))
         summary = _read_summary(folder / "summary.json")
+        on_record = _on_record(folder, story.plan)
         return cls(
             name=folder.resolve().name,
             config=_read_config(folder / "config.toml"),
@@ -101,7 +107,9 @@ class Run:
             seconds=story.seconds if story.seconds is not None else max((s.seconds for s in history), default=0.0),
             resumes=story.resumes,
             lost_queries=story.lost_queries,
-            charged=_charged(folder) if story.plan.private else None,
+            charged=on_record.spent if story.plan.private else None,
+            closed=on_record.finished,
+            exposed=on_record.exposed,
             summary=summary,
         )
 
@@ -119,6 +127,15 @@ class Run:
     def spent(self) -> int:
         """How many queries each agent's data was charged for: what the ledger holds, and never less than the events say."""
         return max(self.charged or 0, self.told)
+
+    @property
+    def counted(self) -> int:
+        """How many queries ε is derived from: of a run that was not played to its end, at least all that were planned.
+
+        When to stop may depend on the answers, and so ε of what was asked until then is not proven to hold.
+        """
+        ended = self.finished if self.charged is None else self.closed
+        return self.spent if ended or not self.spent else max(self.spent, self.plan.queries)
 
     @property
     def told(self) -> int:
@@ -205,17 +222,25 @@ class _Story:
         self._settled, self.plan = settled, self.plan or Plan.model_validate(event)
 
 
-def _charged(folder: Path) -> int | None:
-    """Return how many queries of each owner the ledger beside a run holds for it."""
+@dataclass(frozen=True)
+class _Recorded:
+    """What the ledger beside a run holds of it."""
+
+    spent: int | None = None
+    finished: bool = False
+    exposed: bool = False
+
+
+def _on_record(folder: Path, plan: Plan) -> _Recorded:
     path = folder.resolve().parent / LEDGER
     if not path.is_file():
-        return None
-    ledger = DurableLedger(path, read_only=True)
-    try:
-        entries = ledger.entries(run=folder.resolve().name)
-        return max((entry.event.count for entry in entries), default=0)
-    finally:
-        ledger.close()
+        return _Recorded()
+    with closing(DurableLedger(path, read_only=True)) as ledger:
+        account = ledger.account(folder.resolve().name)
+        exposed = any(ledger.readers_without_privacy(plan.owners).values())
+    if account is None:
+        return _Recorded(0, False, exposed)
+    return _Recorded(account.spent, account.state == "finished", exposed)
 
 
 def _read(path: Path) -> bytes:

@@ -47,6 +47,10 @@ def ledger(run: Run, spent: Spending | None) -> str:
     pairs = [
         ("data owners", f"{plan.agents:,}"),
         ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
+        (
+            "charged",
+            f"{run.counted:,}{'' if run.counted == run.spent else ', the whole plan: the run is not finished'}",
+        ),
         ("counted by", "the events of this run alone" if run.charged is None else "the ledger, one row a query"),
         ("most spent", f"agent {spent.agent}: {kept}"),
         ("other adjacency", str(other)),
@@ -65,10 +69,12 @@ def ledger(run: Run, spent: Spending | None) -> str:
     for line, members, who in _groups(lines):
         name = plan.owners[members[0]].removeprefix(begin)
         whose = name if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
-        rows.append((text(whose), f"{run.spent:,}", *line))
+        rows.append((text(whose), f"{run.counted:,}", *line))
     return (
         '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
-        f"Other runs on the same data add to it; <code>tacit ledger</code> knows them all.</p>{listing(pairs)}"
+        "Other runs on the same data add to it; <code>tacit ledger</code> knows them all. The sum holds if no run was planned "
+        "by the results of another, or if a budget was set before the first.</p>"
+        f"{listing(pairs)}"
         f"<br>{table(('owner', 'queries', 'ε spent', 'of'), rows)}</section>"
     )
 

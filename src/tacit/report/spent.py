@@ -1,4 +1,7 @@
-"""ε of a run, derived from its plan and its count of queries. Nothing is taken from a configuration or a summary."""
+"""ε of a run, derived from its plan and its count of queries. Nothing is taken from a configuration or a summary.
+
+A run that was not played to its end is charged its whole plan.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ _AGREES = 5e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What every agent has spent, and how the agent that spent most came to it."""
+    """What every agent is charged, and how the agent that is charged most came to it."""
 
     guarantee: Guarantee
     """Of the agent that spent most."""
@@ -27,7 +30,7 @@ class Spending:
     snapshots: tuple[Snapshot, ...]
     """Those at which ε was derived, at most about a dozen."""
     epsilons: tuple[float, ...]
-    """At each of `snapshots`, for `agent`."""
+    """At each of `snapshots`, for `agent`: ε of so many queries."""
     budget: float | None
     """What `agent` may spend."""
     other: Guarantee
@@ -42,7 +45,7 @@ class Spending:
 
 
 def spending(run: Run) -> Spending | None:
-    """Derive what a run has spent; None for a run that promises nothing."""
+    """Derive what a run is charged; None for a run that promises nothing."""
     plan = run.plan
     if not plan.private:
         return None
@@ -53,25 +56,32 @@ def spending(run: Run) -> Spending | None:
 
     mechanisms = list(zip(plan.sample_rates, plan.noise_multipliers, strict=True))
     distinct = sorted(set(mechanisms))
-    ends = epsilons([_events(mechanism, run.spent) for mechanism in distinct], **settings)
+    ends = epsilons([_events(mechanism, run.counted) for mechanism in distinct], **settings)
     end_of = dict(zip(distinct, ends, strict=True))
     agent = max(range(plan.agents), key=lambda i: end_of[mechanisms[i]])
     most, end = mechanisms[agent], end_of[mechanisms[agent]]
 
     looks = _some(run.history)
     curve = [min(epsilon(_events(most, look.spent), **settings), end) for look in looks]
-    if looks and looks[-1].spent == run.spent:
+    if looks and looks[-1].spent == run.counted:
         curve[-1] = end
     other: Adjacency = "replace_one" if plan.adjacency == "add_remove" else "add_remove"
-    other_end = epsilon(_events(most, run.spent), delta=plan.delta, adjacency=other, accountant="pld")
+    other_end = epsilon(_events(most, run.counted), delta=plan.delta, adjacency=other, accountant="pld")
     return Spending(
-        guarantee=Guarantee(epsilon=end, release=plan.release, **settings),
+        guarantee=Guarantee(epsilon=end, release=plan.release, exposed=run.exposed, **settings),
         agent=agent,
         per_agent=tuple(end_of[mechanism] for mechanism in mechanisms),
         snapshots=tuple(looks),
         epsilons=tuple(curve),
         budget=None if plan.epsilon is None else plan.epsilon[agent],
-        other=Guarantee(epsilon=other_end, delta=plan.delta, adjacency=other, accountant="pld", release=plan.release),
+        other=Guarantee(
+            epsilon=other_end,
+            delta=plan.delta,
+            adjacency=other,
+            accountant="pld",
+            release=plan.release,
+            exposed=run.exposed,
+        ),
         stated=_stated(run),
     )
 

@@ -25,7 +25,7 @@ class BudgetedLedger(DurableLedger):
                 f"{stored.accountant}. It holds for all runs beside it; leave the new one out, or use another folder of runs"
             )
 
-    def open(self, **account: Any) -> Account:
-        """Store the budget, then allow the run its queries or refuse them."""
+    def open_together(self, **accounts: Any) -> list[Account]:
+        """Store the budget, then allow the runs their queries or refuse them."""
         DurableLedger(self.path, budget=self._wanted).close()
-        return super().open(**account)
+        return super().open_together(**accounts)

@@ -54,4 +54,4 @@ def _names_on_record(path: Path) -> set[str]:
     if not path.is_file():
         return set()
     with closing(DurableLedger(path, read_only=True)) as ledger:
-        return {entry.run for entry in ledger.entries()}
+        return {account.run for account in ledger.accounts}

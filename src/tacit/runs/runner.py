@@ -5,7 +5,6 @@ answer before the algorithm sees it, and a checkpoint is whole before the answer
 made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
 
-import secrets
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -52,11 +51,10 @@ class Runner:
             on_step("loading data")
             data = config.load_data()
             graph = config.load_graph(data.agents)
-            ledger = self.ledger if config.private else None
             plan = None if fresh else self._plan_on_record()
             compiled = None if plan is None else plan.get("compiled")
-            training = config.training(name=folder.name, ledger=ledger, data=data, graph=graph, compiled=compiled)
-            accounts = None if fresh or not config.private else [self.ledger.reopen(folder.name)]
+            training = config.training(name=folder.name, ledger=self.ledger, data=data, graph=graph, compiled=compiled)
+            accounts = None if fresh else [self._account()]
             on_step("calibrating noise" if config.private else "preparing models")
             self.session = Session(training, accounts=accounts)
             self._graph = graph
@@ -103,7 +101,6 @@ class Runner:
         """Go on with a run that stopped before its end."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
-            _close_account(folder)
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
         if not folder.ledger_file.exists():
             raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, nothing may be asked")
@@ -150,7 +147,7 @@ class Runner:
     @property
     def lost_queries(self) -> int:
         """How many queries were charged whose answers a crash lost."""
-        return self.session.accounts[0].spent - self._oracle.on_record if self.session.accounts else 0
+        return self.session.accounts[0].spent - self._oracle.on_record if self.config.private else 0
 
     def close(self) -> None:
         """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
@@ -165,6 +162,11 @@ class Runner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _account(self) -> DurableAccount:
+        """Return the run's account: open, or that of a run which was killed when all but its summary was done."""
+        account = self.ledger.account(self.folder.name)
+        return account if account is not None and account.state == "finished" else self.ledger.reopen(self.folder.name)
 
     def _record(self, log: ReleasedLog, *, answered: int) -> None:
         """Put the recording oracle before the real one, with the answers that are on record already."""
@@ -186,10 +188,7 @@ class Runner:
 
     def _find_token(self) -> str:
         """Return what tells this run from any other; the ledger knows it, and the plan must agree."""
-        plan, accounts = self._plan_on_record(), self.session.accounts
-        if not accounts:
-            return secrets.token_hex(8) if plan is None else str(plan["token"])
-        account = accounts[0]
+        plan, account = self._plan_on_record(), self.session.accounts[0]
         assert isinstance(account, DurableAccount)
         if plan is None and account.spent:
             raise StorageError(
@@ -239,12 +238,12 @@ class Runner:
         lost = self.lost_queries
         missing = session.cost.queries - on_record
         if lost < 0 or missing < 0:
-            charged = session.accounts[0].spent if session.accounts else session.cost.queries
+            charged = session.accounts[0].spent if self.config.private else session.cost.queries
             raise StorageError(
                 f"{on_record} answers of run {folder.name!r} are on disk, but only {charged} queries on record: the ledger "
                 f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. Nothing was asked"
             )
-        if session.accounts and session.accounts[0].remaining < missing:
+        if self.config.private and session.accounts[0].remaining < missing:
             raise BudgetExceeded(
                 f"{lost} answers of run {folder.name!r} were charged and lost; the {missing} queries still to make do not "
                 f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
@@ -275,8 +274,8 @@ class Runner:
             self._log_snapshots()
         result = self.session.results()[0]
         self.folder.log("finish", round=self.session.round, seconds=result.seconds)
+        self.session.close()  # before the summary, whose ε is that of a finished run
         self.folder.summarise(summary_facts(self.config, result))
-        self.session.close()
         self._oracle.log.close()
         self._oracle.log.path.unlink(missing_ok=True)
         return result
@@ -284,12 +283,5 @@ class Runner:
 
 def _account_is_open(folder: RunFolder) -> bool:
     with closing(DurableLedger(folder.ledger_file)) as ledger:
-        return ledger.is_open(folder.name)
-
-
-def _close_account(folder: RunFolder) -> None:
-    """Give back what a finished run may still hold: it was killed between its summary and this."""
-    if folder.ledger_file.exists():
-        with closing(DurableLedger(folder.ledger_file)) as ledger:
-            if ledger.is_open(folder.name):
-                ledger.reopen(folder.name).close()
+        account = ledger.account(folder.name)
+        return account is not None and account.state == "open"

@@ -23,8 +23,9 @@ def plan_facts(config: RunConfig, session: Session, graph: nx.Graph | None) -> d
         "agents": data.agents,
         "rounds": session.training.rounds,
         "edges": edges_of(graph),
-        "counts": data.counts.tolist(),
-        "sizes": list(data.sizes),
+        # A table of classes tells the true numbers of records, which nobody may know where others are declared.
+        "counts": data.counts.tolist() if session.sizes == data.sizes else None,
+        "sizes": list(session.sizes),
         "owners": list(data.owners),
         "schema": session.schema.to_dict(),
         "sample_rates": list(plan.sample_rates),
@@ -32,6 +33,7 @@ def plan_facts(config: RunConfig, session: Session, graph: nx.Graph | None) -> d
         "clips": list(plan.clips),
         "noise_multipliers": list(plan.noise_multipliers),
         "queries": plan.queries,
+        "spare_queries": session.training.spare_queries,
         "private": promise is not None,
         "epsilon": [promise.epsilon] * data.agents if promise and promise.epsilon else None,
         "delta": promise.delta if promise else None,
@@ -70,7 +72,7 @@ def snapshots(events: Iterable[dict[str, Any]], *, until: int) -> list[Snapshot]
 def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
     """Return what came of a finished run."""
     privacy, last = result.plan.privacy, result.history[-1]
-    accuracy = last.accuracy
+    accuracy, kept = last.accuracy, result.guarantees()
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -79,7 +81,8 @@ def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon_per_agent": [guarantee.epsilon for guarantee in result.guarantees()] if privacy else None,
+        "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
+        "exposed": any(guarantee.exposed for guarantee in kept),
         "delta": privacy.delta if privacy else None,
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,

@@ -1,0 +1,131 @@
+"""The account of one run: whose data it may ask, by which mechanism, how often, and what it is charged.
+
+What is charged is not always what was spent. The ε of a number of queries is proven where that number was fixed
+beforehand. So an account that is open, or was stopped on the way, is charged all queries that it was allowed: when to
+stop may depend on the answers, and what was heard until then is a part of what the whole plan would have said. One that
+was played to its end is charged what it made, which was settled before the first answer; queries that were kept in
+reserve and not needed are not charged, since how many are needed depends on crashes and not on answers.
+"""
+
+import threading
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.errors import BudgetExceeded
+from tacit.privacy.accounting import Event
+
+State = Literal["open", "stopped", "finished"]
+Ground = Literal["free", "plan", "filter"]
+"""How a run was let in: without a budget; by ε of its plan, as the first; by the budget's filter."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One owner's share in an account: whose data, by which mechanism, and whether it can be a release.
+
+    `records` names the data set and `partition` how it was dealt to owners: dealt out anew, the same record has another
+    owner, and a budget must not start afresh for it. Without noise, at σ=0, there is no privacy either.
+    """
+
+    owner: str
+    records: str
+    partition: str
+    sample_rate: float
+    noise_multiplier: float
+    release: bool
+    ground: Ground = "free"
+
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.noise_multiplier > 0
+
+    def event(self, count: int) -> Event:
+        """Return this many queries of the mechanism."""
+        return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_multiplier, count=count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one run is charged on one owner's data."""
+
+    owner: str
+    run: str
+    event: Event | None
+    """The queries that are charged; None for a run without privacy."""
+    spent: int
+    """How many queries were made."""
+    state: State
+    release: bool
+
+
+class Account:
+    """One run's allowance on several owners' data; each `spend` is one query of every one of them.
+
+    Accounts that were opened in one go have the same `together`, the first one's run.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        lines: tuple[Line, ...],
+        allowed: int,
+        spent: int = 0,
+        state: State = "open",
+        together: str | None = None,
+    ) -> None:
+        self.run, self.lines, self.together = run, lines, run if together is None else together
+        self._allowed, self._spent, self._state = allowed, spent, state
+        self._lock = threading.Lock()
+
+    @property
+    def allowed(self) -> int:
+        """How many queries the run was planned and calibrated for."""
+        return self._allowed
+
+    @property
+    def spent(self) -> int:
+        """How many queries were made."""
+        return self._spent
+
+    @property
+    def state(self) -> State:
+        """Whether queries can still be made and, if not, whether the run was played to its end."""
+        return self._state
+
+    @property
+    def remaining(self) -> int:
+        """How many queries may still be made."""
+        return self._allowed - self._spent if self._state == "open" else 0
+
+    @property
+    def charged(self) -> int:
+        """How many queries count: those made by a finished run, else all that were allowed; none if none was made."""
+        if self._state == "finished" or (self._state == "stopped" and not self._spent):
+            return self._spent
+        return self._allowed
+
+    def spend(self) -> None:
+        """Write one query to the ledger, for every owner, or raise and write nothing."""
+        with self._lock:
+            self.check()
+            self._write()
+            self._spent += 1
+
+    def check(self) -> None:
+        """Raise if not one more query is allowed."""
+        if self._state != "open":
+            raise BudgetExceeded(f"the account of run {self.run!r} is closed; no query can be charged to it")
+        if self._spent >= self._allowed:
+            raise BudgetExceeded(
+                f"run {self.run!r} has made all {self._allowed} queries that were counted and calibrated for; one more "
+                "would break its promise. How often an algorithm asks must not depend on the answers. It was not made"
+            )
+
+    def close(self, *, finished: bool = False) -> None:
+        """Allow no more queries. `finished` says that all queries were made that were settled beforehand."""
+        if self._state == "open":
+            self._state = "finished" if finished else "stopped"
+
+    def _write(self) -> None:
+        """Keep one more query somewhere that lasts, if there is such a place."""

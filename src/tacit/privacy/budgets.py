@@ -1,0 +1,66 @@
+"""Whether runs fit the budgets of the owners whose data they want to ask, and by which proof.
+
+The first runs on an owner's data, planned together before anything was asked, pass if ε of their plan fits the budget:
+that is ordinary composition. Whatever passes the Rényi filter of the budget passes, and after the first, nothing else
+does. So there are two cases, told apart by the first plan and, for its spare queries, by crashes, never by an answer:
+either that plan alone passes the filter, and then everything that ever follows is inside it; or it does not, and then
+nothing that follows is let in, and its own ε is all there is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit.errors import BudgetExceeded
+from tacit.privacy.accounting import Event, epsilons
+from tacit.privacy.accounts import Ground
+from tacit.privacy.filters import filtered_epsilon
+from tacit.privacy.guarantees import Budget, shown
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one owner's data were charged and would be asked."""
+
+    owner: str
+    budget: Budget
+    charged: list[Event]
+    asked: list[Event]
+
+
+def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Ground]:
+    """Return on what ground each owner's budget lets the runs in, or refuse all of them for the first that does not."""
+    found: dict[str, Ground] = {}
+    rest: dict[Budget, list[Request]] = {}
+    for request in requests:
+        budget = request.budget
+        total = filtered_epsilon(
+            [*request.charged, *request.asked],
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            adjacency=budget.adjacency,
+        )
+        if total <= budget.epsilon:
+            found[request.owner] = "filter"
+        elif request.charged:
+            raise BudgetExceeded(
+                f"{queries} more queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its "
+                f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
+                "by the results of others. Nothing was spent"
+            )
+        else:
+            rest.setdefault(budget, []).append(request)
+    for budget, first in rest.items():
+        totals = epsilons(
+            [request.asked for request in first],
+            delta=budget.delta,
+            accountant=budget.accountant,
+            adjacency=budget.adjacency,
+        )
+        for request, total in zip(first, totals, strict=True):
+            if total > budget.epsilon:
+                raise BudgetExceeded(
+                    f"{queries} queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its budget "
+                    f"of {budget}. Nothing was spent"
+                )
+            found[request.owner] = "plan"
+    return found

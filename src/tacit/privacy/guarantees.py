@@ -1,0 +1,82 @@
+"""What an ε is stated with (`Guarantee`), on what ground it holds (`Basis`), and how far it may go (`Budget`)."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting import Accountant, Adjacency, check
+
+WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
+EXPOSED = "a run without privacy has read these records: nothing is promised"
+
+Basis = Literal["plan", "plans", "filter", "nothing"]
+"""Why an ε holds; docs/guarantee.md names the theorems.
+
+plan: σ, q and the number of queries of all that it counts were fixed before the first of these queries.
+plans: it adds up runs; it holds if no run was planned after seeing another's results.
+filter: the same, and whatever runs were planned by, a budget's filter proves `Guarantee.adaptive`.
+nothing: a run without privacy has read the records, or the noise protects nothing.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarantee:
+    """An ε together with all that it means nothing without."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    accountant: Accountant
+    release: bool
+    basis: Basis = "plan"
+    adaptive: float | None = None
+    """The ε, at the same δ and adjacency, that holds even if runs were planned after seeing others' results."""
+    exposed: bool = False
+    """Whether a run without privacy has read these records, in whatever run."""
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return f"ε=∞: {EXPOSED if self.exposed else 'nothing is promised'}"
+        words = f"ε={shown(self.epsilon)} at δ={self.delta:g}, {WORDS[self.adjacency]}, {self.accountant}"
+        if self.basis in ("plans", "filter"):
+            words += f"; {self.condition}"
+        if not self.release:
+            words += "; not a release"
+        return f"{words}; {EXPOSED}" if self.exposed else words
+
+    @property
+    def condition(self) -> str:
+        """On what condition ε holds, in words; nothing to say of one plan that was fixed beforehand."""
+        if self.basis == "plans":
+            return "if no run was planned by another's results"
+        if self.basis == "filter":
+            assert self.adaptive is not None
+            return f"or ε={shown(self.adaptive)} if runs were planned by others' results"
+        return "nothing is promised" if self.basis == "nothing" else ""
+
+
+def shown(epsilon: float) -> str:
+    """Return ε to four digits, rounded up: never less than it is."""
+    if not 0 < epsilon < math.inf:
+        return f"{epsilon:g}"
+    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
+    return f"{math.ceil(epsilon * scale * (1 - 1e-12)) / scale:.4g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The most that all runs together may spend on one owner's data."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = "add_remove"
+    accountant: Accountant = "pld"
+
+    def __post_init__(self) -> None:
+        check(self.accountant, self.adjacency, self.delta)
+        if not 0 < self.epsilon < math.inf:
+            raise PrivacyError(f"a budget of epsilon={self.epsilon} makes no sense; it must be positive and finite")
+
+    def __str__(self) -> str:
+        return f"ε={self.epsilon:g} at δ={self.delta:g} ({WORDS[self.adjacency]})"
