@@ -43,6 +43,7 @@ class Fault:
     sources: Sources = faults.UNKNOWN
     plant: Plant | None = None
     pull: float = 0.0
+    dense: bool = False
     guesses: Sequence[Guess] = ()
     runs: int = RUNS
     only_noise: bool = False
@@ -56,6 +57,7 @@ FAULTS = {
     "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES[:1]),
     "known lots": Fault(faults.KNOWN_LOTS, guesses=GUESSES[1:], runs=5 * RUNS),
     "no clipping": Fault(plant=faults.leave_clipping_out),
+    "clipping by the largest coordinate": Fault(plant=faults.clip_by_the_largest_coordinate, dense=True),
     "clipping after summing": Fault(plant=faults.clip_after_summing, pull=1.0, runs=5 * RUNS),
     "five lots under one noise": Fault(plant=faults.five_lots_under_one_noise),
     "q four times what is stated": Fault(plant=partial(faults.draw_at, 4.0), runs=2 * RUNS),
@@ -67,6 +69,7 @@ def attack(
     sources: Sources | None = None,
     *,
     pull: float = 0.0,
+    dense: bool = False,
     guesses: Sequence[Guess] = (),
     runs: int = RUNS,
 ) -> Findings:
@@ -79,6 +82,7 @@ def attack(
         graph=nx.complete_graph(3),
         records=20,
         pull=pull,
+        dense=dense,
     )
     neighbor = Neighbor(world=world, observers=[1], sources=sources, guesses=guesses)
     claim = Claim.of(neighbor.event, DELTA)
@@ -88,7 +92,7 @@ def attack(
 
 @pytest.mark.parametrize("rule", [*RULES.values(), DiNNO()], ids=[*RULES, "dinno with adam"])
 def test_sound_system_passes(rule: Algorithm) -> None:
-    findings = attack(rule, guesses=GUESSES, runs=5 * RUNS)
+    findings = attack(rule, dense=rule != DiNNO(), guesses=GUESSES, runs=5 * RUNS)  # Adam's signs are along axes
     assert findings.verdict == "no violation found", findings.to_json()["looks"]
 
 
@@ -107,7 +111,9 @@ def each_with_a_rule(*names: str) -> list[object]:
 def test_fault_is_caught(fault: Fault, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault.plant is not None:
         fault.plant(monkeypatch)
-    findings = attack(RULES[rule], fault.sources, pull=fault.pull, guesses=fault.guesses, runs=fault.runs)
+    findings = attack(
+        RULES[rule], fault.sources, pull=fault.pull, dense=fault.dense, guesses=fault.guesses, runs=fault.runs
+    )
     print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f} or {findings.epsilon_whatever:.3f}")
     assert findings.verdict == "broken", findings.to_json()["looks"]
     assert fault.only_noise or findings.epsilon_whatever > findings.claim.epsilon
