@@ -48,6 +48,8 @@ class Fault:
     runs: int = RUNS
     only_noise: bool = False
     """Whether the mechanism is the stated one but for its noise, so that the sharper bound holds."""
+    slow: bool = False
+    """Whether a quick run leaves it out, because a detector of its own finds it sooner (test_audit_check)."""
 
 
 FAULTS = {
@@ -57,7 +59,7 @@ FAULTS = {
     "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES[:1]),
     "known lots": Fault(faults.KNOWN_LOTS, guesses=GUESSES[1:], runs=5 * RUNS),
     "no clipping": Fault(plant=faults.leave_clipping_out),
-    "clipping by the largest coordinate": Fault(plant=faults.clip_by_the_largest_coordinate, dense=True),
+    "clipping by the largest coordinate": Fault(plant=faults.clip_by_the_largest_coordinate, dense=True, slow=True),
     "clipping after summing": Fault(plant=faults.clip_after_summing, pull=1.0, runs=5 * RUNS),
     "five lots under one noise": Fault(plant=faults.five_lots_under_one_noise),
     "q four times what is stated": Fault(plant=partial(faults.draw_at, 4.0), runs=2 * RUNS),
@@ -100,7 +102,10 @@ def each_with_a_rule(*names: str) -> list[object]:
     """Pair every fault with one rule in a quick run, and with the others in a slow one."""
     return [
         pytest.param(
-            fault, rule, id=f"{name}-{rule}", marks=() if rule == names[place % len(names)] else pytest.mark.slow
+            fault,
+            rule,
+            id=f"{name}-{rule}",
+            marks=() if rule == names[place % len(names)] and not fault.slow else pytest.mark.slow,
         )
         for place, (name, fault) in enumerate(FAULTS.items())
         for rule in names

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from tacit.errors import InvalidInput
 from tacit.privacy import DurableLedger
-from tacit.report.events import Finish, Plan, Resume, Snapshot, check_lengths
+from tacit.report.events import Checked, Finish, Plan, Resume, Snapshot, check_lengths
 from tacit.runs.folder import LEDGER
 
 Values = npt.NDArray[np.float64]
@@ -76,6 +76,8 @@ class Run:
     charged: int | None
     """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
     summary: Mapping[str, Any] | None
+    checked: Checked | None = None
+    """The latest check of the run's settings, if there was one."""
 
     @classmethod
     def load(cls, folder: Path | str) -> "Run":
@@ -103,6 +105,7 @@ class Run:
             lost_queries=story.lost_queries,
             charged=_charged(folder) if story.plan.private else None,
             summary=summary,
+            checked=story.checked,
         )
 
     @property
@@ -155,6 +158,7 @@ class _Story:
         self._settled: dict[str, Any] | None = None
         self.snapshots: dict[int, Snapshot] = {}
         self.seconds: float | None = None
+        self.checked: Checked | None = None
         self.resumes = self.lost_queries = 0
         lines = _read(path).split(b"\n")
         last = max((number for number, line in enumerate(lines) if line.strip()), default=-1)
@@ -186,6 +190,8 @@ class _Story:
             elif kind == "resume":
                 self.resumes += 1
                 self.lost_queries += Resume.model_validate(event).lost_queries
+            elif kind == "check":
+                self.checked = Checked.model_validate(event)
             elif kind == "finish":
                 self.seconds = Finish.model_validate(event).seconds
         except ValidationError as error:

@@ -26,7 +26,7 @@ from tacit.settings import Training
 _NOISE = 0.02  # in clipping norms; a drawn record adds half of one
 _MOST_AGENTS = 12
 _MOST_VISIBLE, _MOST_NUMBERS = 8192, 4e7
-_WORK, _LEAST_QUERIES, _MOST_QUERIES = 1e9, 32, 256
+_WORK, _LEAST_QUERIES, _MOST_QUERIES = 1e9, 32, 160
 _READABLE = 0.3  # how far from a whole number a count may be
 
 

@@ -1,5 +1,6 @@
 """What a check of one's own settings found, as data for a file, a page or a terminal."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -58,7 +59,7 @@ class CheckReport:
     @property
     def false_alarm(self) -> float:
         """The probability that a sound system fails anywhere, at most."""
-        return sum(each.false_alarm for each in self.findings)
+        return float(f"{math.fsum(each.false_alarm for each in self.findings):.6g}")
 
     @property
     def failed(self) -> tuple[Finding, ...]:
