@@ -178,6 +178,25 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tacit.privacy.ledger.Account.check", lambda self: None)
 
 
+def raise_on_huge_inputs(patch: pytest.MonkeyPatch) -> None:
+    """Let an error about a record leave the oracle."""
+    sound, gradient = VmapEngine.clipped_sums, PrivateOracle.gradient
+
+    def raising(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
+        inputs = lot.inputs if lot.rows is None else lot.inputs[lot.rows]
+        if float(inputs.nan_to_num().abs().max()) > 1e29:
+            raise ValueError("a record is huge")
+        return sound(self, theta, lot, clip)
+
+    def unguarded(self: PrivateOracle, theta: Any) -> Any:
+        if float(self._drawer._inputs.nan_to_num().abs().max()) > 1e29:
+            raise ValueError("a record is huge")
+        return gradient(self, theta)
+
+    _only_vmap(patch, raising)
+    patch.setattr(PrivateOracle, "gradient", unguarded)
+
+
 def use_each_lot_twice(patch: pytest.MonkeyPatch) -> None:
     """Draw a lot in every other round only."""
     _redraw(patch, lambda drawer, lots, number, kept: kept if number % 2 else lots)

@@ -222,11 +222,11 @@ def test_influence_of_a_sound_engine_is_one_clipping_norm():
     ("plant", "found"),
     [
         (faults.clip_by_the_largest_coordinate, "influence: own sum"),
-        (faults.leave_clipping_out, "influence: own sum"),
+        (faults.raise_on_huge_inputs, "influence: odd records"),
     ],
-    ids=["largest coordinate", "no clipping"],
+    ids=["largest coordinate", "an error"],
 )
-def test_a_record_that_moves_too_much_is_found(plant, found, monkeypatch):
+def test_a_record_that_moves_too_much_or_is_told_of_is_found(plant, found, monkeypatch):
     plant(monkeypatch)
     assert found in failed(influence_of(training()))
 

@@ -52,15 +52,26 @@ def influence_findings(session: Session, seed: int = 0) -> list[Finding]:
     generator = torch.Generator().manual_seed(seed)
     data, seen = session.training.data.data, _Seen()
     hostile = [_Candidate(*each) for each in hostile_records(data, generator)]
-    raw = _Lots(session, data.train, hostile, prepared=False)
+    raw = _lots(session, data.train, hostile, prepared=False)
     for thetas in _places(session, generator):
         _try_all(raw, thetas, hostile, seen)
         found = list(_searched(session, thetas[0], generator))
         if found:
             inputs = data.prepare(ordinary_inputs(data, _MOST_RECORDS * 2, generator))
             table = Records(inputs, ordinary_targets(data, len(inputs), generator))
-            _try_all(_Lots(session, table, found, prepared=True), thetas, found, seen)
+            _try_all(_lots(session, table, found, prepared=True), thetas, found, seen)
     return [*_findings(seen), _odd_finding(session, seen)]
+
+
+def _lots(session: Session, table: Records, hostile: list[_Candidate], *, prepared: bool) -> "_Lots":
+    """Return lots with hostile records among the others, or without where the model cannot compute them."""
+    lots = _Lots(session, table, hostile, prepared=prepared)
+    try:
+        with torch.no_grad():
+            lots.engine.clipped_sums(session.state.theta[: lots.agents], lots.without(), lots.clips)
+    except Exception:  # whatever a user's model raises on such a record
+        return _Lots(session, table, [], prepared=prepared)
+    return lots
 
 
 class _Lots:
@@ -77,8 +88,9 @@ class _Lots:
         self._inputs = torch.cat([table.inputs[:ordinary], *(each.input for each in computed)]).to(device)
         self._targets = torch.cat([table.targets[:ordinary], *(each.target for each in computed)]).to(device)
         rows = torch.arange(sum(counts)) % ordinary
-        odd = torch.arange(0, len(rows), 4)
-        rows[odd] = ordinary + odd // 4 % len(computed)
+        if computed:
+            odd = torch.arange(0, len(rows), 4)
+            rows[odd] = ordinary + odd // 4 % len(computed)
         self._rows, self._offsets = rows.to(device), torch.tensor([0, *counts]).cumsum(0).to(device)
         self._prepare = None if prepared else session.training.data.data.prepare
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)

@@ -6,6 +6,7 @@ Only public facts are read: shapes, types, numbers of classes and records, and h
 from collections.abc import Iterator
 from dataclasses import replace
 
+import networkx as nx
 import torch
 from torch import Tensor
 
@@ -34,8 +35,10 @@ def made_up(training: Training, seed: int = 0) -> Training:
     )
     parts = torch.arange(total).split(list(sizes))
     owners = tuple(f"made up/agent {agent}" for agent in range(len(sizes)))
+    graph = training.graph
     return replace(
         training,
+        graph=graph if graph is None or isinstance(graph, nx.Graph) else graph[0],
         data=AgentData(data=table, indices=parts, owners=owners, partition="made up"),
         sizes=None,
         ledger=None,
@@ -70,7 +73,7 @@ def ordinary_targets(data: DataSet, count: int, generator: torch.Generator) -> T
 def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple[str, Tensor, Tensor]]:
     """Yield odd records before `prepare`: what they are, input and target, each with a leading axis of one.
 
-    Integers stay where the data set's type and classes allow them to be; whatever else is no valid record.
+    Targets that are classes stay among them; whatever else a data set refuses.
     """
     like = data.train.inputs
     target = ordinary_targets(data, 1, generator)
@@ -88,7 +91,7 @@ def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple
         spike.view(-1)[-1] = 1e6
         yield "one huge number", spike, target
     else:
-        values = (0, 1, 128, 255) if like.dtype == torch.uint8 else (0, 1)
+        values = (0, 1, 128, 255) if like.dtype == torch.uint8 else (0, 1, -1, 2**20)
         for whole in values:
             yield f"all {whole}", torch.full_like(like[:1], whole), target
         for _ in range(3):
