@@ -21,8 +21,7 @@ class Finding:
     """One line of a check.
 
     measured, bound: in words, with numbers.
-    p_value: of data at least as far from what is stated, already multiplied by how many tests it is the least of; None where
-        nothing is left to chance.
+    p_value: of data at least as far from what is stated, times the number of tests it is the least of; None without chance.
     false_alarm: the probability that a sound system fails here, at most.
     """
 
