@@ -10,7 +10,9 @@ import pytest
 import tacit.session
 from tacit.counting import Cost
 from tacit.privacy import Fast, Sources, VmapEngine
-from tacit.privacy.clipping import Clipped, Lot
+from tacit.privacy.clipping import Clipped, Lot, Record
+from tacit.privacy.engines.general import PerSampleKernel
+from tacit.privacy.engines.steps import Steps
 from tacit.privacy.oracle import LotDrawer, PrivateOracle
 from tacit.privacy.sources import Source, Stream
 
@@ -53,6 +55,38 @@ class _PairedStream:
         return self._scale * (self._noise.normals(count) if self._first is None else self._first[:count])
 
 
+@dataclass(frozen=True)
+class SharedNoise:
+    """Lots from one place; noise that all agents share, moved along the axes by `shift` numbers from one agent to the next."""
+
+    lots: Sources
+    noise: Sources
+    shift: int
+    secret = True
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        lots = self.lots.make(agents, trial)
+        return [_MovedSource(own, self.noise.make(1, trial)[0], agent * self.shift) for agent, own in enumerate(lots)]
+
+
+class _MovedSource(_PairedSource):
+    def __init__(self, lots: Source, noise: Source, places: int) -> None:
+        super().__init__(lots, noise, scale=1.0, stuck=False)
+        self._places = places
+
+    def next(self) -> "_PairedStream":
+        return _MovedStream(self._lots.next(), self._noise.next(), self._places)
+
+
+class _MovedStream(_PairedStream):
+    def __init__(self, lots: Stream, noise: Stream, places: int) -> None:
+        super().__init__(lots, noise, scale=1.0, first=None)
+        self._places = places
+
+    def normals(self, count: int) -> np.ndarray:
+        return np.roll(super().normals(count), self._places)
+
+
 # Seeded, so that what is caught once is caught always. The attacker knows of seed 0 alone.
 UNKNOWN = TwoSources(Fast(1), Fast(2))
 HALVED = replace(UNKNOWN, scale=0.5)
@@ -60,6 +94,7 @@ SAME_EVERY_ROUND = replace(UNKNOWN, stuck=True)
 FORGOTTEN = replace(UNKNOWN, forgetful=(0,))
 KNOWN_NOISE = replace(UNKNOWN, noise=Fast(0))
 KNOWN_LOTS = replace(UNKNOWN, lots=Fast(0))
+SHIFTED = SharedNoise(Fast(1), Fast(2), shift=1)
 
 
 def leave_clipping_out(patch: pytest.MonkeyPatch) -> None:
@@ -79,6 +114,21 @@ def clip_after_summing(patch: pytest.MonkeyPatch) -> None:
         return Clipped(sums * (clip[:, None] / sums.norm(dim=1, keepdim=True).clamp(min=1e-12)).clamp(max=1), norms)
 
     _only_vmap(patch, late)
+
+
+def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
+    """At width 8 a vector may then be √8 times as long as it should."""
+
+    def bounded(record: Record, theta: Any, clip: Any) -> Any:
+        gradient = record.gradient(theta)
+        return gradient * (clip / gradient.abs().max().clamp(min=1e-30)).clamp(max=1)
+
+    def by_coordinate(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
+        kernel = PerSampleKernel(self._model, bounded, self._model.size)
+        steps = Steps(kernel, self.steps.shapes, theta.dtype, None)
+        return steps.clipped((theta, clip), lot, clip * 1e6, self._model.size)
+
+    _only_vmap(patch, by_coordinate)
 
 
 def _only_vmap(patch: pytest.MonkeyPatch, clipped_sums: Any) -> None:
@@ -130,3 +180,92 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tacit.session, "count", too_few)
     patch.setattr(PrivateOracle, "_spend", rarely)
     patch.setattr("tacit.privacy.ledger.Account.check", lambda self: None)
+
+
+def raise_on_huge_inputs(patch: pytest.MonkeyPatch) -> None:
+    """Let an error about a record leave the oracle."""
+    sound, gradient = VmapEngine.clipped_sums, PrivateOracle.gradient
+
+    def raising(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
+        inputs = lot.inputs if lot.rows is None else lot.inputs[lot.rows]
+        if float(inputs.nan_to_num().abs().max()) > 1e29:
+            raise ValueError("a record is huge")
+        return sound(self, theta, lot, clip)
+
+    def unguarded(self: PrivateOracle, theta: Any) -> Any:
+        if float(self._drawer._inputs.nan_to_num().abs().max()) > 1e29:
+            raise ValueError("a record is huge")
+        return gradient(self, theta)
+
+    _only_vmap(patch, raising)
+    patch.setattr(PrivateOracle, "gradient", unguarded)
+
+
+def use_each_lot_twice(patch: pytest.MonkeyPatch) -> None:
+    """Draw a lot in every other round only."""
+    _redraw(patch, lambda drawer, lots, number, kept: kept if number % 2 else lots)
+
+
+def use_one_lot_throughout(patch: pytest.MonkeyPatch) -> None:
+    """Draw a lot in the first round only."""
+    _redraw(patch, lambda drawer, lots, number, kept: kept or lots)
+
+
+def alternate_even_and_odd_records(patch: pytest.MonkeyPatch) -> None:
+    """Draw from half of the records at twice the rate, in turn."""
+    draw_at(2.0, patch)
+
+    def half(drawer: LotDrawer, lots: list[np.ndarray], number: int, kept: Any) -> list[np.ndarray]:
+        held = drawer._indices
+        return [lot[np.searchsorted(held[agent % len(held)], lot) % 2 == number % 2] for agent, lot in enumerate(lots)]
+
+    _redraw(patch, half)
+
+
+def draw_lots_of_one_size(patch: pytest.MonkeyPatch) -> None:
+    """Draw as many records in every round as are expected."""
+    chance = np.random.default_rng(0)
+
+    def exactly(drawer: LotDrawer, lots: list[np.ndarray], number: int, kept: Any) -> list[np.ndarray]:
+        held, rates = drawer._indices, drawer._rates
+        return [
+            np.sort(chance.choice(own, round(rates[agent] * len(own)), replace=False))
+            for agent in range(len(lots))
+            for own in [held[agent % len(held)]]
+        ]
+
+    _redraw(patch, exactly)
+
+
+def _redraw(patch: pytest.MonkeyPatch, choose: Any) -> None:
+    """Let `choose(drawer, lots, number of the query, lots of the query before)` say what is drawn."""
+    sound = LotDrawer.draw
+
+    def draw(self: LotDrawer) -> Any:
+        streams, lots = sound(self)
+        number, kept = getattr(self, "_planted", (0, None))
+        lots = choose(self, lots, number, kept)
+        self._planted = number + 1, lots  # type: ignore[attr-defined]
+        return streams, lots
+
+    patch.setattr(LotDrawer, "draw", draw)
+
+
+def divide_by_the_drawn_lot(patch: pytest.MonkeyPatch) -> None:
+    """Scale the answer, and its noise, by the lot as it was drawn."""
+    sound, drawn = LotDrawer.draw, dict[int, list[int]]()
+
+    def draw(self: LotDrawer) -> Any:
+        streams, lots = sound(self)
+        drawn[id(self)] = [len(lot) for lot in lots]
+        return streams, lots
+
+    compute = PrivateOracle._compute
+
+    def scaled(self: PrivateOracle, *args: Any) -> Any:
+        released = compute(self, *args)
+        sizes = released.new_tensor(drawn[id(self._drawer)]).clamp(min=1)
+        return released * (self._lot_sizes / sizes)[:, None].to(released.dtype)
+
+    patch.setattr(LotDrawer, "draw", draw)
+    patch.setattr(PrivateOracle, "_compute", scaled)

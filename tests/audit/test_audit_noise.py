@@ -56,6 +56,7 @@ class FaultyStream:
             "shared by agents": (trial, 0, query),
             "same every run": (0, agent, query),
             "a round late": (trial, 0, query + agent),
+            "moved along the axes": (trial, 0, query),
         }
         self.lots = np.random.default_rng([1, trial, agent, query])
         self.noise = np.random.default_rng([2, *shared.get(how.fault, shared["none"])])
@@ -73,6 +74,7 @@ class FaultyStream:
             "size": lambda: self.how.size * self.noise.standard_normal(width),
             "one agent without": lambda: (self.agent != 1) * self.noise.standard_normal(width),
             "uniform": lambda: self.noise.uniform(-(3**0.5), 3**0.5, width),
+            "moved along the axes": lambda: np.roll(self.noise.standard_normal(width), self.agent),
             "cut off": lambda: np.clip(self.noise.standard_normal(width), -2.7, 2.7),
         }
         return draws.get(self.how.fault, lambda: self.noise.standard_normal(width))()
@@ -117,6 +119,7 @@ def test_secret_noise_is_as_stated(make, rule, graph, observers):
         (Faulty("same every run"), {("trials", (0,)), ("repeats", (0, 1, 2))}),
         (Faulty("shared by agents"), {("agents", (0, 1)), ("agents", (1, 2)), ("repeats", (0, 1, 2))}),
         (Faulty("a round late"), {("repeats", (0, 1, 2))}),
+        (Faulty("moved along the axes"), {("shifts", (0, 1)), ("shifts", (1, 2))}),
         (Faulty("one agent without"), {("sigma", (1,)), ("shape", (1,))}),
         (Faulty("rate", 1.3), {("rate", (0,)), ("rate", (1,))}),
         (Faulty("rate", 0.7), {("rate", (0,)), ("rate", (1,))}),
@@ -164,7 +167,7 @@ def test_p_values_of_a_sound_system_are_spread_evenly():
             each.p_value
             for seed in range(12)
             for each in NoiseCheck(world=world, observers=[1], sources=Fast(seed)).run(4, seed=seed).checks
-            if each.name not in ("repeats", "rate", "lots")
+            if each.name not in ("repeats", "rate", "lots", "shifts")
         ]
     )
     assert (values < 0.01).mean() < 0.03

@@ -2,10 +2,13 @@
 
 A `World` is a system with a record in question. An attack (`Neighbor`, `NaturalNeighbor`, `Membership`) plays and scores runs
 of it, `collect` plays many, and `judge` tells what their scores prove. `OneRun` and `NoiseCheck` need few runs, `leaks` none.
+`check` looks at one's own settings, with made-up records.
 """
 
 from tacit.audit.bounds import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
+from tacit.audit.checking import check
 from tacit.audit.collecting import Attack, Collected, collect
+from tacit.audit.detectors import CheckReport, Finding
 from tacit.audit.distance import Leak, leaks
 from tacit.audit.findings import Claim, Findings, Look, judge
 from tacit.audit.guessing import Guess
@@ -24,8 +27,10 @@ from tacit.audit.worlds import World, dirac, images
 __all__ = [
     "Attack",
     "Bound",
+    "CheckReport",
     "Claim",
     "Collected",
+    "Finding",
     "Findings",
     "Guess",
     "Guesses",
@@ -43,6 +48,7 @@ __all__ = [
     "Responses",
     "View",
     "World",
+    "check",
     "clopper_pearson_bound",
     "collect",
     "dirac",

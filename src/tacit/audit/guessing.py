@@ -51,12 +51,13 @@ class Guess:
         left = []
         for held in (records, records + 1):
             streams = self._streams(world, trial, len(answers))
-            drawn = torch.tensor([_first_normal(stream, held, world) for stream in streams], dtype=torch.float64)
+            drawn = torch.tensor([_noise_along(stream, held, world) for stream in streams], dtype=torch.float64)
             left.append(answers - noise * drawn)
         best = min(left, key=lambda rest: float(rest.abs().median()))
         return float(best.max())
 
 
-def _first_normal(stream: Stream, records: int, world: World) -> float:
+def _noise_along(stream: Stream, records: int, world: World) -> float:
     stream.words(records)
-    return float(stream.normals(int(np.prod(world.canary.inputs.shape[1:])))[0])
+    direction = world.direction.numpy()
+    return float(stream.normals(len(direction)) @ direction)

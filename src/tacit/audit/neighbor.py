@@ -50,6 +50,8 @@ class Neighbor:
             raise InvalidInput(f"agent {self.world.target} is the target and cannot be an observer of itself")
         if self.world.graph is None:
             raise InvalidInput("a curious neighbour needs a graph to sit in")
+        if self.shows_signs_only and self.world.direction.count_nonzero() > 1:
+            raise InvalidInput("Adam's steps have a sign along each axis; give a canary along one, with dense=False")
 
     @property
     def shows_signs_only(self) -> bool:
@@ -81,19 +83,20 @@ class Neighbor:
         """Play so many runs and score each by every statistic."""
         world, plan, target = self.world, self.plan, self.world.target
         sent: list[tuple[Tensor, ...]] = []
+        direction = world.direction[:, None]
         results = world.play(
             trials,
             present=present,
             seed=seed,
             sources=self.sources,
-            taps=[lambda tensors: sent.append(tuple(tensor[:, :1].double() for tensor in tensors))],
+            taps=[lambda tensors: sent.append(tuple(tensor.double() @ direction for tensor in tensors))],
         )
-        models = torch.cat([result.theta[:, :1] for result in results]).double()
+        models = torch.cat([result.theta for result in results]).double() @ direction
         scale = plan.lot_sizes[target] / plan.clips[target]
         rate, noise = plan.sample_rates[target], plan.noise_multipliers[target]
         if self.shows_signs_only:
             return {"likelihood": sign_scores(world, self.observers, sent, models, scale, rate, noise)}
-        starts = world.starts(results[0].model, trials, seed)[:, :1]
+        starts = world.starts(results[0].model, trials, seed).double() @ direction
         seen = self.view.arrange(sent, starts, models=models)[..., 0]
         answers = scale * (seen @ self._weights.T)
         # Most lots are without the record: their median shows what the other records add.

@@ -17,6 +17,7 @@ WORDS = {
     "lag": "the noise of one round goes with that of the round before",
     "rounds": "the rounds of a run have noise in common",
     "trials": "different runs have noise in common",
+    "shifts": "noise occurs again, shifted along an axis or to another query",
     "rate": "records are drawn at another rate than stated",
     "lots": "the size of the lots varies otherwise than that of Poisson lots",
     "agents": "agents have noise in common",

@@ -1,8 +1,8 @@
 """Tests of recovered noise and lots against what is stated.
 
 For normal noise the p-values are exact, by χ², Fisher's F and the Kolmogorov-Smirnov distribution, or a hair too large
-(`lag`, `agents`, `repeats`). Those of lots, `rate` and `lots`, are Chernoff bounds (`lot_tests`): never too small, and so
-true however few records are drawn.
+(`lag`, `agents`, `repeats`). That of `shifts` is a bound for quadratic forms (`detectors.shifts`); those of lots, `rate` and
+`lots`, are Chernoff bounds (`lot_tests`): never too small, and so true however few records are drawn.
 """
 
 import math
@@ -16,6 +16,7 @@ from scipy.spatial import cKDTree
 from scipy.stats import chi2, f, kstest, norm
 from torch import Tensor
 
+from tacit.audit.detectors.shifts import closest_shift
 from tacit.audit.lot_tests import Draws, rate_interval, rate_p_value, spread_p_value
 from tacit.audit.noise_report import Check, Estimate
 
@@ -52,6 +53,7 @@ def checks_of(noise: Noise) -> list[Check]:
         "lag": _lag(bare),
         "rounds": _common(np.moveaxis(bare, 1, 0)),
         "trials": _common(bare),
+        "shifts": closest_shift(_over_time(noise)).p_value,
         "rate": rate_p_value(drawn, noise.rate, noise.sigma),
     }
     if drawn.alike:
@@ -63,6 +65,14 @@ def joint_checks(noises: Sequence[Noise]) -> list[Check]:
     """Return the checks across agents: two by two, and all of them for noise that occurs twice."""
     found = [
         Check(name="agents", agents=(one.agent, other.agent), p_value=_normal(_correlation(*_shared(one, other))))
+        for one, other in combinations(noises, 2)
+    ]
+    found += [
+        Check(
+            name="shifts",
+            agents=(one.agent, other.agent),
+            p_value=closest_shift(_over_time(one), _over_time(other)).p_value,
+        )
         for one, other in combinations(noises, 2)
     ]
     return [*found, Check(name="repeats", agents=tuple(noise.agent for noise in noises), p_value=_repeats(noises))]
@@ -84,6 +94,11 @@ def rate_estimate(noise: Noise, risk: float) -> Estimate:
     drawn = _draws(noise)
     low, high = rate_interval(drawn, max(sigma_estimate(noise, risk).high, _LEAST_NOISE), risk)
     return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
+
+
+def _over_time(noise: Noise) -> Float[np.ndarray, "times axes"]:
+    """Return the noise of all runs, one after another."""
+    return noise.bare.flatten(0, 1).numpy()
 
 
 def _draws(noise: Noise) -> Draws:

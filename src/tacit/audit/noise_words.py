@@ -14,6 +14,7 @@ TESTS = {
     "lag": "a round and the next",
     "rounds": "rounds of one run",
     "trials": "one run and another",
+    "shifts": "every lag and shift",
     "rate": "share of records drawn",
     "lots": "how lot sizes vary",
     "agents": "two agents",

@@ -23,11 +23,12 @@ from tacit.errors import InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
 from tacit.privacy.accounting import Event
-from tacit.privacy.clipping import Record, clip_factors, records_at_once, row_norms
+from tacit.privacy.clipping import Record, clip_factors, lengths
 
 # Where the target was asked, and the noisy gradient that it got there.
 Seen = Iterable[tuple[Float[Tensor, " params"], Float[Tensor, " params"]]]
 
+_AT_ONCE = 2**24  # numbers of gradients
 _ALIKE = 1e-9  # products of clipped gradients above this are not at right angles
 
 
@@ -132,10 +133,10 @@ def _clipped(
         return Record(model, input, target).gradient(theta)
 
     rows = []
-    for part in torch.arange(len(records)).split(records_at_once(model.size, model.dtype)):
+    for part in torch.arange(len(records)).split(max(1, _AT_ONCE // model.size)):
         some = records.take(part)
         values = vmap(one)(some.inputs, some.targets)
-        norms = row_norms(values)
+        norms = lengths(values)
         factors = clip_factors(norms, torch.tensor(clip, dtype=torch.float64))
         rows.append(torch.where(norms.isfinite()[:, None], values.double() * factors[:, None], 0))
     return torch.cat(rows)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tacit.audit import page_charts, page_noise, page_one_run
+from tacit.audit import page_charts, page_check, page_noise, page_one_run
 from tacit.audit.page_parts import bound_header, bound_tiles, roc_figure, seen, settings
 from tacit.audit.page_words import (
     METHODS,
@@ -42,6 +42,8 @@ def page(document: Document) -> str:
         charts["roc"] = page_charts.roc(document)
     if attack["kind"] == "noise":
         header, main = page_noise.parts(document)
+    elif attack["kind"] == "check":
+        header, main = page_check.parts(document)
     elif attack["kind"] == "one-run":
         header, main = page_one_run.parts(document, charts.get("roc"))
     else:

@@ -1,8 +1,9 @@
 """Systems to attack: how they run, and the record whose presence is in question.
 
 With and without that record, the canary, everything else is the same: the public facts, q among them, follow from
-declared sizes. `dirac` is the worst case, in which a record's gradient is the record itself. `images` is a real one, the
-paper's: a network, images, and a blank image labelled 0.
+declared sizes. `dirac` is the worst case, in which a record's gradient is the record itself. Along one axis it would not show a
+norm that is not Euclidean, so its canary may lie in a dense direction and have any length. `images` is a real one, the paper's:
+a network, images, and a blank image labelled 0.
 """
 
 from collections.abc import Sequence
@@ -89,6 +90,12 @@ class World:
         indices[self.target] = torch.cat([indices[self.target], torch.tensor([len(train) - 1])])
         return replace(self.data, data=replace(self.data.data, train=train), indices=tuple(indices))
 
+    @property
+    def direction(self) -> Float[Tensor, " params"]:
+        """Where the canary's gradient points, in a world where that is the record itself."""
+        record = self.canary.inputs[0].double().flatten()
+        return record / record.norm()
+
     def starts(self, model: FlatModel, trials: int, seed: int) -> Float[Tensor, "stack params"]:
         """Return where every agent of every trial starts, which is public."""
         return starts(model, self.model, seed=seed, trials=trials, agents=self.data.agents, same_start=True)
@@ -138,14 +145,19 @@ def dirac(
     target: int = 0,
     records: int = 100,
     pull: float = 0.0,
+    dense: bool = False,
+    length: float = _CANARY_LENGTH,
     seed: int = 0,
 ) -> World:
-    """Return the worst case: the canary's gradient is a hundred clipping norms along the first axis, wherever θ is.
+    """Return the worst case: the canary's gradient is `length` clipping norms along the first axis, wherever θ is.
 
     All other gradients are random and two clipping norms long across it, or with `pull` share of their length against it.
+    `dense` turns the whole world by a random rotation, after which the canary has the same share of every axis.
     """
     if not 0 <= pull <= 1:
         raise InvalidInput(f"pull is {pull}; it must lie between 0 and 1")
+    if not length >= 1:
+        raise InvalidInput(f"length is {length}; a canary shorter than one clipping norm hides behind it")
     agents, clip = len(graph), _one_number("clip", privacy.clip)
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(agents * records, _WIDTH, generator=generator)
@@ -154,7 +166,12 @@ def dirac(
     inputs *= (1 - pull**2) ** 0.5
     inputs[:, 0] = -2 * clip * pull
     canary = torch.zeros(1, _WIDTH)
-    canary[0, 0] = _CANARY_LENGTH * clip
+    canary[0, 0] = length * clip
+    if dense:
+        axes = torch.randn(_WIDTH, _WIDTH, generator=generator)
+        axes[:, 0] = axes[:, 0].sign()  # the canary's: no direction is longer by its largest coordinate than this
+        turn = torch.linalg.qr(axes).Q.T
+        inputs, canary = inputs @ turn, canary @ turn
     parts = [(part, torch.zeros(len(part))) for part in inputs.split(records)]
     return World(
         algorithm=algorithm,

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tacit.algorithms import DiNNO
 from tacit.audit.findings import Claim
@@ -24,7 +25,7 @@ _MESSAGES = 1e9  # bytes of messages that a process keeps until their runs are s
 
 _RECORDS = {
     "worst": "The record is the worst that there is: whatever the model, its gradient is clipped to its full length "
-    "and points in one direction, which the attacker knows.",
+    "and points in one direction, which has a share of every axis and which the attacker knows.",
     "blank": "The record is a blank image labelled 0. The attacker knows all other records of the attacked agent, though "
     "not which of them were drawn. A worse record may show more.",
 }
@@ -62,10 +63,11 @@ def neighbor_case(
     privacy = Privacy(epsilon=epsilon, delta=delta, clip=1.0, lot_size=lot_size)
     attack: Neighbor | NaturalNeighbor
     if canary == "worst":
-        world = dirac(
-            rule, privacy=privacy, rounds=rounds, lr=lr, graph=links, target=target, records=records, seed=seed
-        )
-        attack, most = Neighbor(world=world, observers=watching), None
+        system: dict[str, Any] = {"privacy": privacy, "rounds": rounds, "lr": lr, "graph": links, "target": target}
+        attack = Neighbor(world=dirac(rule, **system, records=records, seed=seed), observers=watching)
+        if not attack.shows_signs_only:  # Adam's signs can be read along one axis only
+            attack = replace(attack, world=dirac(rule, **system, records=records, seed=seed, dense=True))
+        world, most = attack.world, None
         claim = Claim.of(attack.event, delta)
         attack.scores(1, present=False, seed=0)  # whatever cannot be played fails here, before a folder is made
     else:

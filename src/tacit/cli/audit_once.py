@@ -58,7 +58,7 @@ def see_once(
         print_json(document)
     else:
         show()(document, made)
-    if document["verdict"] in ("broken", "not as stated"):
+    if document["verdict"] in ("broken", "not as stated", "fault found"):
         raise typer.Exit(BROKEN)
 
 

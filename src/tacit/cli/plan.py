@@ -1,11 +1,13 @@
 """What a run will ask and say, printed before it does."""
 
 import resource
+import shlex
 
 from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
 from tacit.runs import Runner
+from tacit.runs.checks import check_of
 
 _AGENTS_SHOWN = 20
 
@@ -33,6 +35,7 @@ def _plan(runner: Runner) -> Table:
         promised = max(plan.epsilons([plan.queries])[0])
         terms = f"δ={plan.privacy.delta:g}, {plan.privacy.adjacency}, {plan.privacy.accountant}"
         table.add_row("ε after all of them", f"{round_up(promised)} at {terms}")
+        table.add_row("checked", _checked(runner))
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:
         table.add_row("privacy", "none: nothing is promised")
@@ -40,6 +43,14 @@ def _plan(runner: Runner) -> Table:
     table.add_row("gradients", session.chosen.why)
     table.add_row("memory, about", _bytes(_memory(runner)))
     return table
+
+
+def _checked(runner: Runner) -> str:
+    """Say whether these settings were ever checked, or how to do it."""
+    found = check_of(runner.folder)
+    if found is None:
+        return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
+    return f"{found['verdict']}, {found['checked'][:10]}"
 
 
 def _mechanisms(runner: Runner) -> list[Table]:

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Optional
 import typer
 from rich.console import Console
 
+from tacit.cli.audit_shared import BROKEN
 from tacit.cli.options import RUN_PANEL, given_settings, settings_options, with_parameters
-from tacit.cli.output import Json, Quiet, RunsFolder, console, messages, note, print_json
+from tacit.cli.output import Json, Quiet, RunsFolder, complain, console, messages, note, print_json, working
 from tacit.cli.plan import plan_tables
 from tacit.cli.progress import playing, starting
 from tacit.cli.stopping import Stopping
@@ -41,6 +42,7 @@ def _train(
     name: str | None,
     runs: Path,
     budget: float | None,
+    check: bool,
     json: bool,
     quiet: bool,
     **options: Any,
@@ -48,6 +50,8 @@ def _train(
     config = RunConfig.of({} if file is None else RunConfig.read(file), given_settings(options))
     allowed = _budget(budget, config)
     name = name or fresh_name(runs, config)
+    if check:
+        _check(config, runs, shown=not (json or quiet))
     _play(
         lambda say: Runner.start(runs, name, config, budget=allowed, on_step=say),
         runs / name,
@@ -69,12 +73,19 @@ def make_train() -> Callable[..., None]:
         rich_help_panel="Privacy",
         help="store in the ledger that all runs together may spend this, at this run's δ and adjacency",
     )
+    check = typer.Option(
+        "--check",
+        metavar="",
+        rich_help_panel="Privacy",
+        help="check these settings first, as tacit audit does; a fault ends it",
+    )
     json = typer.Option("--json", metavar="", rich_help_panel=RUN_PANEL, help="print the summary as JSON only")
     quiet = typer.Option("--quiet", "-q", metavar="", rich_help_panel=RUN_PANEL, help="show no plan and no progress")
     own = {
         "name": (Annotated[Optional[str], name], None),  # noqa: UP045
         "runs": (Annotated[Path, runs], Path("runs")),
         "budget": (Annotated[Optional[float], budget], None),  # noqa: UP045
+        "check": (Annotated[bool, check], False),
         "json": (Annotated[bool, json], False),
         "quiet": (Annotated[bool, quiet], False),
     }
@@ -109,6 +120,23 @@ def _budget(epsilon: float | None, config: RunConfig) -> Budget | None:
             "--budget bounds what private runs spend; after a run without privacy nothing is promised of these records"
         )
     return Budget(epsilon=epsilon, delta=config.delta, adjacency=config.adjacency, accountant=config.accountant)
+
+
+def _check(config: RunConfig, runs: Path, *, shown: bool) -> None:
+    """Check the settings, keep the outcome for the run that follows, and end where a fault was found."""
+    from tacit.audit.checking import FALSE_ALARM
+    from tacit.cli.audit_check import check_case
+    from tacit.cli.audit_check_output import print_check
+
+    with working("checking settings"):
+        case = check_case(config, Path("these settings"), false_alarm=FALSE_ALARM, runs=runs)
+        found = case.play()
+    if shown:
+        print_check({"attack": case.told, **found}, None)
+        console().print()
+    if found["failed"]:
+        complain(f"the check found a fault ({', '.join(found['failed'])}); nothing was asked, and nothing was spent")
+        raise typer.Exit(BROKEN)
 
 
 def _play(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:

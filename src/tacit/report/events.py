@@ -100,6 +100,15 @@ class Resume(Event):
     lost_queries: _Count = 0
 
 
+class Checked(Event):
+    """A check of the run's settings, by `tacit audit`."""
+
+    checked: str
+    verdict: str
+    failed: tuple[str, ...] = ()
+    false_alarm: float | None = None
+
+
 class Finish(Event):
     """The last round is played."""
 

@@ -35,6 +35,7 @@ def report(run: Run) -> str:
             sections.plan(run),
             sections.ledger(run, spent),
             sections.meaning(run, spent),
+            sections.checked(run),
             sections.errata(run),
             sections.settings(run),
             "</div>",
@@ -104,6 +105,10 @@ def _warnings(run: Run, spent: Spending | None) -> str:
                 if run.plan.private and run.charged is None
                 else ""
             )
+        )
+    if run.checked is not None and run.checked.failed:
+        found.append(
+            f"A check of these settings found a fault on {run.checked.checked[:10]}: {', '.join(run.checked.failed)}."
         )
     if run.charged is not None and run.charged < run.told:
         found.append(

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from tacit.errors import InvalidInput
 from tacit.privacy import DurableLedger
-from tacit.report.events import Finish, Plan, Resume, Snapshot, check_lengths
+from tacit.report.events import Checked, Finish, Plan, Resume, Snapshot, check_lengths
 from tacit.runs.folder import LEDGER
 
 Values = npt.NDArray[np.float64]
@@ -81,6 +81,8 @@ class Run:
     exposed: bool
     """Whether that ledger says that a run without privacy has read the same records."""
     summary: Mapping[str, Any] | None
+    checked: Checked | None = None
+    """The latest check of the run's settings, if there was one."""
 
     @classmethod
     def load(cls, folder: Path | str) -> "Run":
@@ -111,6 +113,7 @@ class Run:
             closed=on_record.finished,
             exposed=on_record.exposed,
             summary=summary,
+            checked=story.checked,
         )
 
     @property
@@ -172,6 +175,7 @@ class _Story:
         self._settled: dict[str, Any] | None = None
         self.snapshots: dict[int, Snapshot] = {}
         self.seconds: float | None = None
+        self.checked: Checked | None = None
         self.resumes = self.lost_queries = 0
         lines = _read(path).split(b"\n")
         last = max((number for number, line in enumerate(lines) if line.strip()), default=-1)
@@ -203,6 +207,8 @@ class _Story:
             elif kind == "resume":
                 self.resumes += 1
                 self.lost_queries += Resume.model_validate(event).lost_queries
+            elif kind == "check":
+                self.checked = Checked.model_validate(event)
             elif kind == "finish":
                 self.seconds = Finish.model_validate(event).seconds
         except ValidationError as error:

@@ -104,6 +104,23 @@ def meaning(run: Run, spent: Spending | None) -> str:
     )
 
 
+def checked(run: Run) -> str:
+    """Whether the settings were checked, when, and how that came out."""
+    if not run.plan.private:
+        return ""
+    found = run.checked
+    if found is None:
+        words = "These settings were not checked. Do so with tacit audit and the run’s config.toml."
+    elif found.verdict == "no fault found":
+        words = f"Checked on {found.checked[:10]}: no fault was found, which is no proof that there is none."
+    else:
+        words = f"Checked on {found.checked[:10]}: a fault was found ({', '.join(found.failed)}). Do not rely on ε."
+    return (
+        f'<section class="card"><h2>Check of settings</h2><p>{text(words)}</p><p class="note">A check measures one record’s '
+        "influence, bits, noise and lots on made-up records.</p></section>"
+    )
+
+
 def errata(run: Run) -> str:
     """The errata of the paper that apply to this run."""
     items = "".join(

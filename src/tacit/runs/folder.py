@@ -1,6 +1,7 @@
 """The files of one run. `events.jsonl` is the truth for everything but ε, which comes from the ledger beside the runs.
 
 runs/ledger.sqlite            what was spent, by all runs in this folder
+runs/checks.jsonl             checks of settings, by `tacit audit FILE.toml`
 runs/<name>/config.toml       the resolved settings
 runs/<name>/events.jsonl      plan, snapshots, checkpoints, resumes, the end
 runs/<name>/checkpoint.safetensors

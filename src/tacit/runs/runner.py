@@ -21,6 +21,7 @@ from tacit.results import Result
 from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint, flatten, restore
+from tacit.runs.checks import last_check
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
 from tacit.runs.telling import edges_of, plan_facts, snapshot_facts, snapshots, summary_facts
@@ -64,6 +65,8 @@ class Runner:
             self._token = self._find_token()
             if fresh:
                 self._log_plan()
+                if config.private and (checked := last_check(folder.path.parent, config)) is not None:
+                    folder.log("check", **checked)
                 self._record(ReleasedLog(folder.released_file(0), self._token), answered=0)
             else:
                 self._restore()

@@ -1,0 +1,106 @@
+"""Made-up records in the shape of one's own, and hostile ones.
+
+Only public facts are read: shapes, types, numbers of classes and records, and held-out records, which belong to nobody.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import networkx as nx
+import torch
+from torch import Tensor
+
+from tacit.data import AgentData, DataSet, Records
+from tacit.preparation import declared_sizes
+from tacit.settings import Training
+
+_HELD_OUT = 8  # as many public records as a session checks engines on, and few enough to be scored at once
+_SIZES = (0.0, 1.0, -1.0, 1e-45, 1e-30, 1e-8, 1e4, -1e4, 1e10, 1e30, 3e38)
+_NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
+
+
+def made_up(training: Training, seed: int = 0) -> Training:
+    """Return the same settings on made-up records, with a ledger of their own and without whoever listens."""
+    data, generator = training.data, torch.Generator().manual_seed(seed)
+    sizes = declared_sizes(data, training.sizes)
+    total = sum(sizes)
+    train = Records(ordinary_inputs(data.data, total, generator), ordinary_targets(data.data, total, generator))
+    table = DataSet(
+        name=f"made up like {data.data.name}",
+        train=train,
+        validation=_few(data.data.validation),
+        test=_few(data.data.test),
+        classes=data.data.classes,
+        prepare=data.data.prepare,
+    )
+    parts = torch.arange(total).split(list(sizes))
+    owners = tuple(f"made up/agent {agent}" for agent in range(len(sizes)))
+    graph = training.graph
+    return replace(
+        training,
+        graph=graph if graph is None or isinstance(graph, nx.Graph) else graph[0],
+        data=AgentData(data=table, indices=parts, owners=owners, partition="made up"),
+        sizes=None,
+        ledger=None,
+        name=None,
+        taps=(),
+        private_diagnostics=False,
+        compile=training.compile is True,
+        progress=False,
+    )
+
+
+def ordinary_inputs(data: DataSet, count: int, generator: torch.Generator) -> Tensor:
+    """Return inputs like those of the data set in shape and type."""
+    like = data.train.inputs
+    shape = (count, *like.shape[1:])
+    if like.dtype.is_floating_point:
+        return torch.randn(shape, generator=generator, dtype=like.dtype)
+    if like.dtype == torch.uint8:
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+    return torch.randint(0, 2, shape, generator=generator).to(like.dtype)
+
+
+def ordinary_targets(data: DataSet, count: int, generator: torch.Generator) -> Tensor:
+    """Return targets like those of the data set, over all classes."""
+    like = data.train.targets
+    shape = (count, *like.shape[1:])
+    if like.dtype.is_floating_point:
+        return torch.randn(shape, generator=generator, dtype=like.dtype)
+    return torch.randint(0, data.classes or 2, shape, generator=generator).to(like.dtype)
+
+
+def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Yield odd records before `prepare`: what they are, input and target, each with a leading axis of one.
+
+    Targets that are classes stay among them; whatever else a data set refuses.
+    """
+    like = data.train.inputs
+    target = ordinary_targets(data, 1, generator)
+    if like.dtype.is_floating_point:
+        chance = ordinary_inputs(data, 1, generator)
+        for size in _SIZES:
+            yield f"all {size:g}", torch.full_like(chance, size), target
+            yield f"random of size {size:g}", chance * size, target
+        for value in _NOT_FINITE:
+            yield f"all {value}", torch.full_like(chance, value), target
+            one = chance.clone()
+            one.view(-1)[0] = value
+            yield f"one {value}", one, target
+        spike = torch.zeros_like(chance)
+        spike.view(-1)[-1] = 1e6
+        yield "one huge number", spike, target
+    else:
+        values = (0, 1, 128, 255) if like.dtype == torch.uint8 else (0, 1, -1, 2**20)
+        for whole in values:
+            yield f"all {whole}", torch.full_like(like[:1], whole), target
+        for _ in range(3):
+            yield "random", ordinary_inputs(data, 1, generator), ordinary_targets(data, 1, generator)
+    if target.is_floating_point():
+        plain = ordinary_inputs(data, 1, generator)
+        for size in (*_SIZES, *_NOT_FINITE):
+            yield f"target {size:g}", plain, torch.full_like(target, size)
+
+
+def _few(records: Records | None) -> Records | None:
+    return None if records is None else records.take(torch.arange(min(_HELD_OUT, len(records))))
