@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-import torch._inductor
 from jaxtyping import Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -110,6 +109,8 @@ def _exact_convolutions(like: Tensor) -> AbstractContextManager[None]:
 
 def _compile(step: Step, given: tuple[Tensor, ...]) -> Step:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
+    import torch._inductor  # half the time that `import tacit` would take
+
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
     graph = make_fx(_with_places(step, len(given)), tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     if any(node.op == "get_attr" for node in graph.graph.nodes):
