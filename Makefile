@@ -11,8 +11,8 @@ demo: $(READY)  ## train ten agents privately on embedded data
 test: check  ## lint, types and every test but the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
-test-slow: $(READY)  ## the tests that take minutes
-	@$(BIN)/python -m pytest -m slow
+test-slow: $(READY)  ## the tests that take minutes each
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; a quarter of an hour
 	@OMP_NUM_THREADS=1 TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -n auto --dist worksteal -rP

@@ -2,7 +2,7 @@
 
 import json
 
-from invoking import PLAIN, QUICK, process
+from invoking import PLAIN, QUICK
 
 from tacit.cli.output import round_up
 from tacit.config import RunConfig
@@ -63,10 +63,11 @@ def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):
     assert "good" in tacit("list")[1]
 
 
-def test_names_are_never_cut_off(tacit, tmp_path):
+def test_names_are_never_cut_off(tacit, monkeypatch):
     name = "a-name-that-is-longer-than-all-the-room-there-is-" + "x" * 40
     tacit("train", *QUICK, "--name", name)
     assert name in tacit("list")[1]
-    narrow = process("list", cwd=tmp_path, env={"COLUMNS": "60"})
-    assert name in narrow.stdout
-    assert "…" not in narrow.stdout
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = tacit("list")[1]
+    assert name in narrow
+    assert "…" not in narrow

@@ -83,13 +83,15 @@ def test_a_run_with_views_scores_and_gives_the_plain_model(digits):
     assert result.module(0)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
-def test_compiled_views_are_layer_by_layer(digits):
+def test_compiled_views_are_layer_by_layer():
+    """A small model, and lots that make blocks of one size alone: every layer and every size is compiled anew."""
     lot = Lot(torch.randn(6, 1, 8, 8), torch.arange(6), torch.tensor([0, 2, 6]))
-    module = Views(convnet((1, 8, 8), 10), CROSS[:2])
+    module = Views(nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10)), CROSS[:2])
     model = FlatModel(module, views_cross_entropy)
     theta = model.flatten(module)
-    chosen = choose_engine(model, theta, lot, lot_sizes=[3.0, 3.0], queries=10, compile=True, private=True)
+    chosen = choose_engine(model, theta, lot, lot_sizes=[256.0] * 2, queries=10, compile=True, private=True)
     assert chosen.why == "layer by layer, compiled"
+    assert chosen.engine.sizes == (32,)
     thetas, clip = theta.repeat(2, 1), torch.full((2,), 0.3, dtype=torch.float64)
     with torch.no_grad():
         ours, general = (each.clipped_sums(thetas, lot, clip) for each in (chosen.engine, VmapEngine(model)))

@@ -1,12 +1,10 @@
 """The ledger on disk: never loses a spent query, and never lets two promise the same allowance."""
 
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 
+import forked
 import pytest
 
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
@@ -159,15 +157,11 @@ def test_a_disk_that_refuses_to_write_spends_nothing(path):
     assert DurableLedger(path).entries("a")[0].spent == 1
 
 
-CHILD = """
-import sys
-from tacit.privacy.store import DurableLedger
-ledger = DurableLedger(sys.argv[1])
-account = ledger.reopen("run")
-while account.remaining:
-    account.spend()
-    print(account.spent, flush=True)  # an answer leaves only after its query is charged
-"""
+def spend_all(tell, path):
+    account = DurableLedger(path).reopen("run")
+    while account.remaining:
+        account.spend()
+        tell(account.spent)  # an answer leaves only after its query is charged
 
 
 def test_kill_9_at_random_moments_loses_no_spent_query(path):
@@ -176,11 +170,13 @@ def test_kill_9_at_random_moments_loses_no_spent_query(path):
     moments = random.Random(0)
     told = 0
     for _ in range(5):
-        with subprocess.Popen([sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True) as child:
-            child.stdout.readline()
+        child, said = forked.start(spend_all, path)
+        with said:
+            said.readline()
             time.sleep(moments.uniform(0.01, 0.3))
-            child.send_signal(signal.SIGKILL)
-            lines = child.stdout.read().split()
+            child.kill()
+            lines = said.read().split()
+        child.join()
         told = max([told, *map(int, (line for line in lines if line.isdigit()))])
         ledger = DurableLedger(path)
         spent = ledger.entries("a")[0].spent

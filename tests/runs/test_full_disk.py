@@ -17,12 +17,24 @@ SETTINGS = (
 
 # Runs inside the namespace: fill the disk, train, make room, go on; print what happened.
 SCENARIO = """
-import hashlib, json, os, pathlib, subprocess, sys
+import hashlib, json, multiprocessing, os, pathlib, subprocess, sys, tempfile
+import torch._dynamo  # which the first gradient would import, in every process
 from safetensors.numpy import load_file
+from tacit.cli import main
 disk, room, settings = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split()
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+def command(words, *streams):
+    for place, stream in enumerate(streams, start=1):
+        os.dup2(stream.fileno(), place)
+    sys.argv = ["tacit", *words]
+    main()
 def tacit(*words):
-    return subprocess.run([sys.executable, "-m", "tacit", *words], capture_output=True, text=True)
+    # A process for each command, forked from this one, which has imported the program and done nothing else.
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = multiprocessing.get_context("fork").Process(target=command, args=(words, out, err))
+        process.start()
+        process.join()
+        return process.exitcode, *(os.pread(stream.fileno(), 2**20, 0).decode() for stream in (out, err))
 def fill(room):
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
     (disk / "ballast").write_bytes(bytes(max(0, free - room)))
@@ -30,20 +42,20 @@ runs, told = disk / "runs", []
 fill(room)
 words = ("train", "--runs", str(runs), "--name", "one", *settings)
 for _ in range(20):
-    done = tacit(*words)
-    told.append((done.returncode, done.stderr))
-    if done.returncode == 0:
+    code, _, said = tacit(*words)
+    told.append((code, said))
+    if code == 0:
         break
     if (runs / "one" / "events.jsonl").exists():
         words = ("resume", str(runs / "one"), "--quiet")
     room += 40_000
     (disk / "ballast").unlink()
     fill(room)
-verified = tacit("ledger", "--runs", str(runs), "--verify", "--json")
+verified, shown, _ = tacit("ledger", "--runs", str(runs), "--verify", "--json")
 print(json.dumps({
     "told": told,
-    "verified": verified.returncode,
-    "queries": [row["queries"] for row in json.loads(verified.stdout)["spent"] if row["run"]],
+    "verified": verified,
+    "queries": [row["queries"] for row in json.loads(shown)["spent"] if row["run"]],
     "models": hashlib.sha256(load_file(runs / "one" / "checkpoint.safetensors")["state.0"].tobytes()).hexdigest(),
 }))
 """

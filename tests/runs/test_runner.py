@@ -3,11 +3,9 @@
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import time
 
+import forked
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,7 +13,7 @@ from safetensors.torch import load_file
 from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
-from tacit.privacy import Budget, DurableLedger
+from tacit.privacy import Budget, DurableLedger, PrivateOracle
 from tacit.report import Run
 from tacit.runs import RunFolder, Runner, list_runs
 
@@ -365,25 +363,20 @@ def test_a_line_that_a_crash_cut_off_does_not_spoil_the_events(tmp_path):
     assert kinds[-1] == "finish"
 
 
-CHILD = """
-import os, sys
-from pathlib import Path
-from tacit.privacy import PrivateOracle
-from tacit.runs import Runner
+def play_counted(tell, folder, count):
+    """Play a run on, with an independent count: a byte for every answer, written before anything else sees it."""
+    answers = os.open(count, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    gradient = PrivateOracle.gradient
 
-# An independent count: a byte for every answer that leaves the oracle, written before anything else sees it.
-count = os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-gradient = PrivateOracle.gradient
-def counted(self, theta):
-    answer = gradient(self, theta)
-    os.write(count, b".")
-    return answer
-PrivateOracle.gradient = counted
+    def counted(self, theta):
+        answer = gradient(self, theta)
+        os.write(answers, b".")
+        return answer
 
-print("going", flush=True)
-with Runner.resume(Path(sys.argv[1])) as runner:
-    runner.play(stop=lambda: False)
-"""
+    PrivateOracle.gradient = counted
+    tell("going")
+    with Runner.resume(folder) as runner:
+        runner.play(stop=lambda: False)
 
 
 def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
@@ -393,17 +386,15 @@ def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
     with Runner.start(tmp_path, "killed", config(**changes)):
         pass
     moments, kills = random.Random(1), 0
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     while not (tmp_path / "killed" / "summary.json").exists():
-        command = [sys.executable, "-c", CHILD, str(tmp_path / "killed"), str(tmp_path / "count")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
-            assert child.stdout.readline() == "going\n"
+        child, said = forked.start(play_counted, tmp_path / "killed", tmp_path / "count")
+        with said:
+            assert said.readline() == "going\n"
             time.sleep(moments.uniform(0.1, 1.5))
-            if kills < 6 and child.poll() is None:
-                child.send_signal(signal.SIGKILL)
+            if kills < 6 and child.is_alive():
+                child.kill()
                 kills += 1
-            else:
-                child.wait()
+            child.join()
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     spent = {entry.event.count for entry in ledger.entries(run="killed")}
     lost = sum(e["lost_queries"] for e in RunFolder(tmp_path / "killed").events() if e["event"] == "resume")

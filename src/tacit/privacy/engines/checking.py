@@ -185,6 +185,7 @@ def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float, apart: flo
     """Compare row by row: gradients of a large model are long, and comparing them makes copies."""
     finite = theirs[theirs.isfinite()] if theirs.ndim == 1 else theirs
     largest = max(-float(finite.min()), float(finite.max())) if finite.numel() else 0.0
-    for our, their in zip(ours, theirs, strict=True):
+    rows = zip(ours, theirs, strict=True) if ours.ndim > 1 else ((ours, theirs),)  # norms are short
+    for our, their in rows:
         if not torch.allclose(our, their, rtol=tolerance, atol=tolerance * largest + apart + 1e-300, equal_nan=True):
             raise Unsupported(f"layer by layer gives other {what}")

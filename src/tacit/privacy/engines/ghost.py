@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._inductor
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -135,6 +134,8 @@ class CompiledKernel:
 
 def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
+    import torch._inductor  # half the time that `import tacit` would take
+
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
     graph = make_fx(step, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     if any(node.op == "get_attr" for node in graph.graph.nodes):

@@ -203,7 +203,7 @@ class _Unit(nn.Module):
         """Run the layer on a flat batch, block by block."""
         if len(given) != 1 or options or not isinstance(given[0], Tensor):
             raise Unsupported("a layer is called with more than one tensor")
-        outputs: Tensor = _OutOfVmap.apply(given[0], self)
+        outputs: Tensor = _OutOfVmap.apply(given[0], self)  # type: ignore[no-untyped-call]
         return outputs
 
     def call(self, inputs: Float[Tensor, "all 1 ..."]) -> Float[Tensor, "all 1 ..."]:
