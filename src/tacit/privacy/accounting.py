@@ -42,7 +42,7 @@ _MANY = 12
 _SIGMA_RANGE = (0.05, 1e6)
 _MOST_NOISE, _MOST_QUERIES = 1e9, 10**9
 MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
-"""A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `_for_ideal_noise`."""
+"""A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `for_ideal_noise`."""
 # More cells than this, for noise that protects nothing, are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
@@ -190,11 +190,11 @@ def _epsilon(
             ledger = pld.PLDAccountant(_RELATIONS[adjacency], value_discretization_interval=interval)
         for event in events:
             ledger.compose(_dp_event(event), event.count)
-        epsilon = float(ledger.get_epsilon(_for_ideal_noise(delta)))
+        epsilon = float(ledger.get_epsilon(for_ideal_noise(delta)))
     return epsilon if epsilon <= MOST_EPSILON else math.inf
 
 
-def _for_ideal_noise(delta: float) -> float:
+def for_ideal_noise(delta: float) -> float:
     """Return the δ that ideal noise has to keep, so that noise as it is made keeps `delta` at the same ε.
 
     If all numbers released are within a total variation of τ = 2^LOG2_DISTANCE of the ideal ones, then (ε, δ - (1 + e^ε)·τ) for

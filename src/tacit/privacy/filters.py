@@ -49,7 +49,7 @@ def order_of(epsilon: float, delta: float, adjacency: Adjacency) -> int:
 
 def _conversion(order: int, delta: float) -> float:
     """Return what is added to ρ for ε at δ (Canonne, Kamath & Steinke 2020, proposition 12)."""
-    return math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+    return math.log1p(-1 / order) - math.log(accounting.for_ideal_noise(delta) * order) / (order - 1)
 
 
 @lru_cache(maxsize=65536)
