@@ -192,7 +192,7 @@ def test_refuses_what_it_cannot_account(call, message):
 @pytest.mark.parametrize("delta", [0.5, 1e-5, 1e-300, 2.3e-308])
 def test_the_distance_to_ideal_noise_fits_into_what_is_taken_off_delta(delta):
     """(1 + e^ε)·2^LOG2_DISTANCE for the largest ε that is not infinite, by log₂; 2·e^ε is more."""
-    kept = accounting._for_ideal_noise(delta)
+    kept = accounting.for_ideal_noise(delta)
     taken_off = Fraction(delta) - Fraction(kept)
     assert 0 < kept < delta
     assert LOG2_DISTANCE + 1 + accounting.MOST_EPSILON / math.log(2) <= -1074
@@ -204,7 +204,7 @@ def test_every_epsilon_is_computed_with_the_distance_taken_off(accountant, monke
     events = [Event(sample_rate=0.01, noise_multiplier=1.0, count=10)]
     accounting._epsilon.cache_clear()
     smaller = epsilon(events, delta=1e-7, accountant=accountant)
-    monkeypatch.setattr(accounting, "_for_ideal_noise", lambda delta: delta / 100)
+    monkeypatch.setattr(accounting, "for_ideal_noise", lambda delta: delta / 100)
     accounting._epsilon.cache_clear()
     try:
         assert epsilon(events, delta=1e-5, accountant=accountant) == pytest.approx(smaller, rel=1e-3)
