@@ -1,0 +1,265 @@
+"""A record's contribution depends on that record and θ alone, and is bounded by C: as a property of any model, loss and data.
+
+Hypothesis draws a model of every kind of layer, a loss, hostile records, lots, a place, precision, threads and the range of
+C. With and without one record, every other record's norm, every other agent's sum and the own agent's sum less that record are the
+same to the bit, and the own sum moves by at most C; `apart.check_apart` says so.
+
+`make test` tries a fixed set of examples. TACIT_PROMISE_SECONDS=3600 draws new ones for an hour.
+"""
+
+import os
+import time
+from contextlib import contextmanager
+
+import pytest
+import torch
+from apart import check_apart
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from layer_models import MODELS, WHOLE, Bias, Scaled
+from torch import nn
+from torch.nn import functional
+
+from tacit.models import FlatModel, cross_entropy
+from tacit.privacy.clipping import Lot
+from tacit.privacy.engines import choose_engine
+
+SECONDS = float(os.environ.get("TACIT_PROMISE_SECONDS", 0))
+ODD = (
+    0.0,
+    -0.0,
+    1.0,
+    1e-45,
+    1e-40,
+    1e-30,
+    -1e-8,
+    1e4,
+    1e10,
+    -1e10,
+    3e38,
+    -1e30,
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+)
+CLASSES = 3
+VOCABULARY = 7
+
+
+class Tied(nn.Module):
+    """One layer used twice, another one whose weights are used transposed."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.inner(torch.tanh(self.inner(x)))
+
+
+class Spare(nn.Module):
+    """Half of the parameters are not used."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.used, self.unused = nn.Linear(width, width, bias=False), nn.Linear(width, width)
+
+    def forward(self, x):
+        self.unused(x)
+        return self.used(x)
+
+
+class Apply(nn.Module):
+    """Code without parameters, some of which would mix a batch."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+FUNCTIONS = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "gelu": functional.gelu,
+    "mish": functional.mish,
+    "square": torch.square,
+    "exp": torch.exp,
+    "largest of the batch": lambda x: x / x.abs().amax().clamp(min=1e-3),
+    "mean of the batch": lambda x: x - x.mean(0, keepdim=True),
+    "ties": lambda x: x * (x == x.amax(-1, keepdim=True)),
+}
+
+
+def batch_weighted(outputs, targets):
+    """Class weights balanced over the batch."""
+    counts = functional.one_hot(targets, CLASSES).sum(0)
+    return functional.cross_entropy(outputs, targets, reduction="none") / counts[targets]
+
+
+def batch_scaled(outputs, targets):
+    losses = outputs.square().sum(1) * (1 + targets)
+    return losses / losses.detach().abs().max().clamp(min=1e-3)
+
+
+LOSSES = {
+    "cross-entropy": cross_entropy,
+    "squares": lambda outputs, targets: (outputs - targets[:, None]).square().sum(1),
+    "huge": lambda outputs, targets: 1e20 * outputs.sum(1),
+    "nothing but for large outputs": lambda outputs, targets: (outputs.abs().sum(1) - 10).clamp(min=0),
+    "largest output": lambda outputs, targets: outputs.amax(1) - outputs.argmax(1),
+    "weighted over the batch": batch_weighted,
+    "scaled over the batch": batch_scaled,
+}
+
+
+@st.composite
+def vector_models(draw):
+    width = first = draw(st.integers(1, 13))
+    layers = []
+    for kind in draw(
+        st.lists(
+            st.sampled_from(["linear", "norm", "groups", "own", "bias", "tied", "spare", "frozen", *FUNCTIONS]),
+            max_size=4,
+        )
+    ):
+        if kind == "linear":
+            wide = draw(st.integers(1, 17))
+            layers.append(nn.Linear(width, wide, bias=draw(st.booleans())))
+            width = wide
+        elif kind == "own" and width == 5:
+            layers.append(Scaled())
+        elif kind == "groups" and width % 2 == 0:
+            layers.append(nn.GroupNorm(2, width))
+        elif kind in FUNCTIONS:
+            layers.append(Apply(FUNCTIONS[kind]))
+        else:
+            made = {"norm": nn.LayerNorm, "bias": Bias, "tied": Tied, "spare": Spare}.get(kind)
+            layers.append(made(width) if made else nn.Linear(width, width).requires_grad_(False))
+    nested = nn.Sequential(*layers) if draw(st.booleans()) else nn.Sequential(nn.Sequential(*layers))
+    return nn.Sequential(nested, nn.Linear(width, CLASSES)), (first,)
+
+
+@st.composite
+def image_models(draw):
+    channels, side = draw(st.integers(1, 3)), draw(st.integers(4, 7))
+    out, kernel = draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    groups = channels if draw(st.booleans()) and out % channels == 0 else 1
+    first = nn.Conv2d(
+        channels, out, kernel, stride=draw(st.integers(1, 2)), padding=draw(st.integers(0, 1)), groups=groups
+    )
+    rest = [nn.GroupNorm(1, out)] if draw(st.booleans()) else []
+    rest += [Apply(FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))])] if draw(st.booleans()) else []
+    body = nn.Sequential(first, *rest, nn.Flatten())
+    width = body(torch.zeros(1, channels, side, side)).shape[1]
+    return nn.Sequential(body, nn.Linear(width, CLASSES)), (channels, side, side)
+
+
+class Tokens(nn.Module):
+    def __init__(self, width, padding, tied):
+        super().__init__()
+        self.embed, self.mix = nn.Embedding(VOCABULARY, width, padding_idx=padding), nn.Linear(width, width)
+        self.out = nn.Linear(width, VOCABULARY if tied else CLASSES)
+        if tied:
+            self.out.weight = self.embed.weight
+
+    def forward(self, x):
+        return self.out(torch.tanh(self.mix(self.embed(x))).mean(1))[:, :CLASSES]
+
+
+@st.composite
+def token_models(draw):
+    module = Tokens(draw(st.integers(1, 9)), draw(st.sampled_from([None, 2])), draw(st.booleans()))
+    return module, draw(st.integers(1, 6))
+
+
+@st.composite
+def known_models(draw):
+    make, shape = draw(st.sampled_from(sorted({**MODELS, **WHOLE}.items())))[1]
+    return make(), 4 if shape is None else shape
+
+
+@st.composite
+def cases(draw):
+    torch.manual_seed(draw(st.integers(0, 2**16)))
+    module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), known_models()))
+    module = module.to(draw(st.sampled_from([torch.float32, torch.float64])))
+    counts = draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any))
+    total = sum(counts)
+    if isinstance(shape, int):
+        inputs = torch.randint(0, VOCABULARY, (total, shape))
+        example = torch.randint(0, VOCABULARY, (7, shape))
+        odd = draw(
+            st.lists(st.tuples(st.integers(0, total - 1), st.sampled_from([-1, 0, 2, VOCABULARY, 10**6])), max_size=4)
+        )
+    else:
+        inputs = torch.randn(total, *shape) * draw(st.sampled_from([1.0, 1e-3, 1e10]))
+        example = torch.randn(7, *shape)
+        odd = draw(st.lists(st.tuples(st.integers(0, total - 1), st.sampled_from(ODD)), max_size=4))
+    for place, value in odd:
+        flat = inputs[place].view(-1)
+        flat[: 1 + draw(st.integers(0, len(flat) - 1))] = value
+    if draw(st.booleans()):
+        inputs[:] = inputs[:1].clone()  # all records are the same
+    lot = Lot(inputs, torch.randint(0, CLASSES, (total,)), torch.tensor([0, *counts]).cumsum(0))
+    return {
+        "module": module,
+        "lot": lot,
+        "example": Lot(example, torch.arange(7) % CLASSES, torch.tensor([0, 7])),
+        "loss": LOSSES[draw(st.sampled_from(sorted(LOSSES)))],
+        "clip": draw(st.sampled_from([1e-9, 1e-3, 0.3, 1.0, 1e9])),
+        "scale": draw(st.sampled_from([0.0, 0.3, 30.0])),
+        "place": draw(st.integers(0, total - 1)),
+        "threads": draw(st.sampled_from([1, 2])),
+        "expected_lot": draw(st.sampled_from([1.0, 6.0, 20.0])),
+    }
+
+
+@contextmanager
+def threads(count):
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def check(case, *, compile=False):
+    model = FlatModel(case["module"], case["loss"])
+    agents = len(case["lot"].offsets) - 1
+    generator = torch.Generator().manual_seed(0)
+    theta = case["scale"] * torch.randn(agents, model.size, generator=generator, dtype=model.dtype)
+    clip = torch.full((agents,), case["clip"], dtype=torch.float64)
+    lots = [case["expected_lot"]] * agents
+    with threads(case["threads"]):
+        chosen = choose_engine(
+            model, theta[0], case["example"], lot_sizes=lots, queries=1, private=True, compile=compile
+        )
+        check_apart(chosen.engine, theta, case["lot"], clip, leave_out=(case["place"],))
+    return chosen
+
+
+@settings(max_examples=110, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(cases())
+def test_no_record_changes_another_and_none_counts_for_more_than_the_bound(case):
+    check(case)
+
+
+@pytest.mark.skipif(not SECONDS, reason="TACIT_PROMISE_SECONDS says how long to draw new examples")
+def test_for_as_long_as_one_likes():
+    end, tried = time.monotonic() + SECONDS, 0
+
+    @settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(cases())
+    def some(case):
+        nonlocal tried
+        if time.monotonic() < end:
+            tried += 1
+            check(case)
+
+    while time.monotonic() < end:
+        some()
+    print(f"{tried} examples in {SECONDS:g} seconds")
