@@ -146,10 +146,16 @@ def _judged_pairs(name: str, test: dependence.Coincidence, words: str, risk: flo
     return judged("lots", name, test.p_value, risk, measured, f"independent, {test.tests:,} tests{short}")
 
 
+def _draws(counts: Int[np.ndarray, " queries"], records: int) -> Draws:
+    """Return counts with the little noise that the tests of answers suppose; without it their bounds would not hold."""
+    noise = np.random.default_rng(0).standard_normal(len(counts))
+    return Draws(answers=counts + _NOISE * noise, pulls=np.ones(records))
+
+
 def _judged_rate(lots: Lots, risk: float) -> Finding:
     values = []
     for members, others, size, rate in zip(lots.members, lots.others, lots.sizes, lots.rates, strict=True):
-        draws = Draws(answers=(members.sum(axis=1) + others).astype(float), pulls=np.ones(size))
+        draws = _draws(members.sum(axis=1) + others, size)
         values.append((rate_p_value(draws, rate, _NOISE), draws.rate, rate))
     worst = min(values)
     measured = f"{worst[1]:.5g} of records are drawn"
@@ -168,7 +174,7 @@ def _judged_size(lots: Lots, risk: float) -> Finding:
             groups[f"the {name} half"] = (members[:, part].sum(axis=1), members[:, part].shape[1])
         for name, (counts, total) in groups.items():
             if total and total * rate * (1 - rate) > 0:
-                draws = Draws(answers=counts.astype(float), pulls=np.ones(total))
+                draws = _draws(counts, total)
                 stated = (total * rate * (1 - rate)) ** 0.5
                 values.append((spread_p_value(draws, rate, _NOISE), float(counts.std()), stated, name))
     worst = min(values)
