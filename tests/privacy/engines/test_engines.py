@@ -218,3 +218,18 @@ def test_an_index_that_is_in_no_table_counts_as_zero_and_reads_no_other_agents_r
     assert not after.norms[1].isfinite()
     assert torch.equal(after.sums[1], before.sums[1])
     assert float((after.sums[0] - before.sums[0]).norm()) <= 1.0
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-310, 1e-200, 1e-3, 1e200, 1e300])
+@pytest.mark.parametrize("height", [1e-305, 1e-100, 1.0, 1e5])
+@pytest.mark.parametrize("clip", [1e-9, 1.0, 1e9])
+def test_sums_of_the_longest_and_shortest_float64_vectors_are_finite_and_bounded(length, height, clip):
+    module = nn.Linear(4, 2).double()
+    model = FlatModel(module, lambda outputs, targets: height * outputs.sum(1))
+    lot = Lot(torch.full((3, 4), length, dtype=torch.float64), torch.zeros(3), torch.tensor([0, 3]))
+    engine = GhostEngine(model, [3.0], lot)
+    with torch.no_grad():
+        bound = torch.tensor([clip], dtype=torch.float64)
+        sums = engine.clipped_sums(model.flatten(module)[None], lot, bound).sums
+    assert sums.isfinite().all()
+    assert float(sums.norm()) <= 3 * clip

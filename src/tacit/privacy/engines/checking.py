@@ -19,7 +19,7 @@ from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.stacked import Unsupported
 from tacit.privacy.engines.steps import Public, Steps
 
-_ODD = (float("nan"), 1e4)
+_ODD = (float("nan"), 1e4, 0.0)
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _FEW = 3  # records of a model with so many parameters that each takes long

@@ -24,7 +24,7 @@ from tacit.privacy.clipping import Quantum, exact_sums, lengths, only
 # No norm over several positions is taken to be less than this share of Σ‖aₜ‖‖gₜ‖.
 LEAST_SHARE = 2.0**-10
 _EVEN = 4
-_TINY = torch.finfo(torch.float64).tiny
+_LEAST_LENGTH = 1e-280  # shorter inputs are as good as none, and dividing by their length would overflow
 
 # Stacked tensors: [blocks, records, ...] for what belongs to records, [blocks, ...] for parameters.
 Parameters = Mapping[str, Tensor]
@@ -266,9 +266,12 @@ def _outer_sums(
         return even_bmm(scaled(gradient.double(), weights).mT, only(inputs, weights).double())
     whole = 2.0**quantum.bits
     counts = (weights != 0)[..., None]
-    across = torch.where(counts, inputs.double() * (whole / length.clamp(min=_TINY))[..., None], 0).trunc()
-    down = torch.where(counts, gradient.double() * (weights * length * (whole / quantum.power[:, None]))[..., None], 0)
-    return torch.bmm(down.trunc().mT, across) * quantum.size[:, None, None]
+    across = torch.where(counts, inputs.double() * (whole / length.clamp(min=_LEAST_LENGTH))[..., None], 0)
+    # Multiplied in this order, no product is larger than what it ends in: nothing overflows.
+    down = torch.where(counts, gradient.double() * (weights * length)[..., None], 0) * (
+        whole / quantum.power[:, None, None]
+    )
+    return torch.bmm(down.trunc().mT, across.trunc()) * quantum.size[:, None, None]
 
 
 def cut_off(sums: Float[Tensor, "blocks ..."], quantum: Quantum | None) -> Float[Tensor, "blocks ..."]:
