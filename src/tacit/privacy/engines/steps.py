@@ -78,11 +78,11 @@ class Steps:
             raise PrivacyError(
                 f"an agent's lot is larger than {self.shapes.most_in_lot}, the most that was planned for"
             )
-        sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
-        norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
-        clip = clip.double()
-        quantum = Quantum(power_below(clip), self._bits)
         with own_arithmetic(self.dtype, self.shapes.threads):
+            sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
+            norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
+            clip = clip.double()
+            quantum = Quantum(power_below(clip), self._bits)
             for step in self._steps(lot):
                 for done, part, lengths in self._tried(public, lot, step, clip, quantum):
                     sums.index_add_(0, done.agents, part)
@@ -91,8 +91,8 @@ class Steps:
 
     def plain(self, public: Public, lot: Lot, width: int) -> Float[Tensor, "agents width"]:
         """Return every agent's sum of vectors, unclipped; an error of the model is raised as it is."""
-        sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
         with own_arithmetic(self.dtype, self.shapes.threads):
+            sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
             for step in self._steps(lot):
                 inputs, targets = self._take(lot, step)
                 own = tuple(each.index_select(0, step.agents) for each in public)
