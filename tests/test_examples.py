@@ -87,4 +87,5 @@ def test_exact_diffusion_agrees_with_its_equations():
     )
     first = starts(FlatModel(make_model()), make_model, seed=5, trials=1, agents=5, same_start=True)
     expected = torch.stack(exact_diffusion(oracle, graph, list(first), [0.3] * 4))
-    torch.testing.assert_close(result.theta, expected, rtol=0, atol=1e-9)
+    # Clipped sums are cut off to quanta, so an answer may be rounded to the next point of its grid, σC/1024 of a sum.
+    torch.testing.assert_close(result.theta, expected, rtol=0, atol=2e-4)

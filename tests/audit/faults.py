@@ -125,7 +125,7 @@ def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
 
     def by_coordinate(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
         kernel = PerSampleKernel(self._model, bounded, self._model.size)
-        steps = Steps(kernel, self.steps.shapes, theta.dtype, None)
+        steps = Steps(kernel, self.steps.shape, theta.dtype, None)
         return steps.clipped((theta, clip), lot, clip * 1e6, self._model.size)
 
     _only_vmap(patch, by_coordinate)
@@ -265,7 +265,7 @@ def divide_by_the_drawn_lot(patch: pytest.MonkeyPatch) -> None:
     def scaled(self: PrivateOracle, *args: Any) -> Any:
         released = compute(self, *args)
         sizes = released.new_tensor(drawn[id(self._drawer)]).clamp(min=1)
-        return released * (self._lot_sizes / sizes)[:, None].to(released.dtype)
+        return released * (released.new_tensor(self._plan.lot_sizes) / sizes)[:, None]
 
     patch.setattr(LotDrawer, "draw", draw)
     patch.setattr(PrivateOracle, "_compute", scaled)

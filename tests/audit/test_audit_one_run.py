@@ -16,6 +16,7 @@ from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
 from tacit.models import FlatModel, mlp
 from tacit.privacy import Event, Fast, Privacy
+from tacit.privacy.clipping import HAIR
 from tacit.session import Session
 from tacit.settings import Training
 
@@ -140,7 +141,7 @@ def test_scores_of_dirac_canaries_are_the_likelihood_ratios():
     model = FlatModel(attack.world.model, attack.world.loss)
     others = attack.world.data.data.train.take(attack.world.data.indices[0])
     found = likelihoods(model, attack.canaries, others, watched.seen, plan, 0)
-    sigma, rate, hair = plan.noise_multipliers[0], plan.sample_rates[0], 1 - 1e-5
+    sigma, rate, hair = plan.noise_multipliers[0], plan.sample_rates[0], 1 - HAIR
     along = answer[:20].double().numpy() * plan.lot_sizes[0] / plan.clips[0]
     expected = np.log(1 - rate + rate * np.exp((2 * hair * along - hair**2) / (2 * sigma**2)))
     assert np.allclose(found.numpy(), expected, rtol=1e-5, atol=1e-9)

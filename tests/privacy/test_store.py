@@ -1,7 +1,10 @@
 """The ledger on disk: never loses a spent query, and never lets two promise the same allowance."""
 
 import random
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 
 import forked

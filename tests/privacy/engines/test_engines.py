@@ -19,16 +19,16 @@ from tacit.models import FlatModel, resnet9
 from tacit.privacy import VmapEngine
 from tacit.privacy.clipping import Lot
 from tacit.privacy.engines import GhostEngine, choose_engine, ghost
-from tacit.privacy.engines.blocks import choose_sizes, cut
+from tacit.privacy.engines.blocks import choose_size, steps_of
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("size", "compiled"), [((2,), False), ((16,), False), ((1, 4), False), ((1, 4), True)])
+@pytest.mark.parametrize(("size", "compiled"), [(2, False), (16, False), (4, True)])
 def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size, compiled, monkeypatch):
     """Compiled steps use other rules for some layers; here they are run as they are written."""
     monkeypatch.setattr(ghost, "_compile", lambda step, given: step)
     module, model, theta, lot = setting(name)
-    engine = GhostEngine(model, [4], lot, compiled=compiled, sizes=size)
+    engine = GhostEngine(model, [4], lot, compiled=compiled, size=size)
     _, norms = slow_sums(module, model, theta, lot)
     clip = torch.full((4,), float(norms.median()), dtype=torch.float64)
     expected, _ = slow_sums(module, model, theta, lot, clip.tolist())
@@ -58,11 +58,10 @@ def test_a_users_module_is_left_as_it_was(name):
 
 
 def test_blocks_of_a_large_model_are_small():
-    assert max(choose_sizes([256.0])) == 32
-    assert max(choose_sizes([256.0], most=17)) <= 16
-    assert choose_sizes([256.0], most=0) == (1,)
+    assert choose_size([256.0], most=17) <= 16
+    assert choose_size([256.0], most=0) == 1
     engine = GhostEngine(FlatModel(resnet9((3, 32, 32), 10)), [64.0], make_lot((3, 32, 32), [1]))
-    assert 4 * engine.numbers_kept * max(engine.sizes) <= 80 * 2**20
+    assert 4 * engine.numbers_kept * engine.steps.shape.size <= 80 * 2**20
 
 
 def test_parameters_that_are_used_twice_count_as_kept_for_each_record():
@@ -115,7 +114,7 @@ def test_positions_that_cancel_never_pass_the_bound():
         weight = model.training_module[2].weight
         weight[:, 40:] = -weight[:, :40]
         lot = Lot(inputs, torch.zeros(64, dtype=torch.long), torch.tensor([0, 64]))
-        engine = GhostEngine(model, [1], lot, sizes=(1,))
+        engine = GhostEngine(model, [1], lot, size=1)
         clip = torch.full((1,), 1e-3, dtype=torch.float64)
         exact = FlatModel(copy.deepcopy(layer).double())
         exact.training_module[2].weight.data = weight.double()
@@ -139,27 +138,29 @@ def test_the_sum_as_computed_keeps_one_records_influence_within_the_bound():
     assert float(moved.norm()) == pytest.approx(0.1, rel=1e-4)
 
 
-@pytest.mark.parametrize("sizes", [(1,), (2,), (3, 8), (1, 2, 4)])
-def test_blocks_hold_every_record_once_and_nobody_elses_besides(sizes):
+@pytest.mark.parametrize(("size", "at_once"), [(1, 4), (2, 1), (3, 7), (8, 2)])
+def test_blocks_hold_every_record_once_and_nobody_elses_besides(size, at_once):
     counts = [5, 0, 1, 8, 3]
     lot = Lot(torch.arange(1, 18.0), torch.arange(1, 18), torch.tensor([0, *counts]).cumsum(0))
     held = {agent: [] for agent in range(5)}
-    for part in cut(lot, sizes):
-        steps = list(part.steps(4))
-        assert {step.keep.shape for step in steps} == {(4, part.rows.shape[1])}
-        for step in steps:
-            for agent, rows, keep in zip(step.agents.tolist(), step.rows, step.keep, strict=True):
-                held[agent] += lot.inputs[rows[keep]].tolist()
-                if keep.any():
-                    assert set(rows[~keep].tolist()) <= {int(lot.offsets[agent])}
+    for step in steps_of(lot, size, at_once):
+        assert step.keep.shape == (at_once, size)
+        for agent, rows, keep in zip(step.agents.tolist(), step.rows, step.keep, strict=True):
+            held[agent] += lot.inputs[rows[keep]].tolist()
+            if keep.any():
+                assert set(rows[~keep].tolist()) <= {int(lot.offsets[agent])}
     for agent, count in enumerate(counts):
-        assert sorted(held[agent]) == lot.inputs[int(lot.offsets[agent]) :][:count].tolist()
+        assert held[agent] == lot.inputs[int(lot.offsets[agent]) :][:count].tolist()
+
+
+def test_lots_that_are_empty_make_no_step():
+    assert not list(steps_of(Lot(torch.zeros(0), torch.zeros(0), torch.tensor([0, 0, 0])), 4, 2))
 
 
 def test_block_sizes_follow_the_lots():
-    assert max(choose_sizes([1.0])) <= 6
-    assert all(4 <= size <= 24 for size in choose_sizes([10.0] * 300))
-    assert max(choose_sizes([256.0])) == 32
+    assert choose_size([1.0]) <= 4
+    assert 4 <= choose_size([10.0] * 300) <= 24
+    assert choose_size([256.0]) == 32
 
 
 class Pooled(nn.Module):

@@ -6,15 +6,16 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
+from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Engine, Lot
 from tacit.privacy.engines.checking import anywhere, check_against, check_compiled, check_places
 from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
-from tacit.privacy.engines.stacked import Unsupported
+from tacit.privacy.engines.steps import Unsupported
 
 Compile = bool | Literal["auto"]
-# Compiling takes some 20 seconds for each size of blocks, and saves three quarters of the time: about 75 seconds of work.
+# Compiling takes some 20 seconds, and saves three quarters of the time: about 75 seconds of work.
 _WORTH_COMPILING = 6e11
 _WORK_PER_PARAMETER, _WORK_PER_NUMBER = 6, 60
 
@@ -54,7 +55,7 @@ def choose_engine(
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)
-        engine = _checked_sizes(model, row, example, lot_sizes)
+        engine = _in_steps(model, row, example, lot_sizes)
     except Unsupported as reason:
         return _general(model, row, example, lot_sizes, f"record by record: {reason}")
     except Exception as error:  # whatever a user's module does when it is run in another way
@@ -63,10 +64,10 @@ def choose_engine(
         return _general(model, row, example, lot_sizes, why)
     records = queries * sum(lot_sizes)
     work = records * (_WORK_PER_PARAMETER * model.size + _WORK_PER_NUMBER * engine.numbers_kept)
-    if not (work > _WORTH_COMPILING * len(engine.sizes) if compile == "auto" else compile):
+    if not (work > _WORTH_COMPILING if compile == "auto" else compile):
         return Chosen(engine, "layer by layer")
     try:
-        compiled = GhostEngine(model, lot_sizes, example, compiled=True, sizes=engine.sizes)
+        compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.steps.shape.size)
         check_compiled(compiled, engine, theta, example, private=private)
         if private:
             check_places(compiled.steps, row, example)
@@ -79,10 +80,10 @@ def choose_engine(
     return Chosen(compiled, "layer by layer, compiled")
 
 
-def _checked_sizes(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
-    """Return the engine with the best sizes of blocks in which no record's place matters."""
-    for sizes in (None, *((size,) for size in _OTHER_SIZES)):
-        engine = GhostEngine(model, lot_sizes, example, sizes=sizes)
+def _in_steps(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
+    """Return the engine with the best size of blocks in which no record's place matters."""
+    for size in (None, *_OTHER_SIZES):
+        engine = GhostEngine(model, lot_sizes, example, size=size)
         try:
             check_places(engine.steps, row, example)
             return engine
@@ -103,5 +104,7 @@ def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequ
 
 def _said(error: Exception) -> str:
     """Return an error in one line. It comes of public records, and may be told."""
+    if isinstance(error, ModelError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
     first = next(iter(str(error).strip().splitlines()), "")[:_LONGEST]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -22,18 +22,19 @@ from tacit.privacy.clipping import (
     exact_sums_in_chunks,
     lengths,
 )
-from tacit.privacy.engines.blocks import blocks_at_once, choose_sizes
-from tacit.privacy.engines.steps import Public, Shapes, Steps, largest_lot
+from tacit.privacy.engines.blocks import blocks_at_once, choose_size
+from tacit.privacy.engines.steps import Public, Shape, Steps, largest_lot
 
 # How much memory the per-sample vectors of one step may take.
 _STEP_BYTES = 128 * 2**20
 _MOST_RECORDS = 1024
-ONE_BY_ONE = {1: 1}
 _SMALL_LOTS, _ANY_LOT = (16.0,), 2**20
 
 
 class PerSampleKernel:
     """Clips and adds up the values of a function of one record and its block's public tensors."""
+
+    exact = True
 
     def __init__(self, model: FlatModel, per_sample: PerSample, width: int | None = None) -> None:
         self._model, self._per_sample, self._width = model, per_sample, width
@@ -92,19 +93,18 @@ class GradientKernel(PerSampleKernel):
         return vmap(grad(total))(public[0], *flat, keep).double()
 
 
-def general_shapes(
+def general_shape(
     width: int, dtype: torch.dtype, lot_sizes: Sequence[float] | None, *, one_by_one: bool = False
-) -> Shapes:
-    """Return steps whose vectors fit into memory, or steps of a single record. Lots that are not known may be of any size."""
+) -> Shape:
+    """Return a step whose vectors fit into memory, or one of a single record. Lots that are not known may be of any size."""
     threads = torch.get_num_threads()
     largest = _ANY_LOT if lot_sizes is None else largest_lot(lot_sizes)
     if one_by_one:
-        return Shapes(ONE_BY_ONE, threads, largest)
+        return Shape(1, 1, threads, largest)
     lot_sizes = lot_sizes or _SMALL_LOTS
     most = max(1, min(_MOST_RECORDS, _STEP_BYTES // (max(1, width) * (dtype.itemsize + 8))))
-    sizes = choose_sizes(lot_sizes, most=most)
-    at_once = {size: blocks_at_once(size, lot_sizes, max(1, most // size), threads) for size in sizes}
-    return Shapes(at_once, threads, largest)
+    size = choose_size(lot_sizes, most=most)
+    return Shape(size, blocks_at_once(size, lot_sizes, max(1, most // size), threads), threads, largest)
 
 
 class VmapEngine:
@@ -119,8 +119,8 @@ class VmapEngine:
         one_by_one: bool = False,
     ) -> None:
         self._model = model
-        shapes = general_shapes(model.size, model.dtype, lot_sizes, one_by_one=one_by_one)
-        self.steps = Steps(GradientKernel(model), shapes, model.dtype, filler_of(example))
+        shape = general_shape(model.size, model.dtype, lot_sizes, one_by_one=one_by_one)
+        self.steps = Steps(GradientKernel(model), shape, model.dtype, filler_of(example))
         self.most_records = 2**16
         self.one_by_one = one_by_one
 
@@ -134,8 +134,8 @@ class VmapEngine:
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory per-sample gradients take, and copies of them."""
-        most = max(size * blocks for size, blocks in self.steps.shapes.at_once.items())
-        return 3 * min(records, most) * self._model.size * self._model.dtype.itemsize
+        at_once = self.steps.shape.size * self.steps.shape.blocks
+        return 3 * min(records, at_once) * self._model.size * self._model.dtype.itemsize
 
 
 def filler_of(example: Lot | None) -> tuple[Tensor, Tensor] | None:

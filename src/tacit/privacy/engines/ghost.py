@@ -1,6 +1,6 @@
 """The engine that makes no per-sample gradients where it can do without: layer by layer, in blocks of records.
 
-Its steps can be compiled. All steps have one of a few shapes, so nothing is compiled twice.
+Its steps can be compiled. All steps have one shape, so nothing is compiled twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Lot, Quantum
-from tacit.privacy.engines.blocks import blocks_at_once, choose_sizes
+from tacit.privacy.engines.blocks import blocks_at_once, choose_size
 from tacit.privacy.engines.general import filler_of
 from tacit.privacy.engines.rewrites import REWRITES
-from tacit.privacy.engines.stacked import StackedModel, Unsupported
-from tacit.privacy.engines.steps import Public, Shapes, Steps, largest_lot
+from tacit.privacy.engines.stacked import StackedModel
+from tacit.privacy.engines.steps import Public, Shape, Steps, Unsupported, largest_lot
 
 # What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
 _STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
@@ -37,7 +37,7 @@ _COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another ses
 class GhostEngine:
     """Clips by norms that follow from layer inputs and output gradients; see `layers` and `stacked`.
 
-    `example` holds public records of the kind that will come. `sizes` are those of blocks, chosen by the lots unless given.
+    `example` holds public records of the kind that will come. `size` is that of blocks, chosen by the lots unless given.
     Raises `Unsupported` where the model cannot be taken layer by layer.
     """
 
@@ -48,7 +48,7 @@ class GhostEngine:
         example: Lot,
         *,
         compiled: bool = False,
-        sizes: Sequence[int] | None = None,
+        size: int | None = None,
     ) -> None:
         self.compiled, self._model = compiled, model
         stacked = StackedModel(model, compiled=compiled)
@@ -56,18 +56,13 @@ class GhostEngine:
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
         threads = torch.get_num_threads()
         self._step_bytes = _STEP_BYTES * min(threads, _MOST_THREADS)
-        chosen = sizes or choose_sizes(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
-        at_once = {size: blocks_at_once(size, lot_sizes, self._most_blocks(size), threads) for size in chosen}
-        shapes = Shapes(at_once, threads, largest_lot(lot_sizes))
-        stacked.leave_room(example, shapes.sizes[-1], shapes.most_in_lot)
+        size = size or choose_size(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
+        blocks = blocks_at_once(size, lot_sizes, self._most_blocks(size), threads)
+        shape = Shape(size, blocks, threads, largest_lot(lot_sizes))
+        stacked.leave_room(example, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
-        self.steps = Steps(kernel, shapes, model.dtype, filler_of(example))
-        self.most_records = max(self.sizes[-1], _PART_BYTES // max(1, example.inputs[0].nbytes))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many records blocks hold, smallest first."""
-        return self.steps.shapes.sizes
+        self.steps = Steps(kernel, shape, model.dtype, filler_of(example))
+        self.most_records = max(size, _PART_BYTES // max(1, example.inputs[0].nbytes))
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
@@ -80,7 +75,7 @@ class GhostEngine:
     def working_bytes(self, records: float) -> float:
         """Return about how much memory one step takes; activations are kept about three times over."""
         of_record, of_block = self._bytes
-        one = self.sizes[-1] * of_record + of_block
+        one = self.steps.shape.size * of_record + of_block
         return 3 * min(max(one, self._step_bytes), max(records, 1) * (of_record + of_block))
 
     def _most_blocks(self, size: int) -> int:
@@ -89,11 +84,11 @@ class GhostEngine:
 
 
 class CompiledKernel:
-    """The steps of a stacked model, each shape compiled once."""
+    """The steps of a stacked model, clipped or plain, each compiled once."""
 
     def __init__(self, stacked: StackedModel) -> None:
         self._stacked, self.exact = stacked, stacked.exact
-        self._steps: dict[tuple[str, torch.Size], Compiled] = {}
+        self._steps: dict[str, Compiled] = {}
 
     def clipped(
         self,
@@ -126,10 +121,9 @@ class CompiledKernel:
         return sums
 
     def _step(self, name: str, step: Compiled, given: tuple[Tensor, ...]) -> Any:
-        known = name, given[3].shape  # blocks and records: their product may be the same for two sizes of blocks
-        if known not in self._steps:
-            self._steps[known] = _compile(step, given)
-        return self._steps[known](*given)
+        if name not in self._steps:
+            self._steps[name] = _compile(step, given)
+        return self._steps[name](*given)
 
 
 def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:

@@ -8,9 +8,8 @@ from torch import Tensor
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Lot, PerSample
 from tacit.privacy.engines.checking import check_places
-from tacit.privacy.engines.general import PerSampleKernel, filler_of, general_shapes
-from tacit.privacy.engines.stacked import Unsupported
-from tacit.privacy.engines.steps import Steps
+from tacit.privacy.engines.general import PerSampleKernel, filler_of, general_shape
+from tacit.privacy.engines.steps import Steps, Unsupported
 
 _REMEMBERED = 64
 
@@ -46,5 +45,5 @@ class Queries:
         return steps
 
     def _steps(self, kernel: PerSampleKernel, width: int, *, one_by_one: bool) -> Steps:
-        shapes = general_shapes(width, self._model.dtype, self._lot_sizes, one_by_one=one_by_one)
-        return Steps(kernel, shapes, self._model.dtype, filler_of(self._example))
+        shape = general_shape(width, self._model.dtype, self._lot_sizes, one_by_one=one_by_one)
+        return Steps(kernel, shape, self._model.dtype, filler_of(self._example))

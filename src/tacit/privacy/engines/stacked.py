@@ -31,14 +31,10 @@ from tacit.privacy.engines.layers import (
     Rule,
     account_per_sample,
 )
-from tacit.privacy.engines.steps import Public
+from tacit.privacy.engines.steps import Public, Unsupported
 from tacit.privacy.engines.whole import WholeRule
 
 _MOST_HAIR = 2.0**-7
-
-
-class Unsupported(Exception):
-    """This module cannot be taken layer by layer; the general engine takes it whole."""
 
 
 class StackedModel:

@@ -1,11 +1,11 @@
-"""The work of an engine: lots cut into steps of fixed shape, and a record that fails counted as zero.
+"""The work of an engine: lots cut into steps of one shape, and a record that fails counted as zero.
 
 A kernel computes one step. Nothing that it is given depends on how many records the lots hold or where a record stands,
 and what the records' vectors add up to is exact (see `clipping`), so a record's contribution is the same to the bit
 whatever else is in the lots; `checking` tries that on public records before a kernel is trusted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -15,13 +15,18 @@ from torch import Tensor
 from tacit.errors import ModelError, PrivacyError
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
-from tacit.privacy.engines.blocks import Step, cut
+from tacit.privacy.engines.blocks import Step, steps_of
 
 Public = tuple[Float[Tensor, "blocks ..."], ...]
 
 
 class Kernel(Protocol):
-    """Computes one step: blocks of records, each block with public tensors of its own, such as θ."""
+    """Computes one step: blocks of records, each block with public tensors of its own, such as θ.
+
+    `exact` says whether its sums are free of rounding; else it leaves room for that below C.
+    """
+
+    exact: bool
 
     def clipped(
         self,
@@ -40,17 +45,17 @@ class Kernel(Protocol):
         """Return every block's sum of vectors, unclipped, in float64."""
 
 
-class Shapes(NamedTuple):
-    """What is fixed before a run: sizes of blocks, how many make a step, threads, and the largest lot of an agent."""
+class Unsupported(Exception):
+    """This model cannot be taken in this way; another engine takes it."""
 
-    at_once: Mapping[int, int]
+
+class Shape(NamedTuple):
+    """What is fixed before a run: the records of a block, the blocks of a step, threads, and the largest lot of an agent."""
+
+    size: int
+    blocks: int
     threads: int
     most_in_lot: int
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of blocks, smallest first."""
-        return tuple(sorted(self.at_once))
 
 
 def largest_lot(lot_sizes: Sequence[float]) -> int:
@@ -64,26 +69,22 @@ class Steps:
     Without one, zeros fill it, and a record that cannot be computed is an error: nothing tells whose fault that is.
     """
 
-    def __init__(
-        self, kernel: Kernel, shapes: Shapes, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None
-    ) -> None:
-        self.kernel, self.shapes = kernel, shapes
+    def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None) -> None:
+        self.kernel, self.shape = kernel, shape
         self.dtype, self._filler = dtype, filler
-        self._bits = factor_bits(shapes.most_in_lot)
+        self._bits = factor_bits(shape.most_in_lot)
 
     def clipped(self, public: Public, lot: Lot, clip: Float[Tensor, " agents"], width: int) -> Clipped:
         """Return every agent's sum of clipped vectors, and every record's norm; NaN for one that cannot be computed."""
         agents = len(lot.offsets) - 1
-        if agents and int(lot.counts.max()) > self.shapes.most_in_lot:
-            raise PrivacyError(
-                f"an agent's lot is larger than {self.shapes.most_in_lot}, the most that was planned for"
-            )
-        with own_arithmetic(self.dtype, self.shapes.threads):
+        if agents and int(lot.counts.max()) > self.shape.most_in_lot:
+            raise PrivacyError(f"an agent's lot is larger than {self.shape.most_in_lot}, the most that was planned for")
+        with own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
             norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
             clip = clip.double()
             quantum = Quantum(power_below(clip), self._bits)
-            for step in self._steps(lot):
+            for step in steps_of(lot, self.shape.size, self.shape.blocks):
                 for done, part, lengths in self._tried(public, lot, step, clip, quantum):
                     sums.index_add_(0, done.agents, part)
                     norms[done.rows[done.keep]] = lengths[done.keep]
@@ -91,17 +92,13 @@ class Steps:
 
     def plain(self, public: Public, lot: Lot, width: int) -> Float[Tensor, "agents width"]:
         """Return every agent's sum of vectors, unclipped; an error of the model is raised as it is."""
-        with own_arithmetic(self.dtype, self.shapes.threads):
+        with own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
-            for step in self._steps(lot):
+            for step in steps_of(lot, self.shape.size, self.shape.blocks):
                 inputs, targets = self._take(lot, step)
                 own = tuple(each.index_select(0, step.agents) for each in public)
                 sums.index_add_(0, step.agents, self.kernel.plain(own, inputs, targets, step.keep))
         return sums
-
-    def _steps(self, lot: Lot) -> Iterator[Step]:
-        for part in cut(lot, self.shapes.sizes):
-            yield from part.steps(self.shapes.at_once[part.rows.shape[1]])
 
     def _tried(
         self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
@@ -113,7 +110,7 @@ class Steps:
         failed = False
         try:
             found = self._run(public, lot, step, clip, quantum)
-        except WidthError:
+        except (WidthError, Unsupported):
             raise
         except Exception:
             if self._filler is None:
