@@ -23,8 +23,9 @@ from tacit.audit.detectors.lot_dependence import Sampled, between_agents, betwee
 from tacit.audit.detectors.noise import grid_step
 from tacit.audit.detectors.shifts import closest_shift
 from tacit.data import AgentData
-from tacit.errors import InvalidInput
+from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
+from tacit.privacy import GhostEngine
 from tacit.session import Session
 
 RISK = 1e-6
@@ -231,18 +232,29 @@ def test_a_record_that_moves_too_much_or_is_told_of_is_found(plant, found, monke
     assert found in failed(influence_of(training()))
 
 
-def test_records_that_are_mixed_before_the_model_are_found(monkeypatch):
-    """A preparation is shown one record at a time; with that left out, the detectors find what it mixes."""
+def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monkeypatch):
     settings = training()
     table = settings.data.data
     mixed = replace(settings.data, data=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
     with pytest.raises(DataError, match="prepare mixes records"):
         influence_of(replace(settings, data=mixed))
-    for module in ("tacit.preparation", "tacit.privacy.oracle"):
-        monkeypatch.setattr(f"{module}.apart", lambda prepare, like: prepare)
     monkeypatch.setattr("tacit.preparation.check_apart", lambda prepare, public: None)
-    found = failed(influence_of(replace(settings, data=mixed)))
-    assert {"bits: norms", "influence: own sum"} <= found
+    assert not failed(influence_of(replace(settings, data=mixed)))
+
+
+def test_an_engine_in_which_records_matter_to_each_other_is_found(monkeypatch):
+    """Each record's norm, and with it the sum, is off by a hair that depends on how many there are."""
+    sound = GhostEngine.clipped_sums
+
+    def mixing(self, theta, lot, clip):
+        found = sound(self, theta, lot, clip)
+        return found._replace(sums=found.sums * (1 + lot.size), norms=found.norms * (1 + 1e-15 * lot.size))
+
+    settings = training()
+    with Session(made_up(settings)) as session:
+        monkeypatch.setattr(GhostEngine, "clipped_sums", mixing)
+        found = failed(influence_findings(session))
+    assert {"bits: norms", "influence: own sum", "influence: other agents"} <= found
 
 
 def test_no_training_record_is_read():

@@ -81,7 +81,9 @@ def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
     words = ("train", *PLAIN, "--algorithm", algorithm)
     code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
-    assert one_line(out).split("in runs/one")[0].split()[-1] == "none"
+    told = one_line(out).split("a run without privacy has read these records: nothing is promised; the ledger says so")
+    assert told[0].split()[-1] == "none"
+    assert told[1].endswith("in runs/one")
     code, out, _ = tacit(*words, "--name", "two", "--json")
     assert code == 0
     assert json.loads(out)["epsilon_per_agent"] is None

@@ -16,6 +16,7 @@ from tacit.audit.detectors.made_up import hostile_records, ordinary_inputs, ordi
 from tacit.audit.detectors.report import Finding, Outcome
 from tacit.audit.detectors.search import SCALES, ascend
 from tacit.data import AgentData, DataSet, Records
+from tacit.data.prepare import apart
 from tacit.errors import TacitError
 from tacit.privacy import Lot, Privacy
 from tacit.session import Session
@@ -92,7 +93,7 @@ class _Lots:
             odd = torch.arange(0, len(rows), 4)
             rows[odd] = ordinary + odd // 4 % len(computed)
         self._rows, self._offsets = rows.to(device), torch.tensor([0, *counts]).cumsum(0).to(device)
-        self._prepare = None if prepared else session.training.data.data.prepare
+        self._prepare = None if prepared else apart(session.training.data.data.prepare, self._inputs)
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)
         self.counts = counts
 
