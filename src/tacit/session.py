@@ -165,10 +165,15 @@ class Session:
         ]
 
     def close(self) -> None:
-        """Close the accounts: as finished if all rounds were played and all that was counted was asked, else as stopped."""
-        needed = self.cost.queries if self.plan.privacy is not None else 0
+        """Close the accounts: as finished if all rounds were played and just what was counted was asked, else as stopped.
+
+        A rule that asks more often than it was counted may do so by the answers; it is charged its whole allowance.
+        """
+        private = self.plan.privacy is not None
+        needed = self.cost.queries if private else 0
+        as_counted = self.finished and (not private or self.oracle.queries == needed)
         for account in self.accounts:
-            account.close(finished=self.finished and account.spent >= needed)
+            account.close(finished=as_counted and account.spent >= needed)
 
     def __enter__(self) -> Self:
         return self

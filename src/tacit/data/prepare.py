@@ -13,6 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.func import vmap
 
+from tacit.data.guards import Guard, chance_state
 from tacit.errors import DataError
 
 Prepare = Callable[[Tensor], Tensor]
@@ -53,8 +54,13 @@ def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Prepare:
             raise DataError(f"prepare turned 1 record into {len(prepared)}; it must keep the first axis")
         return prepared[0]
 
+    def batched(inputs: Tensor) -> Tensor:
+        with Guard() as guard:
+            prepared = vmap(one)(inputs)
+        guard.check()
+        return prepared
+
     zeros = torch.zeros(2, *like.shape[1:], dtype=like.dtype, device=like.device)
-    batched = vmap(one)
     try:
         batched(zeros)
     except DataError:
@@ -66,9 +72,10 @@ def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Prepare:
 
 def check_apart(prepare: Prepare, public: Shaped[Tensor, "records *shape"]) -> None:
     """Refuse a preparation that mixes records or draws by chance; `public` holds at least two public records."""
-    alone = apart(prepare, public)
-    first, again = alone(public), alone(public)
-    if not _same(first, again):
+    alone, before = apart(prepare, public), chance_state()
+    first, *again = (alone(public) for _ in range(3))
+    alike = all(torch.equal(first.nan_to_num(nan=-1), each.nan_to_num(nan=-1)) for each in again)
+    if not alike or chance_state() != before:
         raise DataError(
             "prepare gives another value for the same record the second time: it draws random numbers or keeps something. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"

@@ -48,11 +48,14 @@ def check_module(module: nn.Module, example: Tensor) -> None:
     _compare(module, again, beside, "mixes samples: a record's output changes with the others in its batch")
 
 
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
 def _attributes(module: nn.Module) -> dict[str, dict[str, Any]]:
     """Return, for every layer, its buffers and whatever else it keeps that a forward pass might change."""
     kept = {}
     for name, layer in module.named_modules():
-        own = {key: value for key, value in vars(layer).items() if not key.startswith("_")}
+        own = {key: value for key, value in vars(layer).items() if key not in _OF_EVERY_MODULE}
         own |= {key: value.clone() for key, value in layer.named_buffers(recurse=False)}
         kept[name] = {key: list(value) if isinstance(value, list) else value for key, value in own.items()}
     return kept

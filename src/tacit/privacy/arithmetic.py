@@ -5,9 +5,11 @@ flushed in one thread and not in others, would round a record by its place in a 
 private records are worked on, and set back afterwards.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import torch
 
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
@@ -18,6 +20,9 @@ def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
     """Compute in full precision, with `dtype` as the default kind of number and so many threads."""
     with ExitStack() as after:
         after.enter_context(torch.inference_mode(False))
+        after.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # a warning about a record would tell of it
+        after.enter_context(np.errstate(all="ignore"))
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
                 after.callback(torch.set_autocast_enabled, device, True)

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tacit.data.guards import chance_state
+from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Lot, Quantum, factor_bits, power_below
@@ -18,10 +20,11 @@ from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.steps import Public, Steps, Unsupported
 
-_ODD = (float("nan"), 1e4, 0.0)
+_ODD = (float("nan"), 1e4, 0.0, 1e-40)
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
+_REPEATED = 16
 _FEW = 3  # records of a model with so many parameters that each takes long
 _LARGE_MODEL = 10**6
 
@@ -58,15 +61,21 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
     `public` holds one agent's tensors, as a row each. Ordinary records and odd ones fill all places in turns, so that each
     has stood everywhere and beside every other. Where sums are exact, those of a block must be what its records give alone.
     """
+    before = chance_state()
     with torch.no_grad(), own_arithmetic(steps.dtype, steps.shape.threads):
-        if steps.shape.size * steps.shape.blocks == 1:
-            return
-        try:
-            _Places(steps, public, example, _ODD).check()
-        except Unsupported:
-            raise
-        except Exception:  # a model may refuse odd records, and ordinary ones must do
-            _Places(steps, public, example, ()).check()
+        ordinary = _Places(steps, public, example, ())
+        ordinary.check_repeats()
+        if steps.shape.size * steps.shape.blocks > 1:
+            try:
+                _Places(steps, public, example, _ODD).check()
+            except Unsupported:
+                raise
+            except Exception:  # a model may refuse odd records, and ordinary ones must do
+                ordinary.check()
+    if chance_state() != before:
+        raise ModelError(
+            "the model, its loss or a query draws random numbers, which depend on a record's place in its lot"
+        )
 
 
 class _Places:
@@ -81,6 +90,30 @@ class _Places:
         self._odd, self._kinds = odd, self._ordinary + len(odd)
         self._all = torch.ones(self._shape, dtype=torch.bool, device=device)
         self._clip = torch.ones(blocks, dtype=torch.float64, device=device)
+
+    def check_repeats(self) -> None:
+        """Fill all places with one record, several times over, with several records.
+
+        A record of one place that differs from itself is an error: nothing but state or chance can do that.
+        """
+        generator = torch.Generator().manual_seed(0)
+        inputs, targets = self._example.take(torch.arange(self._example.size, device=self._example.inputs.device))
+        for number in range(_REPEATED if self._public[0][0].numel() <= _LARGE_MODEL else _FEW):
+            place = number % self._example.size
+            one = inputs[place : place + 1]
+            if one.is_floating_point() and number >= self._example.size:
+                one = one * (1 + torch.randn(one.shape, generator=generator).to(one))
+            rows = one.repeat_interleave(len(self._slots), 0)
+            labels = targets[place : place + 1].repeat_interleave(len(self._slots), 0)
+            first, again = (self._compute(rows.clone(), labels.clone(), self._all) for _ in range(2))
+            for before, after in zip(first, again, strict=True):
+                if not torch.equal(before.nan_to_num(nan=-1.0), after.nan_to_num(nan=-1.0)):
+                    raise ModelError(
+                        "the model or its loss gives another gradient for the same record the second time: it holds state"
+                    )
+            sums, norms = (each.nan_to_num(nan=-1.0) for each in first)
+            if not bool((norms == norms[0, 0]).all()) or not bool((sums == sums[0]).all()):
+                raise Unsupported("a record's gradient is rounded by its place among others")
 
     def check(self) -> None:
         """Fill all places with each kind of record in turn."""
@@ -134,6 +167,9 @@ class _Places:
                 inputs[own] = odd
             if targets.is_floating_point():
                 targets[own] = odd
+        return self._compute(inputs, targets, keep)
+
+    def _compute(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         quantum = Quantum(power_below(self._clip), factor_bits(self._steps.shape.most_in_lot))
         return self._steps.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
 

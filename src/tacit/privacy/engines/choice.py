@@ -12,7 +12,7 @@ from tacit.privacy.clipping import Engine, Lot
 from tacit.privacy.engines.checking import anywhere, check_against, check_compiled, check_places
 from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
-from tacit.privacy.engines.steps import Unsupported
+from tacit.privacy.engines.steps import FAILS_ON_PUBLIC, Unsupported
 
 Compile = bool | Literal["auto"]
 # Compiling takes some 20 seconds, and saves three quarters of the time: about 75 seconds of work.
@@ -58,6 +58,10 @@ def choose_engine(
         engine = _in_steps(model, row, example, lot_sizes)
     except Unsupported as reason:
         return _general(model, row, example, lot_sizes, f"record by record: {reason}")
+    except ModelError as error:
+        if not str(error).startswith(FAILS_ON_PUBLIC):
+            raise
+        return _general(model, row, example, lot_sizes, f"record by record: layer by layer failed with {_said(error)}")
     except Exception as error:  # whatever a user's module does when it is run in another way
         log.debug("layer by layer failed", exc_info=True)
         why = f"record by record: layer by layer failed with {_said(error)}"
@@ -99,12 +103,15 @@ def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequ
         check_places(engine.steps, row, example)
         return Chosen(engine, why)
     except Unsupported as reason:
-        return Chosen(VmapEngine(model, lot_sizes, example, one_by_one=True), f"{why}; one at a time: {reason}")
+        alone = VmapEngine(model, lot_sizes, example, one_by_one=True)
+        check_places(alone.steps, row, example)
+        return Chosen(alone, f"{why}; one at a time: {reason}")
 
 
 def _said(error: Exception) -> str:
     """Return an error in one line. It comes of public records, and may be told."""
-    if isinstance(error, ModelError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    first = next(iter(str(error).strip().splitlines()), "")[:_LONGEST]
+    text = str(error).strip()
+    if isinstance(error, ModelError) and text.startswith(FAILS_ON_PUBLIC):
+        return text.removeprefix(FAILS_ON_PUBLIC).splitlines()[0][:_LONGEST]
+    first = next(iter(text.splitlines()), "")[:_LONGEST]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.func import grad, vmap
 
+from tacit.data.guards import Guard
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import (
     Clipped,
@@ -67,7 +68,9 @@ class PerSampleKernel:
 
             return vmap(one)(inputs, targets)
 
-        values = vmap(block)(inputs.unflatten(0, keep.shape), targets.unflatten(0, keep.shape), *public).detach()
+        with Guard() as guard:
+            values = vmap(block)(inputs.unflatten(0, keep.shape), targets.unflatten(0, keep.shape), *public).detach()
+        guard.check()
         if values.ndim != 3 or (self._width is not None and values.shape[2] != self._width):
             found = "x".join(map(str, values.shape[2:])) or "1"
             wanted = "one axis of numbers" if self._width is None else self._width

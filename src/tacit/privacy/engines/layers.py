@@ -199,8 +199,11 @@ class EmbeddingRule:
         same = index[:, :, :, None] == index[:, :, None]
         even, top = _to_one(gradient.double())
         products = torch.where(same, torch.matmul(even, even.mT), 0).flatten(2).sum(2).clamp(min=0)
-        slack = (_slack(even) + even.shape[2] ** 2 * torch.finfo(torch.float64).eps) * even.norm(dim=3).sum(2).square()
-        squares = (products + slack) * top.square()
+        positions = even.shape[2]
+        share = max(
+            _slack(even) + positions**2 * torch.finfo(torch.float64).eps, LEAST_SHARE**2 if positions > 1 else 0.0
+        )
+        squares = (products + share * even.norm(dim=3).sum(2).square()) * top.square()
 
         def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
             blocks, _, _, width = gradient.shape
@@ -212,7 +215,9 @@ class EmbeddingRule:
             found = table.unflatten(0, (blocks, self._rows))
             return {"weight": found if quantum is None else found * quantum.size[:, None, None]}
 
-        return Accounted(squares, sums)
+        return Accounted(
+            squares, sums, positions if positions > 1 else 0
+        )  # terms that cancel may be too large to add exactly
 
     def per_sample(self, call: Call) -> dict[str, Tensor]:
         """Return every record's gradient of the whole table."""

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.func import vmap
 
+from tacit.data.guards import Guard
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.engines.convolution import convolution_rule
@@ -113,7 +114,10 @@ class StackedModel:
             return self._model.loss_at(self._module[0](input[None]), target)
 
         parameters = self._model.unflatten_stacked(theta)
-        return self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
+        with Guard() as guard:
+            run = self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
+        guard.check()
+        return run
 
     def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""

@@ -5,6 +5,7 @@ and what the records' vectors add up to is exact (see `clipping`), so a record's
 whatever else is in the lots; `checking` tries that on public records before a kernel is trusted.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,8 @@ from tacit.errors import ModelError, PrivacyError
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
 from tacit.privacy.engines.blocks import Step, steps_of
+
+FAILS_ON_PUBLIC = "the model fails on public records: "
 
 Public = tuple[Float[Tensor, "blocks ..."], ...]
 
@@ -73,13 +76,14 @@ class Steps:
         self.kernel, self.shape = kernel, shape
         self.dtype, self._filler = dtype, filler
         self._bits = factor_bits(shape.most_in_lot)
+        self._lock = threading.Lock()  # a kernel keeps what its layers see while it computes
 
     def clipped(self, public: Public, lot: Lot, clip: Float[Tensor, " agents"], width: int) -> Clipped:
         """Return every agent's sum of clipped vectors, and every record's norm; NaN for one that cannot be computed."""
         agents = len(lot.offsets) - 1
         if agents and int(lot.counts.max()) > self.shape.most_in_lot:
             raise PrivacyError(f"an agent's lot is larger than {self.shape.most_in_lot}, the most that was planned for")
-        with own_arithmetic(self.dtype, self.shape.threads):
+        with self._lock, own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
             norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
             clip = clip.double()
@@ -92,7 +96,7 @@ class Steps:
 
     def plain(self, public: Public, lot: Lot, width: int) -> Float[Tensor, "agents width"]:
         """Return every agent's sum of vectors, unclipped; an error of the model is raised as it is."""
-        with own_arithmetic(self.dtype, self.shape.threads):
+        with self._lock, own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
             for step in steps_of(lot, self.shape.size, self.shape.blocks):
                 inputs, targets = self._take(lot, step)
@@ -112,7 +116,7 @@ class Steps:
             found = self._run(public, lot, step, clip, quantum)
         except (WidthError, Unsupported):
             raise
-        except Exception:
+        except (Exception, SystemExit):
             if self._filler is None:
                 raise
             failed = True  # nothing of the error is kept: it may tell of the records
@@ -124,7 +128,7 @@ class Steps:
             alone = step.alone(block, record)
             try:
                 found = self._run(public, lot, alone, clip, quantum)
-            except Exception:
+            except (Exception, SystemExit):
                 continue
             yield alone, *found
 
@@ -132,10 +136,13 @@ class Steps:
         """Raise where public records fail as well: then it was not the private ones, and the error may be shown."""
         assert self._filler is not None
         inputs, targets = (each.expand(step.keep.numel(), *each.shape).contiguous() for each in self._filler)
+        said = ""
         try:
             self._compute(public, step, inputs, targets, clip, quantum)
         except Exception as error:
-            raise ModelError(f"the model fails on public records: {type(error).__name__}: {error}") from error
+            said = f"{FAILS_ON_PUBLIC}{type(error).__name__}: {error}"
+        if said:  # nothing leads from this error to the step, which tells how many records there were
+            raise ModelError(said)
 
     def _run(
         self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
