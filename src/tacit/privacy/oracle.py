@@ -226,8 +226,8 @@ class PrivateOracle:
                 return self._compute(compute, theta, width, most)
         except (ModelError, WidthError) as error:  # these come of public records or shapes
             return error.with_traceback(None)
-        except Exception as error:
-            if self._diagnostics is not None:
+        except (Exception, SystemExit) as error:  # code that ends the program on a record would tell of it, uncharged
+            if self._diagnostics is not None and isinstance(error, Exception):
                 return error
             kind = type(error).__name__
         return PrivacyError(

@@ -127,9 +127,7 @@ class _Places:
             which = ((self._slots + shift) % self._kinds).reshape(self._shape)
             sums, lengths = self._run(which.flatten(), self._all)
             for kind in range(self._kinds):
-                own = lengths[which == kind].nan_to_num(
-                    nan=-1.0
-                )  # one that is not a number counts as zero, whichever it is
+                own = lengths[which == kind].nan_to_num(nan=-1.0)  # whichever NaN it is, the record counts as zero
                 if len(own) and not bool((own == norms.setdefault(kind, own[0])).all()):
                     raise Unsupported("a record's gradient is rounded by its place among others")
             self._compare(sums, which, vectors)
