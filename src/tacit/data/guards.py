@@ -1,7 +1,8 @@
 """What user code may not do while it runs under `vmap`, where one call computes many records.
 
 An operation that fails for one record fails for all of the call, and code that catches the error would take another branch
-for all of them. And two of torch's own operations let an index that is out of range reach another record's numbers.
+for all of them. Two of torch's own operations let an index that is out of range reach another record's numbers, and products of
+odd widths are rounded by a record's place.
 """
 
 import random
@@ -11,7 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+
+EVEN = 4  # numbers to which the widths of products are filled up
 
 
 class CaughtFailure(Exception):
@@ -46,8 +50,18 @@ class Guard(TorchFunctionMode):
 def _embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Look rows up; an index that is in no table gives NaN. Under `vmap` torch would read, and write, the next record's row."""
     known = (input >= 0) & (input < weight.shape[0])
-    rows: Tensor = torch.nn.functional.embedding(input.clamp(0, weight.shape[0] - 1), weight, *args, **kwargs)
+    rows: Tensor = functional.embedding(input.clamp(0, weight.shape[0] - 1), weight, *args, **kwargs)
     return torch.where(known[..., None], rows, torch.nan)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Multiply with widths filled up to a multiple of four: libraries round rows of other widths by where they stand."""
+    down, across = -weight.shape[0] % EVEN, -weight.shape[1] % EVEN
+    if not down and not across:
+        return functional.linear(input, weight, bias)
+    even = functional.linear(functional.pad(input, (0, across)), functional.pad(weight, (0, across, 0, down)))
+    outputs = even[..., : weight.shape[0]]
+    return outputs if bias is None else outputs + bias
 
 
 def _refused(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +69,8 @@ def _refused(*args: Any, **kwargs: Any) -> Any:
 
 
 _SAFE: dict[Any, Callable[..., Any]] = {
-    torch.nn.functional.embedding: _embedding,
+    functional.embedding: _embedding,
+    functional.linear: _linear,
     torch.index_fill: _refused,
     Tensor.index_fill: _refused,
     Tensor.index_fill_: _refused,

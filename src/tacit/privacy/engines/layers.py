@@ -19,11 +19,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.data.guards import EVEN
 from tacit.privacy.clipping import Quantum, exact_sums, lengths, only
 
 # No norm over several positions is taken to be less than this share of Σ‖aₜ‖‖gₜ‖.
 LEAST_SHARE = 2.0**-10
-_EVEN = 4
 _LEAST_LENGTH = 1e-280  # shorter inputs are as good as none, and dividing by their length would overflow
 
 # Stacked tensors: [blocks, records, ...] for what belongs to records, [blocks, ...] for parameters.
@@ -293,15 +293,15 @@ def even_bmm(left: Float[Tensor, "blocks rows inner"], right: Float[Tensor, "blo
     Rows of other widths begin at odd addresses, and the library rounds them by where they stand.
     """
     inner, columns = left.shape[2], right.shape[2]
-    if inner % _EVEN:
+    if inner % EVEN:
         left, right = _wider(left, inner), _wider(right.mT, inner).mT
-    if columns % _EVEN:
+    if columns % EVEN:
         right = _wider(right, columns)
     return torch.bmm(left, right)[..., :columns]
 
 
 def _wider(values: Tensor, width: int) -> Tensor:
-    return functional.pad(values, (0, -width % _EVEN))
+    return functional.pad(values, (0, -width % EVEN))
 
 
 def scaled(values: Tensor, weights: Tensor) -> Tensor:
