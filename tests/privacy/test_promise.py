@@ -9,7 +9,9 @@ same to the bit, and the own sum moves by at most C; `apart.check_apart` says so
 
 import os
 import time
+from collections import Counter
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from layer_models import MODELS, WHOLE, Bias, Scaled
 from torch import nn
 from torch.nn import functional
 
-from tacit.models import FlatModel, cross_entropy
+from tacit.models import FlatModel, convnet, cross_entropy
 from tacit.privacy.clipping import Lot
 from tacit.privacy.engines import choose_engine
 
@@ -43,6 +45,7 @@ ODD = (
     float("nan"),
 )
 CLASSES = 3
+CLIPS, SCALES = (1e-9, 1e-3, 0.3, 1.0, 1e9), (0.0, 0.3, 30.0)
 VOCABULARY = 7
 
 
@@ -80,7 +83,18 @@ class Apply(nn.Module):
         return self.function(x)
 
 
+MATRIX = torch.randn(17, 17, generator=torch.Generator().manual_seed(0))
+
+
+def matrix(x):
+    """Return a public matrix that fits."""
+    return MATRIX[: x.shape[-1], : x.shape[-1]].to(x.dtype)
+
+
 FUNCTIONS = {
+    "product": lambda x: x @ matrix(x),
+    "product from the left": lambda x: (matrix(x) @ x.mT).mT,
+    "attention": lambda x: functional.scaled_dot_product_attention(*[x.flatten(1)[:, None]] * 3)[:, 0].view_as(x),
     "relu": torch.relu,
     "tanh": torch.tanh,
     "gelu": functional.gelu,
@@ -181,39 +195,71 @@ def known_models(draw):
     return make(), 4 if shape is None else shape
 
 
+def hostile_records(draw, shape, counts):
+    """Return records for agents with so many each: ordinary ones, some odd, perhaps all the same."""
+    total = sum(counts)
+    if isinstance(shape, int):
+        inputs, values = torch.randint(0, VOCABULARY, (total, shape)), [-1, 0, 2, VOCABULARY, 10**6]
+    else:
+        inputs, values = torch.randn(total, *shape) * draw(st.sampled_from([1.0, 1e-3, 1e10])), ODD
+    for place, value in draw(st.lists(st.tuples(st.integers(0, total - 1), st.sampled_from(values)), max_size=4)):
+        flat = inputs[place].view(-1)
+        flat[: 1 + draw(st.integers(0, len(flat) - 1))] = value
+    if draw(st.booleans()):
+        inputs[:] = inputs[:1].clone()
+    return Lot(inputs, torch.randint(0, CLASSES, (total,)), torch.tensor([0, *counts]).cumsum(0))
+
+
+def public_records(shape):
+    inputs = torch.randint(0, VOCABULARY, (7, shape)) if isinstance(shape, int) else torch.randn(7, *shape)
+    return Lot(inputs, torch.arange(7) % CLASSES, torch.tensor([0, 7]))
+
+
 @st.composite
 def cases(draw):
     torch.manual_seed(draw(st.integers(0, 2**16)))
     module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), known_models()))
-    module = module.to(draw(st.sampled_from([torch.float32, torch.float64])))
-    counts = draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any))
-    total = sum(counts)
-    if isinstance(shape, int):
-        inputs = torch.randint(0, VOCABULARY, (total, shape))
-        example = torch.randint(0, VOCABULARY, (7, shape))
-        odd = draw(
-            st.lists(st.tuples(st.integers(0, total - 1), st.sampled_from([-1, 0, 2, VOCABULARY, 10**6])), max_size=4)
-        )
-    else:
-        inputs = torch.randn(total, *shape) * draw(st.sampled_from([1.0, 1e-3, 1e10]))
-        example = torch.randn(7, *shape)
-        odd = draw(st.lists(st.tuples(st.integers(0, total - 1), st.sampled_from(ODD)), max_size=4))
-    for place, value in odd:
-        flat = inputs[place].view(-1)
-        flat[: 1 + draw(st.integers(0, len(flat) - 1))] = value
-    if draw(st.booleans()):
-        inputs[:] = inputs[:1].clone()  # all records are the same
-    lot = Lot(inputs, torch.randint(0, CLASSES, (total,)), torch.tensor([0, *counts]).cumsum(0))
+    lot = hostile_records(draw, shape, draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any)))
     return {
-        "module": module,
+        "module": module.to(draw(st.sampled_from([torch.float32, torch.float64]))),
         "lot": lot,
-        "example": Lot(example, torch.arange(7) % CLASSES, torch.tensor([0, 7])),
+        "example": public_records(shape),
         "loss": LOSSES[draw(st.sampled_from(sorted(LOSSES)))],
-        "clip": draw(st.sampled_from([1e-9, 1e-3, 0.3, 1.0, 1e9])),
-        "scale": draw(st.sampled_from([0.0, 0.3, 30.0])),
-        "place": draw(st.integers(0, total - 1)),
+        "clip": draw(st.sampled_from(CLIPS)),
+        "scale": draw(st.sampled_from(SCALES)),
+        "place": draw(st.integers(0, lot.size - 1)),
         "threads": draw(st.sampled_from([1, 2])),
         "expected_lot": draw(st.sampled_from([1.0, 6.0, 20.0])),
+    }
+
+
+COMPILED = {
+    "images": (lambda: convnet((1, 8, 8), CLASSES), (1, 8, 8)),
+    "channels": (
+        lambda: nn.Sequential(nn.Conv2d(3, 5, 3), nn.GroupNorm(1, 5), nn.ReLU(), nn.Flatten(), nn.Linear(45, CLASSES)),
+        (3, 5, 5),
+    ),
+    "vectors": (
+        lambda: nn.Sequential(nn.Linear(13, 9), nn.LayerNorm(9), nn.Tanh(), nn.Linear(9, 7), nn.Linear(7, CLASSES)),
+        (13,),
+    ),
+    "tokens": (lambda: Tokens(5, 2, False), 6),
+}
+
+
+@st.composite
+def compiled_cases(draw):
+    """One of a few models, in steps of one shape: compiling takes long."""
+    torch.manual_seed(draw(st.integers(0, 2**16)))
+    name = draw(st.sampled_from(sorted(COMPILED)))
+    lot = hostile_records(draw, COMPILED[name][1], draw(st.tuples(*[st.integers(0, 18)] * 3).filter(any)))
+    return {
+        "name": name,
+        "lot": lot,
+        "clip": draw(st.sampled_from(CLIPS)),
+        "scale": draw(st.sampled_from(SCALES)),
+        "place": draw(st.integers(0, lot.size - 1)),
+        "threads": draw(st.sampled_from([1, 2])),
     }
 
 
@@ -227,19 +273,40 @@ def threads(count):
         torch.set_num_threads(before)
 
 
-def check(case, *, compile=False):
-    model = FlatModel(case["module"], case["loss"])
+def parameters(model, case):
     agents = len(case["lot"].offsets) - 1
     generator = torch.Generator().manual_seed(0)
     theta = case["scale"] * torch.randn(agents, model.size, generator=generator, dtype=model.dtype)
-    clip = torch.full((agents,), case["clip"], dtype=torch.float64)
-    lots = [case["expected_lot"]] * agents
+    return theta, torch.full((agents,), case["clip"], dtype=torch.float64)
+
+
+def check(case):
+    model = FlatModel(case["module"], case["loss"])
+    theta, clip = parameters(model, case)
+    lots = [case["expected_lot"]] * len(theta)
     with threads(case["threads"]):
-        chosen = choose_engine(
-            model, theta[0], case["example"], lot_sizes=lots, queries=1, private=True, compile=compile
-        )
+        chosen = choose_engine(model, theta[0], case["example"], lot_sizes=lots, queries=1, private=True, compile=False)
         check_apart(chosen.engine, theta, case["lot"], clip, leave_out=(case["place"],))
-    return chosen
+
+
+@cache
+def compiled_engine(name, count):
+    make, shape = COMPILED[name]
+    torch.manual_seed(0)
+    module = make()
+    model = FlatModel(module)
+    given = {"lot_sizes": [6.0] * 3, "queries": 1, "private": True, "compile": True}
+    with threads(count):
+        chosen = choose_engine(model, model.flatten(module), public_records(shape), **given)
+    assert chosen.compiled, chosen.why
+    return model, chosen.engine
+
+
+def check_compiled(case):
+    model, engine = compiled_engine(case["name"], case["threads"])
+    theta, clip = parameters(model, case)
+    with threads(case["threads"]):
+        check_apart(engine, theta, case["lot"], clip, leave_out=(case["place"],))
 
 
 @settings(max_examples=110, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -250,16 +317,21 @@ def test_no_record_changes_another_and_none_counts_for_more_than_the_bound(case)
 
 @pytest.mark.skipif(not SECONDS, reason="TACIT_PROMISE_SECONDS says how long to draw new examples")
 def test_for_as_long_as_one_likes():
-    end, tried = time.monotonic() + SECONDS, 0
+    """Four examples of any model to one of a compiled one."""
+    end, tried = time.monotonic() + SECONDS, Counter()
 
-    @settings(max_examples=50, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(cases())
-    def some(case):
-        nonlocal tried
-        if time.monotonic() < end:
-            tried += 1
-            check(case)
+    def draws(strategy, check, count):
+        @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(strategy)
+        def some(case):
+            if time.monotonic() < end:
+                tried[check.__name__] += 1
+                check(case)
 
+        return some
+
+    any_model, compiled = draws(cases(), check, 40), draws(compiled_cases(), check_compiled, 10)
     while time.monotonic() < end:
-        some()
-    print(f"{tried} examples in {SECONDS:g} seconds")
+        any_model()
+        compiled()
+    print(f"{dict(tried)} examples in {SECONDS:g} seconds")

@@ -1,8 +1,7 @@
 """What user code may not do while it runs under `vmap`, where one call computes many records.
 
 An operation that fails for one record fails for all of the call, and code that catches the error would take another branch
-for all of them. Two of torch's own operations let an index that is out of range reach another record's numbers, and products of
-odd widths are rounded by a record's place.
+for all of them. Two of torch's own operations let an index that is out of range reach another record's numbers.
 """
 
 import random
@@ -15,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-EVEN = 4  # numbers to which the widths of products are filled up
+from tacit.data.products import even_convolution
 
 
 class CaughtFailure(Exception):
@@ -54,23 +53,14 @@ def _embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> Tens
     return torch.where(known[..., None], rows, torch.nan)
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply with widths filled up to a multiple of four: libraries round rows of other widths by where they stand."""
-    down, across = -weight.shape[0] % EVEN, -weight.shape[1] % EVEN
-    if not down and not across:
-        return functional.linear(input, weight, bias)
-    even = functional.linear(functional.pad(input, (0, across)), functional.pad(weight, (0, across, 0, down)))
-    outputs = even[..., : weight.shape[0]]
-    return outputs if bias is None else outputs + bias
-
-
 def _refused(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("index_fill lets an index that is out of range reach another record; use torch.where")
 
 
 _SAFE: dict[Any, Callable[..., Any]] = {
     functional.embedding: _embedding,
-    functional.linear: _linear,
+    torch.conv1d: even_convolution,
+    torch.conv2d: even_convolution,
     torch.index_fill: _refused,
     Tensor.index_fill: _refused,
     Tensor.index_fill_: _refused,

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.guards import Guard, chance_state
+from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
 Prepare = Callable[[Tensor], Tensor]
@@ -41,32 +42,41 @@ class Normalise:
         return torch.mul(inputs, 1 / (self.top * std)).sub_(mean / std)
 
 
-def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Prepare:
-    """Return the preparation of a batch that shows `prepare` each record by itself, as a batch of one.
+@dataclass(frozen=True)
+class Apart:
+    """The preparation of a batch that shows `prepare` each record by itself, as a batch of one; see `apart`."""
 
-    That is a `vmap`, or, for code that no `vmap` can take, a loop. Which of the two follows from the shape and type of
-    `like`, never from what it holds.
-    """
+    prepare: Prepare
+    in_loop: bool = False
 
-    def one(record: Tensor) -> Tensor:
-        prepared = prepare(record[None])
+    def __call__(self, inputs: Shaped[Tensor, "records *shape"]) -> Tensor:
+        """Return all records, prepared."""
+        if self.in_loop:
+            return torch.stack([self._one(record) for record in inputs])
+        with Guard() as guard, EvenProducts():
+            prepared = vmap(self._one)(inputs)
+        guard.check()
+        return prepared
+
+    def _one(self, record: Tensor) -> Tensor:
+        prepared = self.prepare(record[None])
         if len(prepared) != 1:
             raise DataError(f"prepare turned 1 record into {len(prepared)}; it must keep the first axis")
         return prepared[0]
 
-    def batched(inputs: Tensor) -> Tensor:
-        with Guard() as guard:
-            prepared = vmap(one)(inputs)
-        guard.check()
-        return prepared
 
-    zeros = torch.zeros(2, *like.shape[1:], dtype=like.dtype, device=like.device)
+def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Apart:
+    """Return the preparation record by record: a `vmap`, or, for code that no `vmap` can take, a loop.
+
+    Which of the two follows from the shape and type of `like`, never from what it holds.
+    """
+    batched = Apart(prepare)
     try:
-        batched(zeros)
+        batched(torch.zeros(2, *like.shape[1:], dtype=like.dtype, device=like.device))
     except DataError:
         raise
     except Exception:  # numpy inside, a branch on values, anything that needs real numbers
-        return lambda inputs: torch.stack([one(record) for record in inputs])
+        return Apart(prepare, in_loop=True)
     return batched
 
 

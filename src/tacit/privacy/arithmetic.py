@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
@@ -43,6 +44,8 @@ def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
         if torch.get_num_threads() != threads:
             after.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(threads)
+        # Other forms of attention have no `vmap`, and products of their own.
+        after.enter_context(sdpa_kernel(SDPBackend.MATH))
         if torch.cuda.is_available():
             now = torch.backends.cudnn
             # cuDNN would round factors to TF32, and choose its algorithm anew by how long each takes.

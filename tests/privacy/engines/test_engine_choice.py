@@ -12,10 +12,46 @@ from layer_models import (
 )
 from torch import nn
 
-from tacit.models import FlatModel, convnet, resnet9
+from tacit.models import FlatModel, convnet, logistic, resnet9
 from tacit.privacy import VmapEngine
 from tacit.privacy.clipping import Lot
-from tacit.privacy.engines import GhostEngine, Unsupported, choose_engine, ghost
+from tacit.privacy.engines import GhostEngine, Unsupported, choice, choose_engine, ghost
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch):
+    """Every test chooses anew."""
+    monkeypatch.setattr(choice, "_TRIED", {})
+
+
+def test_a_model_of_torchs_own_layers_is_tried_once_for_each_shape(monkeypatch):
+    tried = []
+    monkeypatch.setattr(choice, "check_places", lambda steps, *_: tried.append(steps.shape))
+    example = make_lot((1, 8, 8), [7])
+
+    def choose(module, lots=(4.0,), **settings):
+        model = FlatModel(module, **settings)
+        theta = model.flatten(module)
+        before = len(tried)
+        chosen = choose_engine(model, theta, example, lot_sizes=lots, queries=1, private=True, compile=False)
+        assert isinstance(chosen.engine, GhostEngine)
+        assert chosen.why == "layer by layer"
+        assert chosen.engine._model is model
+        return len(tried) - before, chosen.engine.steps.shape
+
+    first, shape = choose(logistic((1, 8, 8), 3))
+    assert first == 1
+    assert choose(logistic((1, 8, 8), 3)) == (0, shape)
+    assert choose(logistic((1, 8, 8), 4))[0] == 1
+    assert choose(logistic((1, 8, 8), 3), lots=(40.0,))[0] == 1
+    assert choose(logistic((1, 8, 8), 3).double())[0] == 1
+    for _ in range(2):  # code of a user's own may have changed
+        assert choose(logistic((1, 8, 8), 3), loss=lambda outputs, targets: outputs.square().sum(1))[0] == 1
+    torch.set_num_threads(2)
+    try:
+        assert choose(logistic((1, 8, 8), 3))[0] == 1
+    finally:
+        torch.set_num_threads(1)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -37,6 +73,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     assert isinstance(
         choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False).engine, GhostEngine
     )
+    monkeypatch.setattr(choice, "_TRIED", {})
     monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
     assert chosen.why == "record by record: layer by layer gives other norms"
@@ -51,7 +88,7 @@ def threads(request):
 
 
 def test_compiled_steps_give_what_the_others_give(threads):
-    """Twice, with lots of other sizes: the second time nothing is compiled anew."""
+    """Twice, with lots of other sizes: the second time nothing is compiled anew. And no record changes another."""
     torch.manual_seed(0)
     model = FlatModel(convnet((1, 8, 8), 3))
     theta = thetas(model, 4).float()
@@ -66,6 +103,11 @@ def test_compiled_steps_give_what_the_others_give(threads):
             found, expected = (engine.clipped_sums(theta, lot, clip) for engine in (chosen.engine, general))
             torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
+    hostile = make_lot((1, 8, 8), [5, 0, 30, 9], 2)
+    hostile = hostile._replace(inputs=hostile.inputs.float())
+    for place, value in enumerate((torch.nan, 1e30, 1e10, 1e-40, 0.0)):
+        hostile.inputs[7 * place, 0, :4] = value
+    check_apart(chosen.engine, 10 * theta, hostile, clip, leave_out=(0, 4, 5, 7, 28, 34, 43))
     assert len(chosen.engine.steps.kernel._steps) == 1
 
 

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
+from tacit.models.make import is_own, make_of
 from tacit.privacy.clipping import Engine, Lot
 from tacit.privacy.engines.checking import anywhere, check_against, check_compiled, check_places
 from tacit.privacy.engines.general import VmapEngine
@@ -50,8 +52,73 @@ def choose_engine(
 ) -> Chosen:
     """Return the fastest engine that gives on public records what the general one gives, each record apart to the bit.
 
-    `compile="auto"` compiles where the run is long enough to win back the time that it takes.
+    `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
+    own layers is tried once in a process for each shape of its steps.
     """
+    given = (model, example, lot_sizes)
+    key = _key(*given, queries if compile == "auto" else 0, private, compile)
+    if key in _TRIED:
+        return _TRIED[key].again(*given)
+    chosen = _choose(model, theta, example, lot_sizes=lot_sizes, queries=queries, private=private, compile=compile)
+    if key is not None:
+        _TRIED[key] = _Tried.of(chosen)
+    return chosen
+
+
+class _Tried(NamedTuple):
+    """What was chosen, without the model."""
+
+    layered: bool
+    settings: dict[str, Any]
+    why: str
+
+    @classmethod
+    def of(cls, chosen: Chosen) -> "_Tried":
+        if isinstance(chosen.engine, GhostEngine):
+            settings = {"compiled": chosen.engine.compiled, "size": chosen.engine.steps.shape.size}
+            return cls(True, settings, chosen.why)
+        assert isinstance(chosen.engine, VmapEngine)
+        return cls(False, {"one_by_one": chosen.engine.one_by_one}, chosen.why)
+
+    def again(self, model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> Chosen:
+        make = GhostEngine if self.layered else VmapEngine
+        return Chosen(make(model, lot_sizes, example, **self.settings), self.why)
+
+
+_TRIED: dict[tuple[Any, ...] | None, _Tried] = {}
+
+
+def _key(
+    model: FlatModel, example: Lot, lot_sizes: Sequence[float], queries: int, private: bool, compile: Compile
+) -> tuple[Any, ...] | None:
+    """Return all that decides which engine is chosen, or None where code of a user's own has a say."""
+    make = make_of(model.training_module)
+    if make is None or not is_own(model.loss) or not is_own(example.prepare):
+        return None
+    records = tuple((each.shape[1:], each.dtype, each.device) for each in (example.inputs, example.targets))
+    return (
+        make,
+        model.loss,
+        example.prepare,
+        records,
+        tuple(lot_sizes),
+        torch.get_num_threads(),
+        queries,
+        private,
+        compile,
+    )
+
+
+def _choose(
+    model: FlatModel,
+    theta: Tensor,
+    example: Lot,
+    *,
+    lot_sizes: Sequence[float],
+    queries: int,
+    private: bool,
+    compile: Compile,
+) -> Chosen:
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)

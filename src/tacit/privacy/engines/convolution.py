@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tacit.data.products import even_width
 from tacit.privacy.clipping import Quantum, only
 from tacit.privacy.engines.layers import (
     Accounted,
@@ -86,12 +87,30 @@ class _Geometry:
         """Return [records, channels · places, positions] of [records, channels, height, width]."""
         if images.requires_grad:
             return functional.unfold(images, self.kernel, stride=self.stride, dilation=self.dilation)
-        # The same by one strided copy, which is several times faster than unfold and has no backward pass.
-        records, channels = images.shape[:2]
+        return self._windows(images).reshape(len(images), self.channels * self.kernel[0] * self.kernel[1], -1)
+
+    def even_columns(self, images: Tensor) -> Tensor:
+        """Return the columns with zeros below and beside them, up to even widths."""
+        height, width = self.size(images)
+        cells, positions = self.channels * self.kernel[0] * self.kernel[1], height * width
+        below, beside = (even_width(count, images.dtype) - count for count in (cells, positions))
+        if images.requires_grad or not (below or beside):
+            columns = self.columns(images)
+            return functional.pad(columns, (0, beside, 0, below)) if below or beside else columns
+        filled = images.new_zeros(len(images), cells + below, positions + beside)
+        part = filled.as_strided((len(images), cells, positions), filled.stride())
+        part.unflatten(2, (height, width)).unflatten(1, (self.channels, *self.kernel)).copy_(self._windows(images))
+        return filled
+
+    def _windows(self, images: Tensor) -> Tensor:
+        """Return [records, channels, places down and across, positions down and across], without a copy.
+
+        Copying that is several times faster than unfold, and has no backward pass.
+        """
         *before, tall, wide = images.stride()
-        shape = (records, channels, *self.kernel, *self.size(images))
+        shape = (*images.shape[:2], *self.kernel, *self.size(images))
         steps = (tall * self.dilation[0], wide * self.dilation[1], tall * self.stride[0], wide * self.stride[1])
-        return images.as_strided(shape, (*before, *steps)).reshape(records, channels * shape[2] * shape[3], -1)
+        return images.as_strided(shape, (*before, *steps))
 
     def kernels(self, flat: Tensor) -> Tensor:
         """Return [..., out, channels · places] as the layer holds its weight."""
@@ -141,9 +160,12 @@ class ColumnsRule:
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Multiply every block's columns by its own kernels."""
         images = self._geometry.images(inputs)
-        columns = self._geometry.columns(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-        outputs = torch.matmul(self._geometry.up(parameters["weight"]).flatten(2)[:, None], columns)
-        outputs = _shifted_by(outputs.unflatten(3, self._geometry.size(images)), parameters)
+        columns = self._geometry.even_columns(images.flatten(0, 1)).unflatten(0, images.shape[:2])
+        kernels = self._geometry.up(parameters["weight"]).flatten(2)
+        kernels = functional.pad(kernels, (0, columns.shape[2] - kernels.shape[2]))
+        height, width = self._geometry.size(images)
+        outputs = torch.matmul(kernels[:, None], columns)[..., : height * width]
+        outputs = _shifted_by(outputs.unflatten(3, (height, width)), parameters)
         return self._geometry.down(outputs), columns
 
     def account(self, call: Call) -> Accounted:
@@ -154,7 +176,10 @@ class ColumnsRule:
         """Return every record's gradient: a product over positions."""
         gradient, found = self._geometry.up(call.gradient), {}
         if "weight" in self.trainable:
-            found["weight"] = self._geometry.kernels(torch.matmul(gradient.flatten(3), call.inputs.mT))
+            flat = gradient.flatten(3)
+            products = torch.matmul(functional.pad(flat, (0, call.inputs.shape[3] - flat.shape[3])), call.inputs.mT)
+            cells = self._geometry.channels * self._geometry.kernel[0] * self._geometry.kernel[1]
+            found["weight"] = self._geometry.kernels(products[..., :cells])
         return found | _bias_gradient(gradient, self.trainable)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from tacit.data.guards import Guard
+from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import (
     Clipped,
@@ -68,7 +69,7 @@ class PerSampleKernel:
 
             return vmap(one)(inputs, targets)
 
-        with Guard() as guard:
+        with Guard() as guard, EvenProducts():
             values = vmap(block)(inputs.unflatten(0, keep.shape), targets.unflatten(0, keep.shape), *public).detach()
         guard.check()
         if values.ndim != 3 or (self._width is not None and values.shape[2] != self._width):

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.data.guards import EVEN
+from tacit.data.products import even_product
 from tacit.privacy.clipping import Quantum, exact_sums, lengths, only
 
 # No norm over several positions is taken to be less than this share of Σ‖aₜ‖‖gₜ‖.
@@ -75,7 +75,7 @@ class LinearRule:
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Multiply every block by its own weights."""
         flat = inputs.flatten(1, -2)
-        outputs = even_bmm(flat, parameters["weight"].mT)
+        outputs = even_product(flat, parameters["weight"].mT)
         if "bias" in parameters:
             outputs = outputs + parameters["bias"][:, None]
         return outputs.unflatten(1, inputs.shape[1:-1]), inputs
@@ -97,7 +97,7 @@ class LinearRule:
 
         def sums(weights: Tensor, quantum: Quantum | None) -> dict[str, Tensor]:
             weighted = scaled(gradient.double(), weights).flatten(1, 2)
-            found = even_bmm(weighted.mT, only(inputs, weights).double().flatten(1, 2))
+            found = even_product(weighted.mT, only(inputs, weights).double().flatten(1, 2))
             return (bias.sums(weights, quantum) if bias else {}) | {"weight": cut_off(found, quantum)}
 
         return Accounted(squares + bias.squares if bias else squares, sums, inputs.shape[1] * positions)
@@ -268,7 +268,7 @@ def _outer_sums(
     quantum. Their products are whole quanta, of at most C. Cutting off makes both shorter, never longer.
     """
     if quantum is None:
-        return even_bmm(scaled(gradient.double(), weights).mT, only(inputs, weights).double())
+        return even_product(scaled(gradient.double(), weights).mT, only(inputs, weights).double())
     whole = 2.0**quantum.bits
     counts = (weights != 0)[..., None]
     across = torch.where(counts, inputs.double() * (whole / length.clamp(min=_LEAST_LENGTH))[..., None], 0)
@@ -285,23 +285,6 @@ def cut_off(sums: Float[Tensor, "blocks ..."], quantum: Quantum | None) -> Float
         return sums
     size = quantum.size.reshape(-1, *[1] * (sums.ndim - 1))
     return (sums / size).trunc() * size
-
-
-def even_bmm(left: Float[Tensor, "blocks rows inner"], right: Float[Tensor, "blocks inner columns"]) -> Tensor:
-    """Multiply matrices whose widths are filled up with zeros to a multiple of four.
-
-    Rows of other widths begin at odd addresses, and the library rounds them by where they stand.
-    """
-    inner, columns = left.shape[2], right.shape[2]
-    if inner % EVEN:
-        left, right = _wider(left, inner), _wider(right.mT, inner).mT
-    if columns % EVEN:
-        right = _wider(right, columns)
-    return torch.bmm(left, right)[..., :columns]
-
-
-def _wider(values: Tensor, width: int) -> Tensor:
-    return functional.pad(values, (0, -width % EVEN))
 
 
 def scaled(values: Tensor, weights: Tensor) -> Tensor:

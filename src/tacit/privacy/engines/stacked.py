@@ -11,6 +11,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from tacit.data.guards import Guard
+from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.engines.convolution import convolution_rule
@@ -50,6 +52,7 @@ class StackedModel:
         self._trace = _Trace()
         self._compiled = compiled
         self._hair = HAIR
+        self._odd_products = True  # unless none is seen
         self.exact = True  # until a layer says that its sums are rounded
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
@@ -103,9 +106,13 @@ class StackedModel:
         theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.inputs.device)
         inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
         keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
-        with torch.enable_grad():
-            run = self._run(theta, inputs, targets, keep.shape)
-        return run.calls, self._account(theta, inputs, targets, keep)
+        self._odd_products = False
+        with EvenProducts() as products:
+            with torch.enable_grad():
+                run = self._run(theta, inputs, targets, keep.shape)
+            accounted = self._account(theta, inputs, targets, keep)
+        self._odd_products = products.needed
+        return run.calls, accounted
 
     def _run(self, theta: Tensor, inputs: Tensor, targets: Tensor, shape: torch.Size) -> "_Run":
         """Run every record by itself through the module and the loss."""
@@ -121,6 +128,10 @@ class StackedModel:
 
     def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""
+        with EvenProducts() if self._odd_products else nullcontext():
+            return self._accounted(theta, inputs, targets, keep)
+
+    def _accounted(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
         with torch.enable_grad():
             run = self._run(theta, inputs, targets, keep.shape)
             outputs = [taken.outputs for taken in run.calls]

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
+from tacit.data.guards import Guard
 from tacit.privacy.engines.layers import Accounted, Call, Parameters, account_per_sample
 
 
@@ -16,7 +17,10 @@ class WholeRule:
 
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Run the layer on every record by itself."""
-        return vmap(vmap(self._one, in_dims=(None, 0)))(dict(parameters), inputs), inputs
+        with Guard() as guard:  # a guard of the code around the layer does not reach through its own function
+            outputs = vmap(vmap(self._one, in_dims=(None, 0)))(dict(parameters), inputs)
+        guard.check()
+        return outputs, inputs
 
     def account(self, call: Call) -> Accounted:
         """Make the gradients."""
@@ -28,7 +32,10 @@ class WholeRule:
         def pull(parameters: dict[str, Tensor], record: Tensor, gradient: Tensor) -> Any:
             return vjp(lambda p: self._one(p, record), parameters)[1](gradient)[0]
 
-        return vmap(vmap(pull, in_dims=(None, 0, 0)))(dict(call.parameters), call.inputs, call.gradient)
+        with Guard() as guard:
+            found = vmap(vmap(pull, in_dims=(None, 0, 0)))(dict(call.parameters), call.inputs, call.gradient)
+        guard.check()
+        return found
 
     def _one(self, parameters: dict[str, Tensor], record: Tensor) -> Tensor:
         outputs: Tensor = functional_call(self._layer, parameters, (record[None],))
