@@ -6,6 +6,7 @@ and compiled code of the run: libraries differ in that, and so do processors.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from jaxtyping import Float, Int
@@ -24,8 +25,8 @@ _ODD = (float("nan"), 1e4, 0.0, 1e-40)
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
-_REPEATED = 16
-_FEW = 3  # records of a model with so many parameters that each takes long
+_REPEATED = 8
+_FEW = 3  # of them twice, and of a model with so many parameters that each takes long no more
 _LARGE_MODEL = 10**6
 
 
@@ -92,7 +93,7 @@ class _Places:
         self._clip = torch.ones(blocks, dtype=torch.float64, device=device)
 
     def check_repeats(self) -> None:
-        """Fill all places with one record, several times over, with several records.
+        """Fill all places with one record, then with another, and so on; the first of them twice.
 
         A record of one place that differs from itself is an error: nothing but state or chance can do that.
         """
@@ -105,8 +106,8 @@ class _Places:
                 one = one * (1 + torch.randn(one.shape, generator=generator).to(one))
             rows = one.repeat_interleave(len(self._slots), 0)
             labels = targets[place : place + 1].repeat_interleave(len(self._slots), 0)
-            first, again = (self._compute(rows.clone(), labels.clone(), self._all) for _ in range(2))
-            for before, after in zip(first, again, strict=True):
+            first, *again = (self._compute(rows.clone(), labels.clone(), self._all) for _ in range(1 + (number < _FEW)))
+            for before, after in zip(first * len(again), chain.from_iterable(again), strict=True):
                 if not torch.equal(before.nan_to_num(nan=-1.0), after.nan_to_num(nan=-1.0)):
                     raise ModelError(
                         "the model or its loss gives another gradient for the same record the second time: it holds state"
