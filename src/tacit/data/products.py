@@ -24,7 +24,7 @@ class EvenProducts(TorchDispatchMode):
     """While it is entered, every matrix product has even widths. `needed` says whether any had not, or may not have."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.needed = False
 
     @classmethod
