@@ -9,6 +9,7 @@ import pytest
 
 import tacit.session
 from tacit.counting import Cost
+from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
 from tacit.privacy.clipping import Clipped, Lot, Record
 from tacit.privacy.engines.general import PerSampleKernel
@@ -135,8 +136,11 @@ def _only_vmap(patch: pytest.MonkeyPatch, clipped_sums: Any) -> None:
     """Use the general engine, spoilt, and skip the check that would find it out before anything is asked."""
     from tacit.privacy.engines.choice import Chosen
 
+    def choose(model: FlatModel, *args: Any, lot_sizes: Sequence[float], **others: Any) -> Chosen:
+        return Chosen(VmapEngine(model, lot_sizes), "planted")  # in steps as large as a sound one's
+
     patch.setattr(VmapEngine, "clipped_sums", clipped_sums)
-    patch.setattr(tacit.session, "choose_engine", lambda model, *a, **k: Chosen(VmapEngine(model), "planted"))
+    patch.setattr(tacit.session, "choose_engine", choose)
 
 
 def draw_at(factor: float, patch: pytest.MonkeyPatch) -> None:

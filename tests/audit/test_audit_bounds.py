@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -203,6 +204,21 @@ def test_the_true_noise_is_refuted_no_oftener_than_stated():
         alarm, miss = upper_rates(found, 0.9)
         refuted += miss < curve(alarm)
     assert refuted <= binom.isf(1e-6, 2000, 0.1)
+
+
+@pytest.mark.parametrize(("alarms", "misses"), [(20, 200), (100, 130), (0, 380), (350, 0), (150, 200)])
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_the_noise_of_a_bound_is_the_least_that_is_refuted(alarms, misses, rate):
+    """Whatever was drawn before: the curve of the noise is refuted, that of the next lower on the grid is not."""
+    event = Event(sample_rate=rate, noise_multiplier=1.0, count=10)
+    outcomes = Outcomes(absent=400, false_alarms=alarms, present=400, misses=misses)
+    bound = tradeoff_bound(outcomes, event, **AT)
+    assert not bound.capped
+    at, below = (
+        event_curve(replace(event, noise_multiplier=bound.noise_multiplier / step))(bound.false_alarm_rate)
+        for step in (1.0, 1.001)
+    )
+    assert below <= bound.miss_rate < at
 
 
 def test_rates_that_no_noise_explains_are_capped():

@@ -30,6 +30,7 @@ from tacit.session import Session
 
 RISK = 1e-6
 AGENTS, RECORDS, LOT, QUERIES = 3, 60, 6, 50
+SIZES = pytest.mark.parametrize(("features", "lot"), [(16, LOT), (64, 32)])
 
 
 def training(features=16, lot=LOT, **changes):
@@ -71,9 +72,11 @@ def influence_of(settings):
         return influence_findings(session)
 
 
-def test_a_sound_system_passes_with_secret_lots_and_noise_and_is_not_charged():
+@SIZES
+def test_a_sound_system_passes_with_secret_lots_and_noise_and_is_not_charged(features, lot):
     ledger, steps = Ledger(), []
-    report = check(training(features=64, lot=32, sources=None, ledger=ledger), false_alarm=RISK, on_step=steps.append)
+    settings = training(features=features, lot=lot, sources=None, ledger=ledger)
+    report = check(settings, false_alarm=RISK, on_step=steps.append)
     assert ledger.entries() == []
     assert steps[-1] == "lots"
     assert report.verdict == "no fault found", report.failed
@@ -211,8 +214,9 @@ def test_float64_answers_on_no_grid_fail_and_float32_ones_are_inconclusive():
     assert [each["bits: grid"] for each in seen] == ["fail", "inconclusive"]
 
 
-def test_influence_of_a_sound_engine_is_one_clipping_norm():
-    found = influence_of(training(features=64, lot=32))
+@SIZES
+def test_influence_of_a_sound_engine_is_one_clipping_norm(features, lot):
+    found = influence_of(training(features=features, lot=lot))
     assert failed(found) == set()
     own = next(each for each in found if each.name == "own sum")
     assert own.outcome == "pass"

@@ -3,9 +3,11 @@
 Sound systems draw their noise in secret. Each audit of one is a false alarm with a probability of 1e-6 at most.
 """
 
+import copy
 import json
 import os
 import shlex
+import shutil
 import signal
 from pathlib import Path
 
@@ -65,8 +67,34 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_an_audit_is_one_document_and_is_kept(tmp_path):
-    found = document(*NEIGHBOR)
+def play_once(tmp_path_factory, *args):
+    folder = tmp_path_factory.mktemp("played")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder, document(*args)
+
+
+@pytest.fixture(scope="module")
+def neighbor(tmp_path_factory):
+    """A folder in which one audit was played, and its document."""
+    return play_once(tmp_path_factory, *NEIGHBOR)
+
+
+@pytest.fixture(scope="module")
+def membership(tmp_path_factory):
+    """The same of an audit of every algorithm, in `all`."""
+    return play_once(tmp_path_factory, *MEMBERSHIP, "--algorithm", "all", "--folder", "all")
+
+
+@pytest.fixture
+def played(neighbor, tmp_path):
+    """Return the document of an audit that is in the folder `one`, and may be spoilt."""
+    shutil.copytree(neighbor[0] / "audits" / "neighbor-dsgd-1", tmp_path / "one")
+    return copy.deepcopy(neighbor[1])
+
+
+def test_an_audit_is_one_document_and_is_kept(neighbor):
+    folder, found = neighbor
     assert set(found) == KEYS
     assert found["verdict"] == "no violation found"
     assert found["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
@@ -75,7 +103,7 @@ def test_an_audit_is_one_document_and_is_kept(tmp_path):
     attack = found["attack"]
     assert (attack["target"], attack["observers"], attack["queries"], attack["exact_answers"]) == (0, [1], 5, 5)
     assert attack["share_seen"] == pytest.approx(1)
-    folder = tmp_path / "audits" / "neighbor-dsgd-1"
+    folder = folder / "audits" / "neighbor-dsgd-1"
     assert json.loads((folder / "audit.json").read_text()) == found
     assert "NO VIOLATION FOUND" in (folder / "audit.html").read_text()
 
@@ -95,12 +123,11 @@ def test_text_has_claim_looks_and_verdict():
         assert words in said
 
 
-def test_the_table_of_a_large_audit_fits_80_columns(monkeypatch, capsys):
-    found = document(*NEIGHBOR)
-    for look in found["looks"]:
+def test_the_table_of_a_large_audit_fits_80_columns(played, monkeypatch, capsys):
+    for look in played["looks"]:
         look["outcomes"] = {"absent": 50_000, "false_alarms": 20_000, "present": 50_000, "misses": 20_000}
     monkeypatch.setenv("COLUMNS", "80")
-    print_audit(found, Path("large"))
+    print_audit(played, Path("large"))
     said = capsys.readouterr().out
     assert "20,000/50,000" in said
     assert "…" not in said
@@ -117,12 +144,11 @@ def test_progress_is_told_in_lines_and_a_folder_is_never_taken_twice(tmp_path):
     assert lines[-1] == "neighbor-dsgd: 80 of 80 runs"
 
 
-def test_what_is_there_is_not_played_again(tmp_path, monkeypatch):
-    first = document(*NEIGHBOR, "--folder", "one")
+def test_what_is_there_is_not_played_again(played, tmp_path, monkeypatch):
     scores = (tmp_path / "one" / "scores.jsonl").read_bytes()
-    played = played_batches(monkeypatch)
-    assert document(*NEIGHBOR, "--folder", "one") == first
-    assert played == [1]  # the run that every audit begins with, to see whether it can be played
+    batches = played_batches(monkeypatch)
+    assert document(*NEIGHBOR, "--folder", "one") == played
+    assert batches == [1]  # the run that every audit begins with, to see whether it can be played
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == scores
     assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.999)["confidence"] == 0.999
 
@@ -134,8 +160,7 @@ def test_a_folder_of_an_audit_in_one_go_is_refused(tmp_path):
     assert (tmp_path / "one" / "audit.json").read_text() == "{}"
 
 
-def test_other_settings_in_the_same_folder_are_refused_by_name(tmp_path):
-    document(*NEIGHBOR, "--folder", "one")
+def test_other_settings_in_the_same_folder_are_refused_by_name(played, tmp_path):
     kept = (tmp_path / "one" / "scores.jsonl").read_bytes()
     said = complaint(*NEIGHBOR, "--folder", "one", "--lr", 0.5, "--epsilon", 2)
     assert "one/scores.jsonl holds scores of another attack (epsilon, lr differ)" in said
@@ -158,9 +183,10 @@ def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "a b" / "audit.json").read_text())["attack"]["observers"] == [1, 2]
 
 
-def test_a_full_disk_keeps_batches_and_says_how_to_go_on(tmp_path):
-    document(*NEIGHBOR, "--folder", "whole")
-    facts, first, second, *_ = (tmp_path / "whole" / "scores.jsonl").read_bytes().splitlines(keepends=True)
+def test_a_full_disk_keeps_batches_and_says_how_to_go_on(neighbor):
+    facts, first, second, *_ = (
+        (neighbor[0] / "audits" / "neighbor-dsgd-1" / "scores.jsonl").read_bytes().splitlines(keepends=True)
+    )
     with files_end_at(len(facts + first) + len(second) // 2):
         result = CliRunner().invoke(app, [str(word) for word in (*NEIGHBOR, "--folder", "one")])
     said = one_line(result.stderr)
@@ -241,14 +267,15 @@ def test_natural_records_are_played_so_many_at_a_time_that_messages_fit(monkeypa
     assert case.most == int(3e6 / (8 * 10 * 3 * 1560))
 
 
-def test_membership_audits_one_algorithm_or_all(tmp_path):
+def test_membership_audits_one_algorithm_or_all(membership, monkeypatch):
     found = document(*MEMBERSHIP)
     assert set(found) == KEYS
     assert found["attack"]["dataset"] == "digits, 300 images"
-    both = document(*MEMBERSHIP, "--algorithm", "all", "--folder", "all")
+    folder, both = membership
     assert list(both["audits"]) == ["sgd", "dsgd", "dsgt", "dinno"]
     for name, each in both["audits"].items():
-        assert json.loads((tmp_path / "all" / name / "audit.json").read_text()) == each
+        assert json.loads((folder / "all" / name / "audit.json").read_text()) == each
+    monkeypatch.chdir(folder)
     said = answer(*MEMBERSHIP, "--algorithm", "all", "--folder", "all", "--quiet")
     # So that all hold together.
     assert [1 - each["confidence"] for each in both["audits"].values()] == pytest.approx([1e-6 / 4] * 4)
@@ -258,15 +285,15 @@ def test_membership_audits_one_algorithm_or_all(tmp_path):
     assert said.count("no violation found") == 4
 
 
-def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(tmp_path, monkeypatch):
+def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(membership, monkeypatch):
     monkeypatch.setattr(attack, "_CONFIDENCE", SURE[1])
-    found = document(*MEMBERSHIP, "--algorithm", "all", "--folder", "all")["audits"]
+    folder, found = membership[0], membership[1]["audits"]
     rows = []
     for name, each in found.items():
         event = each["claimed"]["event"]
         fixed = {"algorithm": name, "delta": 0.01, "queries": event["count"]}
         fixed |= {key: event[key] for key in ("sample_rate", "noise_multiplier")}
-        for line in (tmp_path / "all" / name / "scores.jsonl").read_text().splitlines()[1:]:
+        for line in (folder / "all" / name / "scores.jsonl").read_text().splitlines()[1:]:
             kept = json.loads(line)
             rows += [{**fixed, "present": kept["present"], "score": score} for score in kept["scores"]["loss"]]
     for name, each in found.items():

@@ -8,7 +8,7 @@ import sys
 
 from invoking import document, one_line
 
-BATCHES = 24
+BATCHES = 12
 AUDIT = (
     "audit",
     "neighbor",
@@ -35,11 +35,11 @@ def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeyp
         start_new_session=True,  # with a process group of its own, as in a terminal
         env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "TERM": "dumb"},
     )
-    assert process.stderr.readline().startswith("neighbor-dsgd: 2 of 48 runs, about ")
+    assert process.stderr.readline().startswith(f"neighbor-dsgd: 2 of {2 * BATCHES} runs, about ")
     os.killpg(process.pid, signal.SIGINT)
     printed, said = process.communicate(timeout=120)
     assert (process.returncode, printed) == (130, "")
-    assert "of 48 runs are kept. Go on with: " in one_line(said)
+    assert f"of {2 * BATCHES} runs are kept. Go on with: " in one_line(said)
     for word in ("Traceback", "KeyboardInterrupt", "leaked"):
         assert word not in said
 
@@ -47,6 +47,6 @@ def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeyp
     kept = [json.loads(line) for line in scores.read_text().splitlines()]
     assert 2 <= len(kept) < 1 + BATCHES
     monkeypatch.chdir(tmp_path)
-    assert document(*AUDIT, "--workers", 1)["runs_per_side"] == 24
+    assert document(*AUDIT, "--workers", 1)["runs_per_side"] == BATCHES
     assert [json.loads(line) for line in scores.read_text().splitlines()][: len(kept)] == kept
     assert len(scores.read_text().splitlines()) == 1 + BATCHES

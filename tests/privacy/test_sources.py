@@ -35,6 +35,20 @@ def test_words_are_the_keystream_in_little_endian_order_however_they_are_read():
     assert [int(word) for word in words] == [int.from_bytes(whole[i : i + 8], "little") for i in range(0, 160, 8)]
 
 
+def test_fast_words_are_philoxs_however_they_are_read():
+    """Streams that are read in turn do not disturb each other."""
+    one, other = (Fast(3).make(1)[0] for _ in range(2))
+    other.position = 1
+    streams = one.next(), other.next()
+    read = [
+        np.concatenate(parts) for parts in zip(*([each.words(n) for each in streams] for n in (3, 1, 6)), strict=True)
+    ]
+    key = np.frombuffer(one._key[:16], dtype="<u8")
+    for position, words in enumerate(read):
+        counter = np.array([0, 0, 0, position], dtype=np.uint64)
+        assert words.tolist() == np.random.Philox(key=key, counter=counter).random_raw(10).tolist()
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=ids)
 def test_normals_are_standard_normal(kind):
     """Kolmogorov–Smirnov, mean, variance and fourth moment; false alarms together below 4e-6."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 from scipy.stats import binom
 
 _MOST = 1 - 1e-6  # in place of 1
@@ -75,14 +75,14 @@ def spread_p_value(drawn: Draws, rate: float, sigma: float) -> float:
     """
     records, pull = len(drawn.pulls), float(drawn.pulls.mean())
     sizes = np.arange(records + 1)
-    chances, away = binom(records, rate).logpmf(sizes), (pull * (sizes - rate * records)) ** 2
+    chances, away = binom.logpmf(sizes, records, rate), (pull * (sizes - rate * records)) ** 2
     square = float(np.mean((drawn.answers - rate * pull * records) ** 2))
     variance = sigma**2 + rate * (1 - rate) * records * pull**2
 
     def exponent(scaled: float) -> float:
         tilt = scaled / (2 * variance)
         rest = 1 - 2 * tilt * sigma**2
-        return tilt * square + math.log(rest) / 2 - float(logsumexp(chances + tilt / rest * away))
+        return tilt * square + math.log(rest) / 2 - float(np.logaddexp.reduce(chances + tilt / rest * away))
 
     # Every tilt gives a bound, so what is searched and how well is a question of strength alone.
     found = minimize_scalar(

@@ -8,7 +8,7 @@ a network, images, and a blank image labelled 0.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import networkx as nx
@@ -90,7 +90,7 @@ class World:
         indices[self.target] = torch.cat([indices[self.target], torch.tensor([len(train) - 1])])
         return replace(self.data, data=replace(self.data.data, train=train), indices=tuple(indices))
 
-    @property
+    @cached_property
     def direction(self) -> Float[Tensor, " params"]:
         """Where the canary's gradient points, in a world where that is the record itself."""
         record = self.canary.inputs[0].double().flatten()
