@@ -7,7 +7,9 @@ from multiprocessing.context import ForkServerProcess
 from typing import TextIO
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch._dynamo", "tacit.runs"])  # the first gradient would import the former
+_CONTEXT.set_forkserver_preload(
+    ["torch._dynamo", "dp_accounting", "tacit.runs.runner"]
+)  # a run would import them one by one
 
 
 def start(target: Callable[..., None], *args: object) -> tuple[ForkServerProcess, TextIO]:
