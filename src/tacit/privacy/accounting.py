@@ -173,26 +173,31 @@ def _epsilon(
 ) -> float:
     if not events:
         return 0.0
-    from dp_accounting import NeighboringRelation, pld, rdp
-
-    relations = {
-        "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace_one": NeighboringRelation.REPLACE_ONE,
-    }
+    kept = for_ideal_noise(delta)
     with _quiet():
-        if accountant == "rdp":
-            ledger = rdp.RdpAccountant(neighboring_relation=relations[adjacency])
-        else:
-            # A power of two that only grows with the events, so that ε never shrinks as events are added.
-            span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
-            interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
-            if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
-                return math.inf
-            ledger = pld.PLDAccountant(relations[adjacency], value_discretization_interval=interval)
-        for event in events:
-            ledger.compose(_dp_event(event), event.count)
-        epsilon = float(ledger.get_epsilon(for_ideal_noise(delta)))
+        epsilon = _by_renyi(events, kept) if accountant == "rdp" else _by_losses(events, kept, adjacency, cell)
     return epsilon if epsilon <= MOST_EPSILON else math.inf
+
+
+def _by_renyi(events: tuple[Event, ...], delta: float) -> float:
+    from dp_accounting import rdp
+
+    ledger = rdp.RdpAccountant()  # of add-or-remove-one, which is all that there is
+    for event in events:
+        ledger.compose(_dp_event(event), event.count)
+    return float(ledger.get_epsilon(delta))
+
+
+def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, cell: float) -> float:
+    from tacit.privacy.losses import composed_epsilon
+
+    # A power of two that only grows with the events, so that ε never shrinks as events are added.
+    span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
+    interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
+    if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
+        return math.inf
+    queries = [(event.sample_rate, event.noise_multiplier, event.count) for event in events]
+    return composed_epsilon(queries, delta, adjacency, interval)
 
 
 def for_ideal_noise(delta: float) -> float:
