@@ -1,6 +1,12 @@
-"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them."""
+"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them.
 
+On Linux they are forked from a server that has imported the library and done nothing else, so that each begins at once, also
+where work is spread again and again. Elsewhere every process imports it.
+"""
+
+import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +17,9 @@ from typing import Any, TypeVar
 import torch
 
 from tacit.errors import ProcessLost
+
+# What most work imports sooner or later; the first gradient imports the first of them.
+_IMPORTED = ["torch._dynamo", "tacit.audit", "tacit.experiments", "tacit.privacy.losses", "tacit.session"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,9 +32,11 @@ def spread(
 
     Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
     """
-    context = get_context("spawn")  # a fork would copy locks of threads that are not there
+    context = get_context("forkserver" if sys.platform == "linux" else "spawn")  # a fork would copy locks of threads
+    context.set_forkserver_preload(_IMPORTED)
     others = set(active_children())
-    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_prepare, initargs=(work,))
+    given = (work, dict(os.environ))
+    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_prepare, initargs=given)
     try:
         with _deaf():
             futures = {pool.submit(_do, item): item for item in items}
@@ -61,9 +72,11 @@ def _deaf() -> Iterator[None]:
 _work: Callable[[Any], Any] | None = None
 
 
-def _prepare(work: Callable[[Any], Any]) -> None:
+def _prepare(work: Callable[[Any], Any], environment: dict[str, str]) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.clear()
+    os.environ.update(environment)  # a server has that of the moment when it began
     _work = work
     torch.set_num_threads(1)
 
