@@ -12,6 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context, resource_tracker
+from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 import torch
@@ -32,11 +33,10 @@ def spread(
 
     Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
     """
-    context = get_context("forkserver" if sys.platform == "linux" else "spawn")  # a fork would copy locks of threads
-    context.set_forkserver_preload(_IMPORTED)
     others = set(active_children())
-    given = (work, dict(os.environ))
-    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_prepare, initargs=given)
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=_context(), initializer=_prepare, initargs=(work, dict(os.environ))
+    )
     try:
         with _deaf():
             futures = {pool.submit(_do, item): item for item in items}
@@ -54,6 +54,15 @@ def spread(
         raise
     finally:
         pool.shutdown(wait=True)
+
+
+def _context() -> BaseContext:
+    """Return how processes are started: never by a fork of this one, which would copy locks of threads that are not there."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
 
 
 @contextmanager
