@@ -6,8 +6,10 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from typing import TextIO
 
+from tacit.processes import _IMPORTED, _deaf
+
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch._dynamo", "tacit.runs"])  # the first gradient would import the former
+_CONTEXT.set_forkserver_preload([*_IMPORTED, "tacit.runs.runner"])  # a run would import them one by one
 
 
 def start(target: Callable[..., None], *args: object) -> tuple[ForkServerProcess, TextIO]:
@@ -15,7 +17,8 @@ def start(target: Callable[..., None], *args: object) -> tuple[ForkServerProcess
     reader, writer = os.pipe()
     with os.fdopen(writer, "wb") as end:
         process = _CONTEXT.Process(target=_play, args=(multiprocessing.reduction.DupFd(end.fileno()), target, *args))
-        process.start()
+        with _deaf():  # the server may be the one that others use, whose processes hear no Ctrl-C
+            process.start()
     return process, os.fdopen(reader)
 
 

@@ -10,13 +10,14 @@ import tacit
 ROOT = Path(tacit.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
+    "lazy": set(),
     "files": {"errors"},
     "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "data"},
     "models": {"errors", "models"},
     "algorithms": {"errors", "algorithms"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "privacy", "data", "models"},
+    "privacy": {"errors", "lazy", "privacy", "data", "models"},
 }
 
 

@@ -4,15 +4,60 @@ Each agent talks only to its neighbours on a graph, and everything it says is (Î
 construction. Start with `tacit.train`.
 """
 
-from tacit import algorithms, data, graphs, models, networks, privacy
-from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
-from tacit.errors import TacitError
-from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
-from tacit.results import Result, Snapshot
-from tacit.schedules import Constant, LogSpaced
-from tacit.session import Session
-from tacit.settings import Training
-from tacit.training import train, train_trials
+from typing import TYPE_CHECKING
+
+from tacit.lazy import lazily
+
+if TYPE_CHECKING:
+    from tacit import algorithms, data, graphs, models, networks, privacy
+    from tacit import audit as audit
+    from tacit import errors as errors
+    from tacit import report as report
+    from tacit import runs as runs
+    from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
+    from tacit.errors import TacitError
+    from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
+    from tacit.results import Result, Snapshot
+    from tacit.schedules import Constant, LogSpaced
+    from tacit.session import Session
+    from tacit.settings import Training
+    from tacit.training import train, train_trials
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "tacit.algorithms": (
+                "DSGD",
+                "DSGT",
+                "SGD",
+                "Adam",
+                "Averaged",
+                "DiNNO",
+                "Local",
+                "Momentum",
+                "Plain",
+            ),
+            "tacit.errors": ("TacitError",),
+            "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded"),
+            "tacit.results": ("Result", "Snapshot"),
+            "tacit.schedules": ("Constant", "LogSpaced"),
+            "tacit.session": ("Session",),
+            "tacit.settings": ("Training",),
+            "tacit.training": ("train", "train_trials"),
+        },
+        (
+            "algorithms",
+            "audit",
+            "data",
+            "errors",
+            "graphs",
+            "models",
+            "networks",
+            "privacy",
+            "report",
+            "runs",
+        ),
+    )
 
 __version__ = "0.1.0"
 

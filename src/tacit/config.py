@@ -1,6 +1,7 @@
 """The settings of a run as a file or a command line gives them, and how they become a `Training`.
 
-Flat keys, one meaning each; a misspelt key is an error that names the nearest right one.
+Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. To read settings takes no
+PyTorch: what they are made into is imported when it is made.
 """
 
 import hashlib
@@ -8,23 +9,24 @@ import tomllib
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import networkx as nx
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from tacit import models
-from tacit.algorithms import DSGD, DSGT, SGD, Adam, Algorithm, Averaged, DiNNO, Local, Momentum, Plain, Step
-from tacit.data import AgentData
 from tacit.errors import InvalidInput, choose
-from tacit.privacy import Accountant, Adjacency, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources
-from tacit.schedules import Constant, LogSpaced
-from tacit.settings import Training
-from tacit.specs import load_dataset, parse_graph, parse_split
+from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.wording import mistake
 
-_COMPILE: dict[str, Compile] = {"auto": "auto", "always": True, "never": False}
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from tacit.algorithms import Algorithm, Step
+    from tacit.data import AgentData
+    from tacit.privacy import Compile, Ledger, Sources
+    from tacit.settings import Training
+
+_COMPILE: dict[str, "Compile"] = {"auto": "auto", "always": True, "never": False}
 
 
 def _as_option(key: str) -> str:
@@ -166,20 +168,35 @@ class RunConfig(BaseModel):
         """Tells this configuration from any other."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
-    def load_data(self) -> AgentData:
+    def load_data(self) -> "AgentData":
         """Load the records and deal them out."""
+        from tacit.specs import load_dataset, parse_split
+
         whole = load_dataset(self.dataset, self.data_dir, self.seed)
         data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
         return data.pooled() if self.algorithm == "sgd" else data
 
-    def load_graph(self, agents: int) -> nx.Graph | None:
+    def load_graph(self, agents: int) -> "nx.Graph | None":
         """Build or read the graph, or none where nobody talks."""
+        from tacit.specs import parse_graph
+
         return None if self.algorithm in ("sgd", "local") else parse_graph(self.graph, agents, self.seed)
 
     def training(
-        self, *, name: str, ledger: Ledger | None, data: AgentData, graph: nx.Graph | None, compiled: bool | None = None
-    ) -> Training:
+        self,
+        *,
+        name: str,
+        ledger: "Ledger | None",
+        data: "AgentData",
+        graph: "nx.Graph | None",
+        compiled: bool | None = None,
+    ) -> "Training":
         """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
+        from tacit import models
+        from tacit.privacy import NoPrivacy, Privacy
+        from tacit.schedules import Constant, LogSpaced
+        from tacit.settings import Training
+
         shape, classes = data.data.input_shape, data.data.classes
         if classes is None:
             raise InvalidInput(f"{self.dataset} has no classes; the command line trains classifiers only")
@@ -245,11 +262,15 @@ class RunConfig(BaseModel):
                 f"{said['tensorboard']}: TensorBoard is not installed; install tacit[tensorboard], or leave this out"
             )
 
-    def _algorithm(self) -> Algorithm[Any]:
+    def _algorithm(self) -> "Algorithm[Any]":
+        from tacit.algorithms import Averaged
+
         rule = self._rule()
         return rule if self.averaging is None else Averaged(rule, self.averaging)
 
-    def _rule(self) -> Algorithm[Any]:
+    def _rule(self) -> "Algorithm[Any]":
+        from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
         if self.algorithm == "dsgt":
             if self.step is not None:
@@ -268,6 +289,8 @@ class RunConfig(BaseModel):
         kinds: dict[str, type[SGD] | type[DSGD]] = {"sgd": SGD, "local": Local, "dsgd": DSGD}
         return kinds[self.algorithm](step=steps[self.step or "plain"])
 
-    def _sources(self) -> Sources:
+    def _sources(self) -> "Sources":
+        from tacit.privacy import Fast, Secret, Seeded
+
         kinds: dict[str, Sources] = {"secret": Secret(), "seeded": Seeded(self.seed), "fast": Fast(self.seed)}
         return kinds[self.source if self.private else "fast"]

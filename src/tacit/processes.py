@@ -1,16 +1,26 @@
-"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them."""
+"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them.
 
+On Linux they are forked from a server that has imported the library and done nothing else, so that each begins at once, also
+where work is spread again and again. Elsewhere every process imports it.
+"""
+
+import os
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, resource_tracker
+from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 import torch
 
 from tacit.errors import ProcessLost
+
+# What most work imports sooner or later; the first gradient imports the first of them.
+_IMPORTED = ["torch._dynamo", "tacit.audit", "tacit.experiments", "tacit.privacy.losses", "tacit.session"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,9 +33,10 @@ def spread(
 
     Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
     """
-    context = get_context("spawn")  # a fork would copy locks of threads that are not there
     others = set(active_children())
-    pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=context, initializer=_prepare, initargs=(work,))
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=_context(), initializer=_prepare, initargs=(work, dict(os.environ))
+    )
     try:
         with _deaf():
             futures = {pool.submit(_do, item): item for item in items}
@@ -45,12 +56,22 @@ def spread(
         pool.shutdown(wait=True)
 
 
+def _context() -> BaseContext:
+    """Return how processes are started: never by a fork of this one, which would copy locks of threads that are not there."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
 @contextmanager
 def _deaf() -> Iterator[None]:
     """Block Ctrl-C. Processes that are started meanwhile inherit this, and so do not hear it while they import."""
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
         return
+    resource_tracker.ensure_running()  # which unblocks it when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -61,9 +82,11 @@ def _deaf() -> Iterator[None]:
 _work: Callable[[Any], Any] | None = None
 
 
-def _prepare(work: Callable[[Any], Any]) -> None:
+def _prepare(work: Callable[[Any], Any], environment: dict[str, str]) -> None:
     global _work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.clear()
+    os.environ.update(environment)  # a server has that of the moment when it began
     _work = work
     torch.set_num_threads(1)
 

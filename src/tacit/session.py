@@ -66,13 +66,6 @@ class Session:
         self._schedule = as_schedule(training.lr)
         self.cost = self._count()
         self.sizes = declared_sizes(data, training.sizes)
-        self.plan = training.privacy.plan(self.sizes, self.cost.queries + training.spare_queries)
-
-        if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
-            raise PrivacyError(
-                f"the noise multiplier is {min(self.plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
-                "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
-            )
 
         module = make_module(training.model, training.seed)
         self.schema = settle(data.data, module)
@@ -88,6 +81,15 @@ class Session:
             same_start=training.same_start,
         ).to(device)
         probe(self.model, theta[0], data, self.schema)
+        # Calibration takes seconds, so that it comes after whatever can be wrong with models and records.
+        self.plan = training.privacy.plan(self.sizes, self.cost.queries + training.spare_queries)
+
+        if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
+            raise PrivacyError(
+                f"the noise multiplier is {min(self.plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
+                "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
+            )
+
         self._example = public_lot(data, self.schema, _CHECKED_RECORDS, device)
         self.chosen = choose_engine(
             self.model,

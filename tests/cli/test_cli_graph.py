@@ -4,7 +4,7 @@ import math
 import networkx as nx
 import numpy as np
 import pytest
-from invoking import answer, complaint, document, is_picture, stopped_reading
+from invoking import answer, complaint, document, is_picture, one_line, stopped_reading
 from typer.testing import CliRunner
 
 from tacit.cli import app
@@ -209,8 +209,11 @@ def test_a_reader_that_stops_early_sees_no_traceback():
     assert stopped_reading("graph", "complete", "--agents", 300, "--json") == ""
 
 
-def test_help_has_an_example():
-    assert "tacit graph random --agents 10 --fiedler 0.39 --seed 7" in answer("graph", "--help")
+def test_help_has_an_example_and_names_every_kind():
+    said = answer("graph", "--help")
+    assert "tacit graph random --agents 10 --fiedler 0.39 --seed 7" in said
+    listed = one_line(said.replace("│", " ")).partition("One of ")[2].partition("; random")[0]
+    assert listed.split(", ") == list(KINDS)
 
 
 def same(one, other):

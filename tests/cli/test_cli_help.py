@@ -1,4 +1,4 @@
-"""Help that can be read in 80 columns, and a program that starts without what it does not need."""
+"""Help that can be read in 80 columns."""
 
 import subprocess
 import sys
@@ -49,12 +49,6 @@ def test_flags_are_shown_once_and_can_be_taken_back():
     assert "--no-private " in said
     assert "--no-tensorboard" not in said.replace("as in", "").split("─ Data and graph")[1]
     assert "<bool>" not in said.split("─ Data and graph")[1]
-
-
-def test_the_command_line_starts_without_matplotlib():
-    code = "import sys, tacit.cli; print(sorted(name for name in ('matplotlib', 'plotly') if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def test_pages_are_written_without_matplotlib():

@@ -81,9 +81,10 @@ def test_only_certain_runs_are_shown_where_they_are_named(tacit):
 
 
 def test_delta_is_that_of_the_runs_and_the_smallest_where_they_differ(tacit):
-    tacit("train", *QUICK, "--name", "one", "--delta", "1e-3")
+    few = (*QUICK, "--agents", 2, "--split", "iid")  # each δ has an ε for every size, in both adjacencies
+    tacit("train", *few, "--name", "one", "--delta", "1e-3")
     assert "spent, at δ=0.001, by" in tacit("ledger")[1]
-    tacit("train", *QUICK, "--name", "two", "--delta", "1e-4")
+    tacit("train", *few, "--name", "two", "--delta", "1e-4")
     assert "spent, at δ=0.0001, the smallest of these runs' δ, by" in one_line(tacit("ledger")[1])
     assert "at δ=0.001, by" in tacit("ledger", "one")[1]
     assert "at δ=0.01, by" in tacit("ledger", "--delta", "1e-2")[1]

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,19 @@ from tacit.runs.lock import held
 
 ERRATA = ("reproduce", "errata", "--profile", "smoke")
 SMALL = ("reproduce", "convergence", "--profile", "smoke", "--only", "algorithm=dsgd", "--only", "part=constant")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Results with all points of `errata`, and what was printed when they were played."""
+    results = tmp_path_factory.mktemp("results")
+    return results, document(*ERRATA, "--results", results)
+
+
+@pytest.fixture
+def results(finished, tmp_path):
+    """A copy of these to change."""
+    return shutil.copytree(finished[0], tmp_path / "results")
 
 
 def lines(folder):
@@ -49,10 +63,9 @@ def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
     assert (folder / "results.csv").read_text().startswith("row,what,nominal_epsilon,")
 
 
-def test_points_may_be_played_by_several_processes(tmp_path):
-    one = document(*ERRATA, "--results", tmp_path / "one")
+def test_points_may_be_played_by_several_processes(finished, tmp_path):
     two = document(*ERRATA, "--results", tmp_path / "two", "--workers", "2")
-    assert two["finding"] == one["finding"]
+    assert two["finding"] == finished[1]["finding"]
     assert "it must be at least 1" in complaint(*ERRATA, "--results", tmp_path, "--workers", "0")
 
 
@@ -61,13 +74,13 @@ def test_every_experiment_can_be_handed_to_a_process(name):
     assert pickle.loads(pickle.dumps(load_experiment(name).play)) is not None
 
 
-def test_a_finished_folder_is_drawn_again(tmp_path):
-    first = document(*ERRATA, "--results", tmp_path)
-    before = (tmp_path / "errata-smoke" / "points.jsonl").read_bytes()
-    (tmp_path / "errata-smoke" / "finding.md").unlink()
-    assert document(*ERRATA, "--results", tmp_path) == first
-    assert (tmp_path / "errata-smoke" / "points.jsonl").read_bytes() == before
-    assert (tmp_path / "errata-smoke" / "finding.md").exists()
+def test_a_finished_folder_is_drawn_again(finished, results):
+    folder, first = results / "errata-smoke", finished[1]
+    before = (folder / "points.jsonl").read_bytes()
+    (folder / "finding.md").unlink()
+    assert document(*ERRATA, "--results", results) == first | {"folder": str(folder)}
+    assert (folder / "points.jsonl").read_bytes() == before
+    assert (folder / "finding.md").exists()
     assert first["points"] == first["of"] == 3
 
 
@@ -110,14 +123,13 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     assert lines(tmp_path / "convergence-smoke")[: len(kept)] == kept
 
 
-def test_a_second_command_changes_nothing_while_the_first_writes_a_line(tmp_path):
-    document(*ERRATA, "--results", tmp_path)
-    folder = tmp_path / "errata-smoke"
+def test_a_second_command_changes_nothing_while_the_first_writes_a_line(results):
+    folder = results / "errata-smoke"
     whole = (folder / "points.jsonl").read_bytes()
     half = whole[:-20]
     (folder / "points.jsonl").write_bytes(half)
     with held(folder / "lock", folder):
-        said = complaint(*ERRATA, "--results", tmp_path, "--resume", "--quiet")
+        said = complaint(*ERRATA, "--results", results, "--resume", "--quiet")
     assert "another process is working on" in one_line(said)
     assert (folder / "points.jsonl").read_bytes() == half
 
@@ -146,10 +158,9 @@ def test_nothing_to_resume_is_told(tmp_path):
     assert "nothing to resume" not in told[1]
 
 
-def test_points_of_something_else_are_refused(tmp_path):
-    document(*ERRATA, "--results", tmp_path)
-    (tmp_path / "errata-smoke").rename(tmp_path / "graphs-smoke")
-    said = complaint("reproduce", "graphs", "--profile", "smoke", "--results", tmp_path)
+def test_points_of_something_else_are_refused(results):
+    (results / "errata-smoke").rename(results / "graphs-smoke")
+    said = complaint("reproduce", "graphs", "--profile", "smoke", "--results", results)
     assert "holds points of another experiment (experiment differ)" in one_line(said)
 
 

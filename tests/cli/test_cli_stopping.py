@@ -8,7 +8,7 @@ import time
 import pytest
 from invoking import QUICK, TACIT, one_line
 
-from tacit.cli import train
+from tacit.cli import train_playing
 from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 
@@ -45,7 +45,7 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
             *args, on_step=lambda said: (on_step(said), said == step and os.kill(os.getpid(), number)), **options
         )
 
-    monkeypatch.setattr(train.Runner, "start", start)
+    monkeypatch.setattr(Runner, "start", start)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     ended, _, told = tacit("train", *QUICK, "--name", "one")
     assert ended == code
@@ -58,13 +58,13 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
 
 def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train, "playing", stopping_at_once)
+        patch.setattr(train_playing, "playing", stopping_at_once)
         assert tacit("train", *QUICK, "--name", "one")[0] == 130
     spent = DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries()
     begin = Runner.resume
     resume = lambda path, on_step: begin(path, on_step=lambda _: os.kill(os.getpid(), signal.SIGINT))  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr(train.Runner, "resume", resume)
+        patch.setattr(Runner, "resume", resume)
         code, _, told = tacit("resume", "one")
     assert code == 130
     assert "nothing was asked, and nothing was spent. Go on with: tacit resume runs/one" in told
@@ -77,4 +77,4 @@ def stopping_at_once(runner, screen, shown):
     return progress_of(runner, screen, shown)
 
 
-progress_of = train.playing
+progress_of = train_playing.playing

@@ -30,7 +30,9 @@ def test_json_is_the_summary_and_nothing_else(tacit):
 
 
 def test_options_win_over_the_file(tacit, tmp_path):
-    (tmp_path / "run.toml").write_text('algorithm = "dsgd"\nagents = 4\nepsilon = 2.0\nrounds = 9\nlot_size = 24\n')
+    (tmp_path / "run.toml").write_text(
+        'algorithm = "dsgd"\nagents = 4\nsplit = "iid"\nepsilon = 2.0\nrounds = 9\nlot_size = 24\n'
+    )
     code, out, _ = tacit("train", "run.toml", "--rounds", 3, "--json")
     assert code == 0
     summary = json.loads(out)
@@ -59,7 +61,7 @@ RIVALS = [
 
 @pytest.mark.parametrize(("file", "options", "settled"), RIVALS, ids=[str(options) for _, options, _ in RIVALS])
 def test_an_option_displaces_its_rival_in_the_file(tacit, tmp_path, file, options, settled):
-    (tmp_path / "run.toml").write_text(f"agents = 4\nlot_size = 24\nrounds = 2\n{file}\n")
+    (tmp_path / "run.toml").write_text(f'agents = 4\nsplit = "iid"\nlot_size = 24\nrounds = 2\n{file}\n')
     code, _, error = tacit("train", "run.toml", *options, "--name", "one", "--quiet")
     assert code == 0, error
     config = RunFolder(tmp_path / "runs" / "one").config()

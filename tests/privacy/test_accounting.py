@@ -13,7 +13,7 @@ from scipy.stats import binom, norm
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event, epsilon, epsilons, noise_multiplier, noise_multipliers
-from tacit.privacy.noise import LOG2_DISTANCE
+from tacit.privacy.distances import LOG2_DISTANCE
 
 MNIST = {"delta": 1e-5, "sample_rate": 256 / 6000, "queries": 2000}
 

@@ -10,8 +10,9 @@ from ideal import ideal_number
 
 from tacit.errors import PrivacyError
 from tacit.privacy import Fast, Secret, Seeded, accounting, noise
-from tacit.privacy.noise import BAND, LOG2_DISTANCE, GridNoise, grid
-from tacit.privacy.normals import ERROR, LOG2_UNDECIDED, RADII, box_muller
+from tacit.privacy.distances import LOG2_DISTANCE, LOG2_UNDECIDED
+from tacit.privacy.noise import BAND, GridNoise, grid
+from tacit.privacy.normals import ERROR, RADII, box_muller
 from tacit.privacy.sources import BLOCK, ChaChaStream
 
 KEY = bytes(range(32))

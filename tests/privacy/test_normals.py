@@ -10,7 +10,8 @@ from ideal import ideal, signed
 
 from tacit.errors import PrivacyError
 from tacit.privacy import normals
-from tacit.privacy.normals import ERROR, LEVELS, LOG2_UNDECIDED, RADII, box_muller, nearest
+from tacit.privacy.distances import LEVELS, LOG2_UNDECIDED
+from tacit.privacy.normals import ERROR, RADII, box_muller, nearest
 from tacit.privacy.sources import Seeded
 
 ULP = 2.0**-52

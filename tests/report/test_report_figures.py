@@ -22,8 +22,13 @@ def names(paths):
     return set(stems)
 
 
-def test_a_run_has_five_figures(runs, tmp_path):
-    assert names(save_figures(runs["dsgt"], tmp_path / "figures")) == KINDS
+@pytest.fixture(scope="module")
+def figures(runs, tmp_path_factory):
+    return save_figures(runs["dsgt"], tmp_path_factory.mktemp("figures") / "figures")
+
+
+def test_a_run_has_five_figures(figures):
+    assert names(figures) == KINDS
 
 
 def test_what_a_run_has_not_is_not_drawn(runs, tmp_path):
@@ -60,12 +65,11 @@ def test_runs_of_very_different_length_share_their_axis(runs):
     assert ax.lines[1].get_xdata().tolist() == [look.round / 6 for look in short.history]
 
 
-def test_figures_are_the_same_whatever_the_users_settings(runs, tmp_path):
-    one = save_figures(runs["dsgt"], tmp_path / "one")
+def test_figures_are_the_same_whatever_the_users_settings(figures, runs, tmp_path):
     with mpl.rc_context({"font.size": 30, "lines.linewidth": 9}):
         other = save_figures(runs["dsgt"], tmp_path / "other")
         assert mpl.rcParams["font.size"] == 30
-    for a, b in zip(one, other, strict=True):
+    for a, b in zip(figures, other, strict=True):
         assert a.read_bytes() == b.read_bytes(), a.name
 
 

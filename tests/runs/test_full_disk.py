@@ -11,18 +11,16 @@ import sys
 import pytest
 
 SETTINGS = (
-    "--dataset digits --agents 4 --split 0.5 --noise-multiplier 3 --lot-size 24 --rounds 12 --source seeded "
+    "--dataset digits --agents 4 --split iid --noise-multiplier 3 --lot-size 24 --rounds 12 --source seeded "
     "--checkpoint-every 4 --evaluate-every 2 --spare-queries 4 --quiet"
 )
 
-# Runs inside the namespace: fill the disk, train, make room, go on; print what happened.
+# Runs inside the namespace. For each disk: fill it, train, make room, go on; print what happened.
 SCENARIO = """
 import hashlib, json, multiprocessing, os, pathlib, subprocess, sys, tempfile
-import torch._dynamo  # which the first gradient would import, in every process
+import sklearn.datasets, tacit.cli.train_playing, tacit.privacy.losses, torch._dynamo  # or every process would import them
 from safetensors.numpy import load_file
 from tacit.cli import main
-disk, room, settings = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3].split()
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
 def command(words, *streams):
     for place, stream in enumerate(streams, start=1):
         os.dup2(stream.fileno(), place)
@@ -35,29 +33,34 @@ def tacit(*words):
         process.start()
         process.join()
         return process.exitcode, *(os.pread(stream.fileno(), 2**20, 0).decode() for stream in (out, err))
-def fill(room):
+def fill(disk, room):
     free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize
     (disk / "ballast").write_bytes(bytes(max(0, free - room)))
-runs, told = disk / "runs", []
-fill(room)
-words = ("train", "--runs", str(runs), "--name", "one", *settings)
-for _ in range(20):
-    code, _, said = tacit(*words)
-    told.append((code, said))
-    if code == 0:
-        break
-    if (runs / "one" / "events.jsonl").exists():
-        words = ("resume", str(runs / "one"), "--quiet")
-    room += 40_000
-    (disk / "ballast").unlink()
-    fill(room)
-verified, shown, _ = tacit("ledger", "--runs", str(runs), "--verify", "--json")
-print(json.dumps({
-    "told": told,
-    "verified": verified,
-    "queries": [row["queries"] for row in json.loads(shown)["spent"] if row["run"]],
-    "models": hashlib.sha256(load_file(runs / "one" / "checkpoint.safetensors")["state.0"].tobytes()).hexdigest(),
-}))
+def play(disk, room, settings):
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(disk)], check=True)
+    runs, told = disk / "runs", []
+    fill(disk, room)
+    words = ("train", "--runs", str(runs), "--name", "one", *settings)
+    for _ in range(20):
+        code, _, said = tacit(*words)
+        told.append((code, said))
+        if code == 0:
+            break
+        if (runs / "one" / "events.jsonl").exists():
+            words = ("resume", str(runs / "one"), "--quiet")
+        room += 40_000
+        (disk / "ballast").unlink()
+        fill(disk, room)
+    verified, shown, _ = tacit("ledger", "--runs", str(runs), "--verify", "--json")
+    return {
+        "told": told,
+        "verified": verified,
+        "queries": [row["queries"] for row in json.loads(shown)["spent"] if row["run"]],
+        "models": hashlib.sha256(load_file(runs / "one" / "checkpoint.safetensors")["state.0"].tobytes()).hexdigest(),
+    }
+folder, settings, *rooms = sys.argv[1:]
+print(json.dumps([play(pathlib.Path(folder) / room, int(room), settings.split()) for room in rooms]))
 """
 
 
@@ -70,19 +73,18 @@ def in_namespace():
     return words
 
 
-def play(in_namespace, tmp_path, room):
-    tmp_path.mkdir(exist_ok=True)
-    words = [*in_namespace, sys.executable, "-c", SCENARIO, str(tmp_path), str(room), SETTINGS]
+def play(in_namespace, tmp_path, *rooms):
+    words = [*in_namespace, sys.executable, "-c", SCENARIO, str(tmp_path), SETTINGS, *map(str, rooms)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_a_run_survives_a_full_disk_at_any_moment(in_namespace, tmp_path):
-    whole = play(in_namespace, tmp_path / "whole", 3_900_000)
+    whole, *disks = play(in_namespace, tmp_path, 3_900_000, 4_000, 90_000, 170_000)
     assert [code for code, _ in whole["told"]] == [0]
-    for room in (4_000, 90_000, 170_000):
-        filled = play(in_namespace, tmp_path / str(room), room)
+    assert len(disks) == 3
+    for filled in disks:
         failures, (last, _) = filled["told"][:-1], filled["told"][-1]
         assert last == 0
         assert failures, "the disk was not small enough for this test"

@@ -1,20 +1,24 @@
 """`tacit data`: who gets which records of a data set, as a table that is its own heat map."""
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import numpy.typing as npt
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.output import check_picture, console, plain_table, print_json, save_picture, working
-from tacit.data import Schema
 from tacit.report.words import counted
-from tacit.specs import load_dataset, parse_split
 
-Counts = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tacit.data import Schema
+
+    Counts = npt.NDArray[np.int64]
+
 SHOWN = 20  # agents, before the rest is summed up
 NUMBERED = 66  # columns for the counts of all classes on a line of 80
 CELLS = 50  # shaded cells on a line, where the classes are more
@@ -46,6 +50,9 @@ def data(
 
     tacit data mnist --agents 10 --split 0.5 --plot split.png
     """
+    from tacit.data import Schema
+    from tacit.specs import load_dataset, parse_split
+
     check_picture(plot)
     how = parse_split(split)
     with working("loading and dealing"):
@@ -83,7 +90,7 @@ def data(
         screen.print(f"Picture: {plot}", soft_wrap=True)
 
 
-def _print_summary(screen: Console, counts: Counts, schema: Schema) -> None:
+def _print_summary(screen: Console, counts: "Counts", schema: "Schema") -> None:
     sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
     screen.print(f"records of an agent: {_span(sizes)}")
     screen.print(f"classes of an agent, of {counts.shape[1]}: {_span(held)}")
@@ -91,13 +98,15 @@ def _print_summary(screen: Console, counts: Counts, schema: Schema) -> None:
     screen.print()
 
 
-def _width(counts: Counts) -> int:
+def _width(counts: "Counts") -> int:
     """Return the columns of a cell: a space or a shade, and the largest number of a class."""
     return 2 + len(str(counts.sum(axis=0).max()))
 
 
-def _print_numbers(screen: Console, counts: Counts) -> None:
+def _print_numbers(screen: Console, counts: "Counts") -> None:
     """Print the counts in cells that are as dark as they are full; without colours a shade stands before the number."""
+    import numpy as np
+
     coloured, width = screen.color_system is not None, _width(counts)
     table = plain_table()
     table.padding = (0, 0, 0, 0)
@@ -133,8 +142,10 @@ def _cell(count: int, share: float, width: int, coloured: bool) -> Text:
     return Text(f"{count:>{width - 1}}", style=f"{ink} on rgb({red},{green},{blue})")
 
 
-def _print_shades(screen: Console, counts: Counts) -> None:
+def _print_shades(screen: Console, counts: "Counts") -> None:
     """Print one character for a few classes at a time."""
+    import numpy as np
+
     classes = counts.shape[1]
     together = -(-classes // CELLS)
     cells = np.add.reduceat(counts, np.arange(0, classes, together), axis=1)
@@ -158,9 +169,9 @@ def _print_shades(screen: Console, counts: Counts) -> None:
 
 def _shade(share: float) -> str:
     """Return the shade of a share above zero."""
-    return _SHADES[max(1, int(np.ceil(share * (len(_SHADES) - 1))))]
+    return _SHADES[max(1, math.ceil(share * (len(_SHADES) - 1)))]
 
 
-def _span(values: Counts) -> str:
+def _span(values: "Counts") -> str:
     low, high = values.min(), values.max()
     return f"{low:,}" if low == high else f"{low:,} to {high:,}, {values.mean():,.1f} on average"

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import networkx as nx
 import typer
 from rich.console import Console
 from rich.text import Text
@@ -22,12 +21,17 @@ from tacit.cli.output import (
     working,
 )
 from tacit.errors import GraphError
-from tacit.graphs import Measures, measure, write_edge_list
-from tacit.graphs.topologies import KINDS
 from tacit.report.words import counted
-from tacit.specs import flattened, parse_graph
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from tacit.graphs import Measures
 
 Rule = Literal["metropolis", "max_degree", "uniform"]
+_KINDS = (
+    "complete, ring, path, star, wheel, grid, torus, hypercube, exponential, small_world, random_regular, erdos_renyi"
+)
 LISTED = 32  # agents whose neighbours are still worth listing
 BAR_WIDTH = 12
 DRAWN = 2_000  # agents in a picture that can still be seen
@@ -36,7 +40,7 @@ DRAWN = 2_000  # agents in a picture that can still be seen
 def graph(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND|FILE", help=f"One of {', '.join(KINDS)}; random, to search; or a file to read."),
+        typer.Argument(metavar="KIND|FILE", help=f"One of {_KINDS}; random, to search; or a file to read."),
     ],
     agents: Annotated[int | None, typer.Option(help="How many; a file knows its own.")] = None,
     fiedler: Annotated[float | None, typer.Option(help="random: λ₂ of the Laplacian, divided by N.")] = None,
@@ -62,6 +66,9 @@ def graph(
 
     tacit graph random --agents 10 --fiedler 0.39 --seed 7 --save graph.txt
     """
+    from tacit.graphs import measure, write_edge_list
+    from tacit.specs import flattened, parse_graph
+
     check_picture(plot)
     check_output(save)
     wanted = {"fiedler": fiedler, "density": density, "centrality": centrality}
@@ -97,11 +104,11 @@ def graph(
             screen.print(f"{name}: {path}", soft_wrap=True)
 
 
-def _title(kind: str, measures: Measures) -> str:
+def _title(kind: str, measures: "Measures") -> str:
     return f"{kind}: {counted(measures.agents, 'agent')}, {counted(measures.edges, 'link')}"
 
 
-def _draw(path: Path, graph: nx.Graph, measures: Measures, kind: str) -> None:
+def _draw(path: Path, graph: "nx.Graph", measures: "Measures", kind: str) -> None:
     if measures.agents > DRAWN:
         raise GraphError(f"a picture of {measures.agents:,} agents would show nothing; --plot draws up to {DRAWN:,}")
     from tacit.cli.pictures import draw_graph
@@ -115,7 +122,7 @@ def _draw(path: Path, graph: nx.Graph, measures: Measures, kind: str) -> None:
 
 
 def _print_measures(
-    screen: Console, graph: nx.Graph, measures: Measures, mixing: str, wanted: dict[str, float | None]
+    screen: Console, graph: "nx.Graph", measures: "Measures", mixing: str, wanted: dict[str, float | None]
 ) -> None:
     degrees = [degree for _, degree in graph.degree]
     central = measures.centrality
@@ -148,7 +155,7 @@ def _print_measures(
     screen.print()
 
 
-def _print_neighbours(screen: Console, graph: nx.Graph, centrality: Sequence[float]) -> None:
+def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[float]) -> None:
     table = plain_table()
     table.add_column("agent", justify="right")
     table.add_column("neighbours", overflow="fold")

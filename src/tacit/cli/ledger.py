@@ -12,7 +12,6 @@ from rich.table import Table
 
 from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
 from tacit.cli.spending import Record, Spent, group_of
-from tacit.cli.verifying import misstated
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.privacy import DurableLedger, Guarantee
 from tacit.runs import list_runs
@@ -43,6 +42,8 @@ def ledger(
 
     Example: tacit ledger --verify
     """
+    from tacit.cli.verifying import misstated
+
     path = runs / LEDGER
     if not path.is_file():
         raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")

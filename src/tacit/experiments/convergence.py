@@ -30,7 +30,7 @@ class _Size:
 
 _SIZES: dict[Profile, _Size] = {
     "smoke": _Size(
-        agents=5, rounds=40, trials=2, sigmas=(0.05, 0.5), steps=_STEPS[:2], clips=(0.2,), lots=(RECORDS // 8,)
+        agents=5, rounds=20, trials=2, sigmas=(0.05, 0.5), steps=_STEPS[:2], clips=(0.2,), lots=(RECORDS // 8,)
     ),
     "laptop": _Size(agents=10, rounds=400, trials=8),
     "paper": _Size(agents=10, rounds=600, trials=20),

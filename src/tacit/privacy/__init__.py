@@ -1,15 +1,36 @@
 """The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
 
-from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
-from tacit.privacy.accounts import Account, Entry, Line
-from tacit.privacy.clipping import Engine, Lot, PerSample, Record
-from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
-from tacit.privacy.guarantees import Basis, Budget, Guarantee
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
-from tacit.privacy.sources import Fast, Secret, Seeded, Sources
-from tacit.privacy.specification import NoPrivacy, Plan, Privacy
-from tacit.privacy.store import DurableAccount, DurableLedger
+from typing import TYPE_CHECKING
+
+from tacit.lazy import lazily
+
+if TYPE_CHECKING:
+    from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
+    from tacit.privacy.accounts import Account, Entry, Line
+    from tacit.privacy.clipping import Engine, Lot, PerSample, Record
+    from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
+    from tacit.privacy.guarantees import Basis, Budget, Guarantee
+    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
+    from tacit.privacy.sources import Fast, Secret, Seeded, Sources
+    from tacit.privacy.specification import NoPrivacy, Plan, Privacy
+    from tacit.privacy.store import DurableAccount, DurableLedger
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "tacit.privacy.accounting": ("Accountant", "Adjacency", "Event", "epsilon", "noise_multiplier"),
+            "tacit.privacy.accounts": ("Account", "Entry", "Line"),
+            "tacit.privacy.clipping": ("Engine", "Lot", "PerSample", "Record"),
+            "tacit.privacy.engines": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
+            "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
+            "tacit.privacy.ledger": ("Ledger",),
+            "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
+            "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
+            "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
+            "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
+        },
+    )
 
 __all__ = [
     "Account",

@@ -14,22 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal, get_args
-
-import dp_accounting
-from absl import logging as absl_logging
-from dp_accounting import pld, rdp
+from typing import TYPE_CHECKING, Literal, get_args
 
 from tacit.errors import PrivacyError, choose
-from tacit.privacy.noise import LOG2_DISTANCE
+from tacit.privacy.distances import LOG2_DISTANCE
+
+if TYPE_CHECKING:  # slow to import, and whoever reads a ledger needs none of it
+    import dp_accounting
 
 Accountant = Literal["pld", "rdp"]
 Adjacency = Literal["add_remove", "replace_one"]
 
-_RELATIONS = {
-    "add_remove": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    "replace_one": dp_accounting.NeighboringRelation.REPLACE_ONE,
-}
 # PLD works on a grid of privacy losses. A cell of this share of ε makes it too large by about a hundredth of a percent
 # for thousands of queries, and by more for millions.
 _CELL = 4e-5
@@ -178,20 +173,31 @@ def _epsilon(
 ) -> float:
     if not events:
         return 0.0
+    kept = for_ideal_noise(delta)
     with _quiet():
-        if accountant == "rdp":
-            ledger = rdp.RdpAccountant(neighboring_relation=_RELATIONS[adjacency])
-        else:
-            # A power of two that only grows with the events, so that ε never shrinks as events are added.
-            span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
-            interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
-            if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
-                return math.inf
-            ledger = pld.PLDAccountant(_RELATIONS[adjacency], value_discretization_interval=interval)
-        for event in events:
-            ledger.compose(_dp_event(event), event.count)
-        epsilon = float(ledger.get_epsilon(for_ideal_noise(delta)))
+        epsilon = _by_renyi(events, kept) if accountant == "rdp" else _by_losses(events, kept, adjacency, cell)
     return epsilon if epsilon <= MOST_EPSILON else math.inf
+
+
+def _by_renyi(events: tuple[Event, ...], delta: float) -> float:
+    from dp_accounting import rdp
+
+    ledger = rdp.RdpAccountant()  # of add-or-remove-one, which is all that there is
+    for event in events:
+        ledger.compose(_dp_event(event), event.count)
+    return float(ledger.get_epsilon(delta))
+
+
+def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, cell: float) -> float:
+    from tacit.privacy.losses import composed_epsilon
+
+    # A power of two that only grows with the events, so that ε never shrinks as events are added.
+    span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
+    interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
+    if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
+        return math.inf
+    queries = [(event.sample_rate, event.noise_multiplier, event.count) for event in events]
+    return composed_epsilon(queries, delta, adjacency, interval)
 
 
 def for_ideal_noise(delta: float) -> float:
@@ -216,7 +222,9 @@ def _largest_loss(event: Event) -> float:
     return math.log1p(event.sample_rate * math.expm1(min(exponent, 700.0)))
 
 
-def _dp_event(event: Event) -> dp_accounting.DpEvent:
+def _dp_event(event: Event) -> "dp_accounting.DpEvent":
+    import dp_accounting
+
     gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
     return dp_accounting.PoissonSampledDpEvent(event.sample_rate, gaussian)
 
@@ -296,9 +304,11 @@ def _round_rate_up(rate: float) -> float:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the accountants' notes on their own search, and nothing else."""
-    before = absl_logging.get_verbosity()
-    absl_logging.set_verbosity(absl_logging.ERROR)
+    from absl import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
-        absl_logging.set_verbosity(before)
+        logging.set_verbosity(before)

@@ -15,8 +15,6 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dp_accounting import rdp
-
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Adjacency, Event
 
@@ -63,6 +61,8 @@ def _divergence(rate: float, sigma: float, order: int, adjacency: Adjacency) -> 
 
 def _sampled_gaussian(rate: float, sigma: float, order: int) -> float:
     """Return the Rényi divergence of one query when a record is added or removed, whichever is larger."""
+    from dp_accounting import rdp
+
     with accounting._quiet():
         accountant = rdp.RdpAccountant(orders=[order])
         accountant.compose(accounting._dp_event(Event(sample_rate=rate, noise_multiplier=sigma)))

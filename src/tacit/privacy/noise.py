@@ -8,7 +8,7 @@ z is computed as n + round(f + (s/γ)·ξ), where n is the integer nearest to S/
 two. ξ comes from `normals.box_muller` in float64. Where f + (s/γ)·ξ lies so close to the middle between two integers that
 this could round the wrong way (Ziv's test), or where its pair is one that float64 does badly, the number is decided
 again by `normals.nearest`, with further secret bits of its own. So z is that of the ideal mechanism, up to a chance
-of 2^LOG2_DISTANCE; and it does not depend on how the work was cut up, on threads or on the kind of processor.
+of 2^LOG2_DISTANCE (`distances`); and it does not depend on how the work was cut up, on threads or on the kind of processor.
 
 Only keystreams (`Secret`, `Seeded`) have further bits. Normals of other sources are rounded to the same grid, once; they are
 not a release in any case.
@@ -25,17 +25,13 @@ from jaxtyping import Float, Float64, UInt64
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit.privacy.normals import LOG2_UNDECIDED, RADII, box_muller, nearest
+from tacit.privacy.normals import RADII, box_muller, nearest
 from tacit.privacy.sources import BLOCK, ChaChaStream, Stream
 
 _STEPS_BITS = 11  # s/γ lies between 2^10 and 2^11
 # normals.ERROR times s/γ is 2^-29, and rounding of product and sum, which stay below 2^14, adds 2^-38.
 BAND = 2.0**-25
 """A number this close to the middle between two integers is decided again: over eight times what float64 can be wrong by."""
-
-_LOG2_MOST_NUMBERS = 64
-LOG2_DISTANCE = LOG2_UNDECIDED + _LOG2_MOST_NUMBERS
-"""log₂ of a bound on the total variation between what is released and the ideal mechanism, of 2⁶⁴ numbers together."""
 
 # Noise outside of these would leave the range of float64 on its way to the grid and back.
 _SCALES = (2.0**-500, 2.0**500)

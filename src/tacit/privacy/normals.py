@@ -30,22 +30,12 @@ from jaxtyping import Float, UInt64
 from torch import Tensor
 
 from tacit.errors import PrivacyError
+from tacit.privacy.distances import LEVEL_BITS, LEVELS
 
 RADII = (2.0**-12, math.sqrt(48 * math.log(2)))
 """Radii between which `box_muller` keeps to ERROR. The largest is that of U = 2⁻²⁴."""
 ERROR = 2.0**-40
 """How far a normal by `box_muller` is from the ideal one, at most."""
-
-LEVELS = 2**13
-_LEVEL_BITS = 256
-LOG2_UNDECIDED = -(_LEVEL_BITS // 2 * LEVELS - 2)
-"""log₂ of a bound on the chance that `nearest` cannot decide: 2⁻¹⁰⁴⁸⁵⁷⁴.
-
-After B further bits the interval that holds the value is wider than 2⁻⁽ᴮᐟ²⁺⁵³⁾ only if U lies within 2⁻ᴮᐟ² of 0 or 1, since the
-radius moves by dU/(U·r); and a value whose density is below 1/2 lies that close to the middle between two integers with
-a chance of less than twice as much. Together less than 4 · 2⁻ᴮᐟ².
-"""
-
 
 _LOCAL = threading.local()
 
@@ -78,10 +68,10 @@ def nearest(shift: float, scale: float, words: tuple[int, int], more: Callable[[
     radius, angle = (word - (word >> 63 << 64) for word in words)
     context = _context()
     for level in range(LEVELS):
-        bits = _LEVEL_BITS * (level + 1)
+        bits = LEVEL_BITS * (level + 1)
         extra = more(level)
-        radius = radius << _LEVEL_BITS | int.from_bytes(extra[:32], "little")
-        angle = angle << _LEVEL_BITS | int.from_bytes(extra[32:], "little")
+        radius = radius << LEVEL_BITS | int.from_bytes(extra[:32], "little")
+        angle = angle << LEVEL_BITS | int.from_bytes(extra[32:], "little")
         low, high = sorted((abs(radius), abs(radius + 1)))
         if low == 0:
             continue

@@ -1,20 +1,35 @@
 """Run folders turned into pages and figures. Reads files only, never a live run.
 
-What draws figures is imported when it is first asked for: matplotlib takes its time, and pages do without it.
+What draws is imported when it is first asked for: plotly and matplotlib take their time, and pages do without the latter.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tacit.report.comparison import write_comparison
-from tacit.report.errata import Erratum, applicable
-from tacit.report.events import Plan, Snapshot
-from tacit.report.page import write_report
-from tacit.report.reading import Run, Scores
-from tacit.report.spent import Spending, spending
+from tacit.lazy import lazily
 
 if TYPE_CHECKING:
+    from tacit.report.comparison import write_comparison
+    from tacit.report.errata import Erratum, applicable
+    from tacit.report.events import Plan, Snapshot
     from tacit.report.figure_overlays import save_comparison
     from tacit.report.figures import save_figures
+    from tacit.report.page import write_report
+    from tacit.report.reading import Run, Scores
+    from tacit.report.spent import Spending, spending
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "tacit.report.comparison": ("write_comparison",),
+            "tacit.report.errata": ("Erratum", "applicable"),
+            "tacit.report.events": ("Plan", "Snapshot"),
+            "tacit.report.figure_overlays": ("save_comparison",),
+            "tacit.report.figures": ("save_figures",),
+            "tacit.report.page": ("write_report",),
+            "tacit.report.reading": ("Run", "Scores"),
+            "tacit.report.spent": ("Spending", "spending"),
+        },
+    )
 
 __all__ = [
     "Erratum",
@@ -30,15 +45,3 @@ __all__ = [
     "write_comparison",
     "write_report",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "save_figures":
-        from tacit.report.figures import save_figures
-
-        return save_figures
-    if name == "save_comparison":
-        from tacit.report.figure_overlays import save_comparison
-
-        return save_comparison
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

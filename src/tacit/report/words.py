@@ -1,9 +1,11 @@
 """Numbers and promises in words, the same in the page and in the figures."""
 
 import math
+from typing import TYPE_CHECKING
 
-from tacit.report.reading import Run
-from tacit.report.spent import Spending
+if TYPE_CHECKING:
+    from tacit.report.reading import Run
+    from tacit.report.spent import Spending
 
 ADJACENCIES = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 ACCOUNTANTS = {"pld": "privacy loss distributions (PLD)", "rdp": "Rényi divergences (RDP)"}
@@ -80,7 +82,7 @@ def agents(members: list[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in spans)
 
 
-def about(run: Run) -> str:
+def about(run: "Run") -> str:
     """One line on what was run."""
     plan, graph, split = run.plan, run.config.get("graph"), run.config.get("split")
     parts = [f"{plan.algorithm} on {plan.dataset}", "1 agent" if plan.agents == 1 else f"{plan.agents:,} agents"]
@@ -97,7 +99,7 @@ def thin(count: int) -> float:
     return max(0.12, min(0.45, 4.5 / count))
 
 
-def promise(spent: Spending | None, *, central: bool = False) -> str:
+def promise(spent: "Spending | None", *, central: bool = False) -> str:
     """What a run that spent this promises to every single record, of agents or of one who has all data."""
     if spent is None:
         return (

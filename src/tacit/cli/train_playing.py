@@ -1,0 +1,91 @@
+"""How `tacit train` and `tacit resume` go on: the plan, then the run as it goes, and in the end what came of it.
+
+Ctrl-C and SIGTERM stop between two rounds and save; a second one stops at once, which loses nothing but the round.
+"""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from tacit.cli.audit_shared import BROKEN
+from tacit.cli.output import complain, console, messages, note, print_json, working
+from tacit.cli.plan import plan_tables
+from tacit.cli.progress import playing, starting
+from tacit.cli.stopping import Stopping
+from tacit.cli.summary import print_summary
+from tacit.config import RunConfig
+from tacit.errors import StorageError
+from tacit.privacy import Budget
+from tacit.results import Result
+from tacit.runs import Runner
+from tacit.specs import flattened
+
+Begin = Callable[[Callable[[str], None]], Runner]
+
+
+def budget_of(epsilon: float, config: RunConfig) -> Budget:
+    """Return the budget for all runs, in this run's terms."""
+    return Budget(epsilon=epsilon, delta=config.delta, adjacency=config.adjacency, accountant=config.accountant)
+
+
+def check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
+    """Check the settings, keep the outcome for the run that follows, and end where a fault was found."""
+    from tacit.audit.checking import FALSE_ALARM
+    from tacit.cli.audit_check import check_case
+    from tacit.cli.audit_check_output import print_check
+
+    with working("checking settings"):
+        case = check_case(config, Path("these settings"), false_alarm=FALSE_ALARM, runs=runs)
+        found = case.play()
+    if shown:
+        print_check({"attack": case.told, **found}, None)
+        console().print()
+    if found["failed"]:
+        complain(f"the check found a fault ({', '.join(found['failed'])}); nothing was asked, and nothing was spent")
+        raise typer.Exit(BROKEN)
+
+
+def play(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
+    """Begin a run, or go on with one, in the folder `path`, and see it through."""
+    shown, screen = not (json or quiet), messages()
+    go_on = f"Go on with: tacit resume {shlex.quote(str(path))}"
+    with Stopping(screen) as stopping:
+        try:
+            with starting(screen, shown) as say:
+                runner = begin(say)
+        except KeyboardInterrupt:
+            did, then = ("asked", f". {go_on}") if path.exists() else ("started", "")
+            screen.print(f"nothing was {did}, and nothing was spent{then}", soft_wrap=True)
+            raise typer.Exit(stopping.exit_code) from None
+        try:
+            result = _play_rounds(runner, stopping, screen, shown)
+        except StorageError as error:
+            raise StorageError(f"{error}. What is on disk stays good. {go_on}") from error
+        except KeyboardInterrupt:
+            where = f"in round {runner.session.round + 1} of {runner.config.rounds}"
+            screen.print(f"stopped at once, {where}. {go_on}", soft_wrap=True)
+            raise typer.Exit(stopping.exit_code) from None
+    if result is None:
+        where = f"after round {runner.session.round} of {runner.config.rounds}"
+        screen.print(f"stopped {where}, and saved. {go_on}", soft_wrap=True)
+        raise typer.Exit(stopping.exit_code)
+    summary = runner.folder.summary() or {}
+    if json:
+        print_json(summary | {"run": str(path)})
+    else:
+        print_summary(runner, summary)
+
+
+def _play_rounds(runner: Runner, stopping: Stopping, screen: Console, shown: bool) -> Result | None:
+    with runner:
+        stop = stopping.let_rounds_end()
+        if shown:
+            thin = flattened(runner.config.graph, runner.config.agents)
+            if runner.session.training.graph is not None and thin is not None:
+                note(thin)
+            console().print(*plan_tables(runner))
+        with playing(runner, screen, shown) as update:
+            return runner.play(stop=stop, on_round=update)

@@ -1,0 +1,32 @@
+"""Names of a package that are imported when they are first asked for: `tacit --version` has no use for PyTorch."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+
+def lazily(
+    package: str, names: Mapping[str, Sequence[str]], modules: Sequence[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's `__getattr__` and `__dir__` (PEP 562).
+
+    names: the public names of the package, by the module that each comes from.
+    modules: parts of the package that are public themselves.
+    """
+    origin = {name: module for module, group in names.items() for name in group}
+
+    def get(name: str) -> Any:
+        if name in modules:
+            return import_module(f"{package}.{name}")
+        here = sys.modules[package]
+        if name not in origin:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=here)
+        value = getattr(import_module(origin[name]), name)
+        setattr(here, name, value)  # the next one who asks finds it without this function
+        return value
+
+    def listed() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *origin, *modules})
+
+    return get, listed

@@ -1,0 +1,51 @@
+"""Distributions by arrays are those that dp-accounting makes cell by cell."""
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+from tacit.privacy.losses import composed_epsilon, query_losses
+
+RELATIONS = {
+    "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
+    "replace_one": NeighboringRelation.REPLACE_ONE,
+}
+ROUNDING = 1e-11  # of float64, when differences of δ are divided by a cell: some 1e-13 between machines
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("interval", [2.0**-7, 2.0**-10])
+@pytest.mark.parametrize("rate", [1.0, 0.5, 256 / 6000, 1e-3])
+@pytest.mark.parametrize("sigma", [0.5, 3.0, 50.0])
+def test_every_cell_holds_what_dp_accounting_puts_there(sigma, rate, interval, adjacency):
+    found = query_losses(rate, sigma, interval, adjacency)
+    expected = from_gaussian_mechanism(
+        sigma, sampling_prob=rate, value_discretization_interval=interval, neighboring_relation=RELATIONS[adjacency]
+    )
+    assert found._symmetric == expected._symmetric
+    for side in ("_pmf_remove", "_pmf_add"):
+        one, other = getattr(found, side).to_dense_pmf(), getattr(expected, side).to_dense_pmf()
+        assert (one._lower_loss, one._discretization) == (other._lower_loss, other._discretization)
+        np.testing.assert_allclose(one._probs, other._probs, rtol=0, atol=ROUNDING)
+        assert one._infinity_mass == pytest.approx(other._infinity_mass, abs=ROUNDING)
+        assert one._pessimistic_estimate
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("delta", [1e-3, 1e-7])
+def test_epsilon_is_that_of_dp_accountings_own_accountant(adjacency, delta):
+    queries = [(0.1, 2.0, 40), (0.02, 1.0, 7), (1.0, 9.0, 2)]
+    accountant = PLDAccountant(RELATIONS[adjacency], value_discretization_interval=2.0**-10)
+    for rate, sigma, count in queries:
+        accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), count)
+    found = composed_epsilon(queries, delta, adjacency, 2.0**-10)
+    assert found == pytest.approx(accountant.get_epsilon(delta), rel=1e-7)
+
+
+def test_the_distribution_of_a_query_is_made_once_however_often_it_is_asked():
+    query_losses.cache_clear()
+    for count in (1, 10, 100):
+        composed_epsilon([(0.1, 2.0, count)], 1e-5, "add_remove", 2.0**-9)
+    assert query_losses.cache_info().misses == 1
