@@ -38,11 +38,14 @@ def convnet(input_shape: Sequence[int], classes: int) -> nn.Module:
     )
 
 
-def resnet9(input_shape: Sequence[int], classes: int, groups: int = 16) -> nn.Module:
-    """The paper's network for CIFAR-100: three residual stages, group norm in the place of batch norm."""
+def resnet9(input_shape: Sequence[int], classes: int, groups: int = 16, width: int = 64) -> nn.Module:
+    """The paper's network for CIFAR-100: three residual stages, group norm in the place of batch norm.
+
+    `width` channels come of the first convolution, and eight times as many of the last.
+    """
     channels, _, _ = _image(input_shape, at_least=8)
-    layers: list[nn.Module] = [_convolution(channels, 64, groups, pool=False)]
-    for before, after in ((64, 128), (128, 256), (256, 512)):
+    layers: list[nn.Module] = [_convolution(channels, width, groups, pool=False)]
+    for before, after in pairwise(width * factor for factor in (1, 2, 4, 8)):
         layers.append(_convolution(before, after, groups, pool=True))
         layers.append(
             _Residual(
@@ -52,7 +55,7 @@ def resnet9(input_shape: Sequence[int], classes: int, groups: int = 16) -> nn.Mo
                 )
             )
         )
-    return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(512, classes))
+    return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes))
 
 
 MODELS: dict[str, Callable[..., nn.Module]] = {

@@ -160,9 +160,10 @@ def test_auto_compiles_long_runs_only(monkeypatch, queries, compiled):
     assert chosen.engine.compiled is compiled
 
 
-def test_resnet9_is_taken_layer_by_layer():
+@pytest.mark.parametrize("width", [16, pytest.param(64, marks=pytest.mark.slow)])
+def test_resnet9_is_taken_layer_by_layer(width):
     torch.manual_seed(0)
-    module = resnet9((3, 8, 8), 5)
+    module = resnet9((3, 8, 8), 5, width=width)
     model = FlatModel(module)
     theta = model.flatten(module).repeat(2, 1)
     theta[1] *= 0.9
