@@ -75,7 +75,7 @@ class Fault:
 
 
 FAULTS = {
-    "noise halved": Fault(faults.HALVED, enough=1200, times=3, only_noise=True),
+    "noise halved": Fault(faults.HALVED, enough=1000, times=3, only_noise=True),
     "same noise in every round": Fault(faults.SAME_EVERY_ROUND),
     "one agent's noise forgotten": Fault(faults.FORGOTTEN),
     "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES[:1]),

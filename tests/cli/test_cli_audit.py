@@ -24,6 +24,7 @@ from tacit.experiments import attack
 from tacit.files import finite
 
 SURE = ("--confidence", 0.999999)
+IN_ONE_BATCH = ("--batch", 80)
 NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20, *SURE)
 MEMBERSHIP = (
     "audit",
@@ -109,7 +110,7 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
 
 
 def test_text_has_claim_looks_and_verdict():
-    said = answer(*NEIGHBOR, "--algorithm", "dsgt", "--quiet")
+    said = answer(*NEIGHBOR, *IN_ONE_BATCH, "--algorithm", "dsgt", "--quiet")
     for words in (
         "Curious neighbour: dsgt · 3 agents · graph: complete · 5 rounds",
         "ε = 1 at δ = 0.01, add-or-remove-one adjacency",
@@ -219,7 +220,7 @@ def played_batches(monkeypatch, stop_at=0):
 
 def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
     plant_noise(1e-9, monkeypatch)
-    more = ("--runs", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
+    more = ("--runs", "80", "--batch", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
     result = CliRunner().invoke(app, [*map(str, NEIGHBOR), *more])
     assert result.exit_code == 1
     assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)
@@ -237,7 +238,7 @@ def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, mo
     ],
 )
 def test_rules_and_graphs_can_be_chosen(options):
-    found = document(*NEIGHBOR, *options)
+    found = document(*NEIGHBOR, *IN_ONE_BATCH, *options)
     assert found["attack"]["target"] not in found["attack"]["observers"]
     assert found["attack"]["queries"] == (10 if "--inner-steps" in options else 5)
     assert (found["attack"]["share_seen"] is None) == ("--adam" in options)
@@ -245,7 +246,7 @@ def test_rules_and_graphs_can_be_chosen(options):
 
 def test_a_graph_in_a_file_knows_its_agents(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 3\n")
-    found = document(*NEIGHBOR, "--graph", "graph.txt", "--target", 3)
+    found = document(*NEIGHBOR, *IN_ONE_BATCH, "--graph", "graph.txt", "--target", 3)
     assert (found["attack"]["agents"], found["attack"]["observers"]) == (4, [2])
     assert found["settings"]["links"] == [[0, 1], [1, 2], [2, 3]]
 
