@@ -104,11 +104,16 @@ def test_compiled_steps_give_what_the_others_give(threads):
             torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
             torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
     hostile = make_lot((1, 8, 8), [5, 0, 30, 9], 2)
-    hostile = hostile._replace(inputs=hostile.inputs.float())
     for place, value in enumerate((torch.nan, 1e30, 1e10, 1e-40, 0.0)):
         hostile.inputs[7 * place, 0, :4] = value
     check_apart(chosen.engine, 10 * theta, hostile, clip, leave_out=(0, 4, 5, 7, 28, 34, 43))
     assert len(chosen.engine.steps.kernel._steps) == 1
+    single = hostile._replace(inputs=hostile.inputs.float().double())
+    found, expected = (
+        chosen.engine.clipped_sums(theta, lot, clip).norms
+        for lot in (single._replace(inputs=single.inputs.float()), single)
+    )
+    assert torch.equal(found.nan_to_num(nan=-1), expected.nan_to_num(nan=-1)), "read as numbers of another type"
 
 
 def _wrong_norms(sums, norms):

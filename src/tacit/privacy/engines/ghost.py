@@ -88,7 +88,7 @@ class CompiledKernel:
 
     def __init__(self, stacked: StackedModel) -> None:
         self._stacked, self.exact = stacked, stacked.exact
-        self._steps: dict[str, Compiled] = {}
+        self._steps: dict[tuple[Any, ...], Compiled] = {}
 
     def clipped(
         self,
@@ -121,9 +121,12 @@ class CompiledKernel:
         return sums
 
     def _step(self, name: str, step: Compiled, given: tuple[Tensor, ...]) -> Any:
-        if name not in self._steps:
-            self._steps[name] = _compile(step, given)
-        return self._steps[name](*given)
+        given = tuple(each.contiguous() for each in given)
+        # Compiled code reads memory as it was compiled to, and does not look what it is given.
+        key = (name, *((tuple(each.shape), each.dtype, each.device) for each in given))
+        if key not in self._steps:
+            self._steps[key] = _compile(step, given)
+        return self._steps[key](*given)
 
 
 def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
