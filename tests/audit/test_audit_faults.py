@@ -4,8 +4,8 @@ Three agents on a complete graph, 20 records each, lots of 2, (1, 1e-2)-DP, a wo
 watching. All bounds of one audit hold together with the confidence below, so a sound system, which draws its lots and
 noise in secret, is called broken with a probability of at most one in a thousand; four are tried, so all of them together
 raise a false alarm at most four times in a thousand, and as often again in a slow run, where they get as many runs as the fault
-that needs most. Faulty systems are seeded, and have as many runs as prove the fault with something to spare. `make audit-quick` plays
-more: TACIT_AUDIT_RUNS sets how many a side, or so many times as many for what is harder to see. What no score shows is found by
+that needs most. Faulty systems are seeded, and have as many runs as prove the fault, which was found by trying on these seeds: noise that is
+halved, say, gives bounds from 1.08 to 2.27 with 700 to 1,200 runs, and 2.20 with the 1,000 that are played. `make audit-quick` plays more: TACIT_AUDIT_RUNS sets how many a side, or so many times as many for what is harder to see. What no score shows is found by
 the detectors of `tacit.audit.check`, on the same system.
 """
 
