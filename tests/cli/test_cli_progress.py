@@ -2,7 +2,7 @@
 
 import re
 
-from invoking import PLAIN, QUICK, process
+from invoking import PLAIN, QUICK
 from rich.console import Console
 
 from tacit.cli.progress import _now
@@ -14,9 +14,8 @@ LINE = re.compile(
 )
 
 
-def test_every_look_is_a_line_where_there_is_no_terminal(tmp_path):
-    done = process("train", *QUICK, "--evaluate-every", "2", cwd=tmp_path)
-    first, second, *lines = done.stderr.splitlines()
+def test_every_look_is_a_line_where_there_is_no_terminal(tacit):
+    first, second, *lines = tacit("train", *QUICK, "--evaluate-every", "2")[2].splitlines()
     assert (first, second) == ("loading data …", "calibrating noise …")
     found = [LINE.fullmatch(line) for line in lines]
     assert [match[1] for match in found] == ["0", "2", "4", "6"]

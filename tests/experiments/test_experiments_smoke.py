@@ -8,8 +8,11 @@ from tacit.errors import InvalidInput
 from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 from tacit.experiments.hyperparameters import SPLIT, setting
 
+# `density` is `connectivity` with another measure of the same graphs.
+SMOKE = [pytest.param(name, marks=pytest.mark.slow) if name == "density" else name for name in EXPERIMENTS]
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+
+@pytest.mark.parametrize("name", SMOKE)
 def test_smoke(name, tmp_path, monkeypatch):
     monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
     experiment = load_experiment(name)
