@@ -42,6 +42,7 @@ def test_products_are_those_of_torch(way, dtype):
         with EvenProducts():
             found, gradients = WAYS[way](*given), pulled(*given)
         torch.testing.assert_close(found, expected, **exact(dtype))
+        assert found.is_contiguous() == expected.is_contiguous()
         for ours, theirs in zip(gradients, pulled(*given), strict=True):
             torch.testing.assert_close(ours, theirs, **exact(dtype))
 

@@ -51,7 +51,8 @@ def even_product(left: Tensor, right: Tensor) -> Tensor:
         left = functional.pad(left, (0, across, 0, down))
     if across or beside:
         right = functional.pad(right, (0, beside, 0, across))
-    return (torch.mm if left.ndim == 2 else torch.bmm)(left, right)[..., :rows, :columns]
+    product = (torch.mm if left.ndim == 2 else torch.bmm)(left, right)
+    return product[..., :rows, :columns].contiguous()  # as torch's own would be: some functions ask for that
 
 
 def _fill(left: Tensor, right: Tensor) -> tuple[int, int, int]:
