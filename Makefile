@@ -1,4 +1,6 @@
 PYTHON ?= python3
+# One thread for each test process, and none that waits for another by spinning.
+THREADS := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 VENV := .venv
 READY := $(VENV)/.ready
 BIN := $(VENV)/bin
@@ -9,13 +11,13 @@ demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
 
 test: check  ## lint, types and every test but the slow ones
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
 
 test-slow: $(READY)  ## the tests that take minutes each
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
 audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; a quarter of an hour
-	@OMP_NUM_THREADS=1 TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -n auto --dist worksteal -rP
+	@$(THREADS) TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -n auto --dist worksteal -rP
 
 check: $(READY)  ## lint and types
 	@$(BIN)/ruff check .

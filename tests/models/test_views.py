@@ -83,6 +83,7 @@ def test_a_run_with_views_scores_and_gives_the_plain_model(digits):
     assert result.module(0)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
+@pytest.mark.slow
 def test_compiled_views_are_layer_by_layer():
     """A small model, and lots that make blocks of one size alone: every layer and every size is compiled anew."""
     lot = Lot(torch.randn(6, 1, 8, 8), torch.arange(6), torch.tensor([0, 2, 6]))

@@ -79,7 +79,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     assert chosen.why == "record by record: layer by layer gives other norms"
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
 def threads(request):
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
