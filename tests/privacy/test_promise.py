@@ -164,7 +164,8 @@ def image_models(draw):
     first = nn.Conv2d(
         channels, out, kernel, stride=draw(st.integers(1, 2)), padding=draw(st.integers(0, 1)), groups=groups
     )
-    rest = [nn.GroupNorm(1, out)] if draw(st.booleans()) else []
+    several = first(torch.zeros(1, channels, side, side)).numel() > 1  # torch refuses a single number in a group
+    rest = [nn.GroupNorm(1, out)] if several and draw(st.booleans()) else []
     rest += [Apply(FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))])] if draw(st.booleans()) else []
     body = nn.Sequential(first, *rest, nn.Flatten())
     width = body(torch.zeros(1, channels, side, side)).shape[1]
