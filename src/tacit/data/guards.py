@@ -53,6 +53,11 @@ def _embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> Tens
     return torch.where(known[..., None], rows, torch.nan)
 
 
+def _embedding_of(weight: Tensor, indices: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Look rows up, with the arguments in the order of the operation beneath."""
+    return _embedding(indices, weight)
+
+
 def _refused(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("index_fill lets an index that is out of range reach another record; use torch.where")
 
@@ -61,6 +66,15 @@ _SAFE: dict[Any, Callable[..., Any]] = {
     functional.embedding: _embedding,
     torch.conv1d: even_convolution,
     torch.conv2d: even_convolution,
+    torch.embedding: _embedding_of,
+    torch.ops.aten.embedding: _embedding_of,
+    torch.ops.aten.embedding.default: _embedding_of,
+    torch.ops.aten.index_fill: _refused,
+    torch.ops.aten.index_fill.int_Scalar: _refused,
+    torch.ops.aten.index_fill.int_Tensor: _refused,
+    torch.ops.aten.index_fill_: _refused,
+    torch.ops.aten.index_fill_.int_Scalar: _refused,
+    torch.ops.aten.index_fill_.int_Tensor: _refused,
     torch.index_fill: _refused,
     Tensor.index_fill: _refused,
     Tensor.index_fill_: _refused,

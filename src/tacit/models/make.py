@@ -6,10 +6,12 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.modules import module as all_modules
 
 _OWN = ("torch", "tacit")
 _INTERNAL = frozenset(vars(nn.Module())) - {"training"}
 _HOOKS = tuple(name for name in _INTERNAL if name.endswith("hooks"))
+_GLOBAL_HOOKS = tuple(name for name in vars(all_modules) if name.startswith("_global") and name.endswith("hooks"))
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -18,6 +20,8 @@ def make_of(module: nn.Module) -> tuple[Any, ...] | None:
 
     What a user wrote may change from one call to the next; layers of torch with the same settings cannot.
     """
+    if any(getattr(all_modules, name) for name in _GLOBAL_HOOKS):
+        return None
     first: dict[int, str] = {}  # the name under which a parameter is met first: it may be tied to others
     made: list[Any] = []
     for name, layer in module.named_modules(remove_duplicate=False):

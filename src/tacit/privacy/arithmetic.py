@@ -5,6 +5,7 @@ flushed in one thread and not in others, would round a record by its place in a 
 private records are worked on, and set back afterwards.
 """
 
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,9 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from tacit.errors import PrivacyError
+
+_GRAIN = 2**16  # numbers of which torch hands each thread a part
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
@@ -21,8 +25,7 @@ def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
     """Compute in full precision, with `dtype` as the default kind of number and so many threads."""
     with ExitStack() as after:
         after.enter_context(torch.inference_mode(False))
-        after.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")  # a warning about a record would tell of it
+        after.enter_context(_SILENCE)  # a warning about a record would tell of it
         after.enter_context(np.errstate(all="ignore"))
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
@@ -46,11 +49,48 @@ def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
             torch.set_num_threads(threads)
         # Other forms of attention have no `vmap`, and products of their own.
         after.enter_context(sdpa_kernel(SDPBackend.MATH))
+        if torch.backends.mkldnn.is_available() and not torch.backends.mkldnn.enabled:
+            after.callback(torch.backends.mkldnn.set_flags, False)
+            torch.backends.mkldnn.set_flags(True)
+        if threads > 1 and _workers_flush_denormals(threads):
+            raise PrivacyError(
+                "torch's threads turn denormal numbers to zero, as torch.set_flush_denormal(True) was called before they "
+                "began, and then round a record by its place. Leave that call away, or use torch.set_num_threads(1)"
+            )
         if torch.cuda.is_available():
             now = torch.backends.cudnn
             # cuDNN would round factors to TF32, and choose its algorithm anew by how long each takes.
             after.enter_context(now.flags(enabled=now.enabled, benchmark=False, deterministic=True, allow_tf32=False))
         yield
+
+
+def _workers_flush_denormals(threads: int) -> bool:
+    """Tell whether any thread turns denormal numbers to zero: each of them gets a share of a long row."""
+    return bool((torch.full((threads * _GRAIN,), 2.0**-1074, dtype=torch.float64).mul_(1.0) == 0).any())
+
+
+class _Silence:
+    """No warnings in any thread from the first that enters to the last that leaves: filters are the whole program's."""
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._before = threading.Lock(), 0, warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._before = warnings.catch_warnings()
+                self._before.__enter__()
+                warnings.simplefilter("ignore")
+            self._inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._before.__exit__(None, None, None)
+
+
+_SILENCE = _Silence()
 
 
 def _flushes_denormals() -> bool:

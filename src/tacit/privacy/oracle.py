@@ -205,13 +205,13 @@ class PrivateOracle:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
         for account in self._accounts:
             account.check()
+        self.queries += 1  # also if it fails: whoever asks more often than was counted may do so by the answers
         answer = self._attempt(compute, theta, width, most)
         # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
         # failure is charged, too: that there was one may tell of the records.
         self._spend()
         if isinstance(answer, Exception):
             raise answer
-        self.queries += 1
         return answer
 
     def _attempt(
@@ -226,7 +226,9 @@ class PrivateOracle:
                 return self._compute(compute, theta, width, most)
         except (ModelError, WidthError) as error:  # these come of public records or shapes
             return error.with_traceback(None)
-        except (Exception, SystemExit) as error:  # code that ends the program on a record would tell of it, uncharged
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # code that ends the program on a record would tell of it, uncharged
             if self._diagnostics is not None and isinstance(error, Exception):
                 return error
             kind = type(error).__name__

@@ -40,6 +40,7 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = example._replace(offsets=offsets, rows=torch.arange(records, device=offsets.device))
     engine, general = GhostEngine(tried, lot_sizes, lot, size=1), VmapEngine(tried, (2.0,), lot)
+    engine.steps.tells = general.steps.tells = True  # all records are public
     for thetas in _places(theta.to(tried.dtype)):
         _check_agreement(engine, general, thetas, lot, 1e-6)
 
@@ -50,10 +51,12 @@ def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, ex
     Every step is filled with blocks of agents whose parameters differ.
     """
     size, blocks, *_ = compiled.steps.shape
+    compiled.steps.tells = True  # all records are public, until a run begins
     for thetas in _places(theta):
         whose = torch.arange(blocks, device=theta.device) % len(thetas)
         lot = _repeated(example, [size] * blocks)
         _check_agreement(compiled, engine, thetas[whose], lot, _ROUNDING, clipped=private, plain=not private)
+    compiled.steps.tells = False
 
 
 def check_places(steps: Steps, public: Public, example: Lot) -> None:
@@ -66,6 +69,8 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
     with torch.no_grad(), own_arithmetic(steps.dtype, steps.shape.threads):
         ordinary = _Places(steps, public, example, ())
         ordinary.check_repeats()
+        if steps.shape.blocks > 1:
+            ordinary.check_blocks()
         if steps.shape.size * steps.shape.blocks > 1:
             try:
                 _Places(steps, public, example, _ODD).check()
@@ -115,6 +120,23 @@ class _Places:
             sums, norms = (each.nan_to_num(nan=-1.0) for each in first)
             if not bool((norms == norms[0, 0]).all()) or not bool((sums == sums[0]).all()):
                 raise Unsupported("a record's gradient is rounded by its place among others")
+
+    def check_blocks(self) -> None:
+        """Give every block tensors of its own: each must give what it gives where all blocks have them."""
+        generator, together = torch.Generator().manual_seed(1), self._public
+        own = []
+        for each in together:
+            chance = torch.randn(each.shape, generator=generator).to(each.device)
+            own.append(each * (1 + chance).to(each.dtype) if each.is_floating_point() else each)
+        which = self._slots % self._ordinary
+        self._public = tuple(own)
+        mixed = self._run(which, self._all)
+        for block in sorted({0, self._shape[0] // 2, self._shape[0] - 1}):
+            self._public = tuple(each[block].expand_as(each).contiguous() for each in own)
+            for ours, theirs in zip(mixed, self._run(which, self._all), strict=True):
+                if not torch.equal(ours[block].nan_to_num(nan=-1.0), theirs[block].nan_to_num(nan=-1.0)):
+                    raise Unsupported("a block's gradients change with the parameters of others")
+        self._public = together
 
     def check(self) -> None:
         """Fill all places with each kind of record in turn."""

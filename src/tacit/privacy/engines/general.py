@@ -63,15 +63,16 @@ class PerSampleKernel:
         return exact_sums_in_chunks(self._values(public, inputs, targets, keep), keep.double(), None)
 
     def _values(self, public: Public, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-        def block(inputs: Tensor, targets: Tensor, *public: Tensor) -> Tensor:
-            def one(input: Tensor, target: Tensor) -> Tensor:
-                return self._per_sample(Record(self._model, input, target), *public)
+        def one(input: Tensor, target: Tensor, *public: Tensor) -> Tensor:
+            return self._per_sample(Record(self._model, input, target), *public)
 
-            return vmap(one)(inputs, targets)
-
+        # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
+        # some functions' parameters of another block.
+        own = (each.repeat_interleave(keep.shape[1], 0) for each in public)
         with Guard() as guard, EvenProducts():
-            values = vmap(block)(inputs.unflatten(0, keep.shape), targets.unflatten(0, keep.shape), *public).detach()
+            values = vmap(one)(inputs, targets, *own).detach()
         guard.check()
+        values = values.unflatten(0, keep.shape)
         if values.ndim != 3 or (self._width is not None and values.shape[2] != self._width):
             found = "x".join(map(str, values.shape[2:])) or "1"
             wanted = "one axis of numbers" if self._width is None else self._width
@@ -106,7 +107,7 @@ def general_shape(
     if one_by_one:
         return Shape(1, 1, threads, largest)
     lot_sizes = lot_sizes or _SMALL_LOTS
-    most = max(1, min(_MOST_RECORDS, _STEP_BYTES // (max(1, width) * (dtype.itemsize + 8))))
+    most = max(1, min(_MOST_RECORDS, _STEP_BYTES // (max(1, width) * (2 * dtype.itemsize + 8))))
     size = choose_size(lot_sizes, most=most)
     return Shape(size, blocks_at_once(size, lot_sizes, max(1, most // size), threads), threads, largest)
 

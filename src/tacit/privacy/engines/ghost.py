@@ -30,6 +30,45 @@ _PART_BYTES = 256 * 2**20
 # Products and sums may be fused: that is faster, and rounds less.
 _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"cpp.enable_floating_point_contract_flag": "fast"}
 
+# Functions whose vector code takes another way for a whole vector where one of its numbers is large or odd.
+_BY_OTHERS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "sinc",
+        "asin",
+        "acos",
+        "atan",
+        "atan2",
+        "sinh",
+        "cosh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "pow",
+        "lgamma",
+        "digamma",
+        "polygamma",
+        "erfc",
+        "erfinv",
+        "hypot",
+        "fmod",
+        "remainder",
+        "igamma",
+        "igammac",
+        "i0",
+        "i0e",
+        "i1",
+        "i1e",
+        "mvlgamma",
+        "special_bessel_j0",
+        "special_bessel_j1",
+        "logit",
+        "xlogy",
+    ]
+)
+
 Compiled = Callable[..., Any]
 _COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another session is not compiled again
 
@@ -135,6 +174,11 @@ def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
 
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
     graph = make_fx(step, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
+    for node in graph.graph.nodes:
+        name = str(node.target).removeprefix("aten.").split(".")[0]
+        squared = name == "pow" and node.args[1] == 2  # a product
+        if name.rstrip("_") in _BY_OTHERS and not squared:
+            raise Unsupported(f"compiled, {name} is rounded by what stands beside a number")
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
     # Threads are written into the code that the compiler makes.

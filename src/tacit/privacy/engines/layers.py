@@ -304,16 +304,25 @@ def _positions(values: Tensor) -> Float[Tensor, "blocks records positions width"
 def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
     """Return ⟨aaᵀ, ggᵀ⟩ of every record, from [..., positions, width], never less than the true squared norm.
 
-    Where positions cancel each other, rounding can be larger than what is left; its bound is added. Both factors are
-    first brought to a largest number of one, so that no square underflows or overflows.
+    Where positions cancel each other, rounding can be larger than what is left; its bound is added. Every position is first
+    brought to a length of one, by itself: beside one with a huge input and no gradient, the others would vanish.
     """
-    inputs, top = _to_one(inputs)
-    gradient, other = _to_one(gradient)
-    products = torch.matmul(inputs, inputs.mT) * torch.matmul(gradient, gradient.mT)
-    lengths = inputs.double().norm(dim=-1) * gradient.double().norm(dim=-1)
+    across, long = _directions(inputs)
+    down, high = _directions(gradient)
+    shares = long * high
+    top = shares.amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+    shares = shares / top
+    cosines = torch.matmul(across, across.mT).double() * torch.matmul(down, down.mT).double()
+    products = (cosines * shares[..., None] * shares[..., None, :]).flatten(-2).sum(-1).clamp(min=0)
     slack = max(_slack(inputs) + _slack(gradient), LEAST_SHARE**2)
-    squares = products.flatten(-2).double().sum(-1).clamp(min=0) + slack * lengths.sum(-1).square()
-    return squares * (top * other).square()
+    return (products + slack * shares.sum(-1).square()) * top[..., 0].square()
+
+
+def _directions(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows of [..., positions, width] brought to a length of one, and their lengths, in float64."""
+    length = lengths(values)
+    unit = values.double() / length.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
+    return unit.to(values.dtype), length
 
 
 def _to_one(values: Tensor) -> tuple[Tensor, Tensor]:

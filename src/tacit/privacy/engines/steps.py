@@ -74,6 +74,9 @@ class Steps:
 
     def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None) -> None:
         self.kernel, self.shape = kernel, shape
+        self.tells = (
+            False  # whether an error that public records have as well is raised: with private ones, that tells of them
+        )
         self.dtype, self._filler = dtype, filler
         self._bits = factor_bits(shape.most_in_lot)
         self._lock = threading.Lock()  # a kernel keeps what its layers see while it computes
@@ -114,21 +117,24 @@ class Steps:
         failed = False
         try:
             found = self._run(public, lot, step, clip, quantum)
-        except (WidthError, Unsupported):
+        except KeyboardInterrupt:
             raise
-        except (Exception, SystemExit):
+        except BaseException:  # whatever code may raise, and nothing of it is kept: it may tell of the records
             if self._filler is None:
                 raise
-            failed = True  # nothing of the error is kept: it may tell of the records
+            failed = True
         if not failed:
             yield step, *found
             return
-        self._try_filler(public, step, clip, quantum)
+        if self.tells:
+            self._try_filler(public, step, clip, quantum)
         for block, record in step.keep.nonzero().tolist():
             alone = step.alone(block, record)
             try:
-                found = self._run(public, lot, alone, clip, quantum)
-            except (Exception, SystemExit):
+                found = self._run(public, lot, alone, clip, quantum, filled=False)
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 continue
             yield alone, *found
 
@@ -139,15 +145,17 @@ class Steps:
         said = ""
         try:
             self._compute(public, step, inputs, targets, clip, quantum)
+        except (WidthError, Unsupported):
+            raise
         except Exception as error:
             said = f"{FAILS_ON_PUBLIC}{type(error).__name__}: {error}"
         if said:  # nothing leads from this error to the step, which tells how many records there were
             raise ModelError(said)
 
     def _run(
-        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
+        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum, *, filled: bool = True
     ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
-        return self._compute(public, step, *self._take(lot, step), clip, quantum)
+        return self._compute(public, step, *self._take(lot, step, filled=filled), clip, quantum)
 
     def _compute(
         self, public: Public, step: Step, inputs: Tensor, targets: Tensor, clip: Tensor, quantum: Quantum
@@ -155,11 +163,16 @@ class Steps:
         own = tuple(each.index_select(0, step.agents) for each in public)
         return self.kernel.clipped(own, inputs, targets, step.keep, clip[step.agents], quantum.of(step.agents))
 
-    def _take(self, lot: Lot, step: Step) -> tuple[Tensor, Tensor]:
-        """Return inputs and targets as flat batches, with the filler where nothing belongs."""
+    def _take(self, lot: Lot, step: Step, *, filled: bool = True) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets as flat batches, with the filler where nothing belongs, or whatever is there."""
         inputs, targets = lot.take(step.rows.flatten())
+        if self._filler is not None and (inputs.shape[1:], inputs.dtype) != (
+            self._filler[0].shape,
+            self._filler[0].dtype,
+        ):
+            raise WidthError("a record is prepared to another shape or type than public ones")
         empty = (~step.keep).flatten().nonzero()[:, 0]
-        if len(empty):
+        if filled and len(empty):
             input, target = (inputs.new_zeros(()), targets.new_zeros(())) if self._filler is None else self._filler
             inputs[empty], targets[empty] = input.to(inputs.dtype), target.to(targets.dtype)
         return inputs, targets

@@ -18,9 +18,9 @@ class WholeRule:
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Run the layer on every record by itself."""
         with Guard() as guard:  # a guard of the code around the layer does not reach through its own function
-            outputs = vmap(vmap(self._one, in_dims=(None, 0)))(dict(parameters), inputs)
+            outputs = vmap(self._one)(_for_each_record(parameters, inputs), inputs.flatten(0, 1))
         guard.check()
-        return outputs, inputs
+        return outputs.unflatten(0, inputs.shape[:2]), inputs
 
     def account(self, call: Call) -> Accounted:
         """Make the gradients."""
@@ -33,10 +33,16 @@ class WholeRule:
             return vjp(lambda p: self._one(p, record), parameters)[1](gradient)[0]
 
         with Guard() as guard:
-            found = vmap(vmap(pull, in_dims=(None, 0, 0)))(dict(call.parameters), call.inputs, call.gradient)
+            own = _for_each_record(call.parameters, call.inputs)
+            found = vmap(pull)(own, call.inputs.flatten(0, 1), call.gradient.flatten(0, 1))
         guard.check()
-        return found
+        return {name: each.unflatten(0, call.inputs.shape[:2]) for name, each in found.items()}
 
     def _one(self, parameters: dict[str, Tensor], record: Tensor) -> Tensor:
         outputs: Tensor = functional_call(self._layer, parameters, (record[None],))
         return outputs[0]
+
+
+def _for_each_record(parameters: Parameters, inputs: Tensor) -> dict[str, Tensor]:
+    """Return a copy of its block's parameters for every record; see `general` why there is one `vmap` and not two."""
+    return {name: each.repeat_interleave(inputs.shape[1], 0) for name, each in parameters.items()}
