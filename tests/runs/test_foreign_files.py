@@ -1,8 +1,10 @@
 """Files that are not the run's own, are older than they should be, or are damaged: refused, and left as they are."""
 
 import json
+import os
 import shutil
 
+import forked
 import pytest
 import torch
 
@@ -186,17 +188,18 @@ def test_dying_before_the_account_is_closed_leaves_it_charged_its_plan_until_the
     assert left.charged < left.allowed
 
 
+def die_while_it_computes(tell, folder):
+    with Runner.start(folder, "one", RunConfig.of(BASE)) as runner:
+        runner.session.chosen.engine.clipped_sums = lambda *given: os._exit(9)
+        runner.play(stop=lambda: False)
+
+
 def test_a_process_that_dies_while_it_computes_owes_nothing(tmp_path):
     """The answer was never seen by anyone, so no query was made."""
-    with Runner.start(tmp_path, "one", RunConfig.of(BASE)) as runner:
-        engine = runner.session.chosen.engine
-
-        def die(*given):
-            raise Killed
-
-        engine.clipped_sums = die
-        with pytest.raises(Killed):
-            runner.play(stop=lambda: False)
+    process, told = forked.start(die_while_it_computes, tmp_path)
+    process.join(120)
+    assert process.exitcode == 9
+    told.close()
     assert {entry.spent for entry in DurableLedger(tmp_path / "ledger.sqlite").entries()} == {0}
     resume(RunFolder.find(tmp_path / "one"))
     assert {entry.event.count for entry in DurableLedger(tmp_path / "ledger.sqlite").entries()} == {12}

@@ -13,6 +13,7 @@ from torch.func import grad, vmap
 from tacit.data.guards import Guard
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
+from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import (
     Clipped,
     Lot,
@@ -125,7 +126,7 @@ class VmapEngine:
     ) -> None:
         self._model = model
         shape = general_shape(model.size, model.dtype, lot_sizes, one_by_one=one_by_one)
-        self.steps = Steps(GradientKernel(model), shape, model.dtype, filler_of(example))
+        self.steps = Steps(GradientKernel(model), shape, model.dtype, filler_of(example, model.dtype))
         self.most_records = 2**16
         self.one_by_one = one_by_one
 
@@ -143,9 +144,10 @@ class VmapEngine:
         return 3 * min(records, at_once) * self._model.size * self._model.dtype.itemsize
 
 
-def filler_of(example: Lot | None) -> tuple[Tensor, Tensor] | None:
-    """Return the first of these public records, ready for the model."""
+def filler_of(example: Lot | None, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+    """Return the first of these public records, ready for a model of this type."""
     if example is None or not example.size:
         return None
-    inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
+    with own_arithmetic(dtype, torch.get_num_threads()):  # as private records are prepared
+        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
     return inputs[0], targets[0]

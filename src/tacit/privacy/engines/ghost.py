@@ -100,7 +100,7 @@ class GhostEngine:
         shape = Shape(size, blocks, threads, largest_lot(lot_sizes))
         stacked.leave_room(example, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
-        self.steps = Steps(kernel, shape, model.dtype, filler_of(example))
+        self.steps = Steps(kernel, shape, model.dtype, filler_of(example, model.dtype))
         self.most_records = max(size, _PART_BYTES // max(1, example.inputs[0].nbytes))
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:

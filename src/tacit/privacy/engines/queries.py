@@ -50,7 +50,7 @@ class Queries:
 
     def _steps(self, kernel: PerSampleKernel, width: int, *, one_by_one: bool) -> Steps:
         shape = general_shape(width, self._model.dtype, self._lot_sizes, one_by_one=one_by_one)
-        return Steps(kernel, shape, self._model.dtype, filler_of(self._example))
+        return Steps(kernel, shape, self._model.dtype, filler_of(self._example, self._model.dtype))
 
 
 def _by_chance(row: Tensor) -> Tensor:
