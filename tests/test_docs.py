@@ -43,6 +43,7 @@ def site(tmp_path_factory):
     return folder / "html"
 
 
+@pytest.mark.slow
 def test_links_lead_somewhere(site):
     pages = {path: Page(path) for path in site.rglob("*.html")}
     broken = []
@@ -60,6 +61,7 @@ def test_links_lead_somewhere(site):
     assert broken == []
 
 
+@pytest.mark.slow
 def test_pages_ask_nothing_of_other_sites(site):
     """Links may lead away; what a page loads by itself may not."""
     for path in site.glob("*.html"):
@@ -70,6 +72,7 @@ def test_pages_ask_nothing_of_other_sites(site):
         assert "url(http" not in image.read_text().replace('"', "")
 
 
+@pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site):
     listed = set()
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")

@@ -310,7 +310,7 @@ def check_compiled(case):
         check_apart(engine, theta, case["lot"], clip, leave_out=(case["place"],))
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_no_record_changes_another_and_none_counts_for_more_than_the_bound(case):
     check(case)
