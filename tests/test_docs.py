@@ -96,6 +96,7 @@ def _named(name):
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_option_is_in_the_reference(name, site):
     source = (site / "commands.html").read_text()
