@@ -1,5 +1,6 @@
 """Two modules of one make compute the same function of their parameters; code of a user's own has no make."""
 
+import functools
 from dataclasses import dataclass
 
 import pytest
@@ -84,3 +85,17 @@ class Foreign:
 def test_functions_of_a_user_are_not_our_own():
     assert all(map(is_own, (None, cross_entropy, torch.nn.functional.mse_loss, Normalise(mean=(0.1,), std=(0.2,)))))
     assert not any(map(is_own, (lambda x: x, Foreign(), frozen, nn.Linear(2, 2))))
+
+
+def test_numbers_that_numpy_does_not_know_have_a_make():
+    module = nn.Linear(2, 2)
+    module.register_buffer("scale", torch.tensor(1.5, dtype=torch.bfloat16))
+    assert make_of(module) is not None
+
+
+def test_a_function_that_goes_by_anothers_name_is_not_our_own():
+    @functools.wraps(torch.nn.functional.mse_loss)
+    def loss(outputs, targets):
+        return outputs
+
+    assert not is_own(loss)

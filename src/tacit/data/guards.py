@@ -55,7 +55,15 @@ def _embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> Tens
 
 def _embedding_of(weight: Tensor, indices: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Look rows up, with the arguments in the order of the operation beneath."""
-    return _embedding(indices, weight)
+    names = ("padding_idx", "scale_grad_by_freq", "sparse")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    padding = given.get("padding_idx", -1)
+    return _embedding(
+        indices,
+        weight,
+        padding_idx=None if padding < 0 else padding,
+        scale_grad_by_freq=given.get("scale_grad_by_freq", False),
+    )
 
 
 def _refused(*args: Any, **kwargs: Any) -> Any:

@@ -1,10 +1,12 @@
 """What a module is made of, as a value that can be compared: two modules with the same make compute the same function of θ."""
 
 import hashlib
+import sys
 from dataclasses import fields, is_dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as all_modules
 
@@ -29,7 +31,7 @@ def make_of(module: nn.Module) -> tuple[Any, ...] | None:
         hooked = any(getattr(layer, hooks) for hooks in _HOOKS)
         if not _is_known(type(layer)) or hooked or not all(map(_is_plain, settings.values())):
             return None
-        made.append((name, type(layer), tuple(sorted(settings.items()))))
+        made.append((name, type(layer), type(layer).forward, tuple(sorted(settings.items()))))
         for own, parameter in layer.named_parameters(recurse=False):
             place = first.setdefault(id(parameter), f"{name}.{own}")
             value = () if parameter.requires_grad else _digest(parameter)
@@ -43,7 +45,8 @@ def is_own(function: Any) -> bool:
     if function is None:
         return True
     if isinstance(function, FunctionType | BuiltinFunctionType):
-        return _is_known(function) and "<" not in function.__qualname__
+        named = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
+        return _is_known(function) and named is function  # and not another one that goes by its name
     if not _is_known(type(function)) or not is_dataclass(function):
         return False
     values = [getattr(function, field.name) for field in fields(function)]
@@ -61,6 +64,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _digest(tensor: Tensor) -> Any:
-    numbers = tensor.detach().cpu().contiguous()
-    digest = hashlib.sha256(numbers.numpy().tobytes()).hexdigest()
+    numbers = tensor.detach().cpu().reshape(-1).contiguous()
+    digest = hashlib.sha256(numbers.view(torch.uint8).numpy().tobytes()).hexdigest()  # numpy has no bfloat16
     return tuple(tensor.shape), tensor.dtype, str(tensor.device), digest

@@ -207,6 +207,8 @@ class PrivateOracle:
             account.check()
         self.queries += 1  # also if it fails: whoever asks more often than was counted may do so by the answers
         answer = self._attempt(compute, theta, width, most)
+        if isinstance(answer, KeyboardInterrupt):
+            raise answer
         # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
         # failure is charged, too: that there was one may tell of the records.
         self._spend()
@@ -216,7 +218,7 @@ class PrivateOracle:
 
     def _attempt(
         self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
-    ) -> Float[Tensor, "agents width"] | Exception:
+    ) -> Float[Tensor, "agents width"] | Exception | KeyboardInterrupt:
         """Return the answer, or an error that tells nothing of the records, unless diagnostics are asked for.
 
         The error is made anew after the old one is gone, so that nothing leads from it to the records.
@@ -227,7 +229,7 @@ class PrivateOracle:
         except (ModelError, WidthError) as error:  # these come of public records or shapes
             return error.with_traceback(None)
         except KeyboardInterrupt:
-            raise
+            return KeyboardInterrupt()  # anew, so that nothing leads from it to the records
         except BaseException as error:  # code that ends the program on a record would tell of it, uncharged
             if self._diagnostics is not None and isinstance(error, Exception):
                 return error

@@ -314,7 +314,8 @@ def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
     shares = shares / top
     cosines = torch.matmul(across, across.mT).double() * torch.matmul(down, down.mT).double()
     products = (cosines * shares[..., None] * shares[..., None, :]).flatten(-2).sum(-1).clamp(min=0)
-    slack = max(_slack(inputs) + _slack(gradient), LEAST_SHARE**2)
+    one, other = _slack(inputs), _slack(gradient)
+    slack = max(one + other + one * other, LEAST_SHARE**2)
     return (products + slack * shares.sum(-1).square()) * top[..., 0].square()
 
 
