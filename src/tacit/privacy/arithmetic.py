@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from tacit.errors import PrivacyError
 
 _GRAIN = 2**16  # numbers of which torch hands each thread a part
+_ONEDNN: tuple[Any, ...] = (
+    torch.backends.mkldnn,
+    *(getattr(torch.backends.mkldnn, name) for name in ("conv", "matmul", "rnn")),
+)
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
 
 
@@ -34,6 +39,10 @@ def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
         if torch.get_default_dtype() != dtype:
             after.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(dtype)
+        for part in (torch.backends, *_ONEDNN):
+            if getattr(part, "fp32_precision", "none") not in ("none", "ieee"):
+                after.callback(setattr, part, "fp32_precision", part.fp32_precision)
+                part.fp32_precision = "ieee"
         if torch.get_float32_matmul_precision() != "highest":
             after.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision("highest")
