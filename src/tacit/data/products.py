@@ -90,7 +90,7 @@ def even_convolution(
     if input.ndim == axes + 1:
         return even_convolution(input[None], weight, bias, stride, padding, dilation, groups)[0]
     strides, dilations = _for_axes(stride, axes), _for_axes(dilation, axes)
-    padded = functional.pad(input, _padding(padding, weight.shape[2:], dilations))
+    padded = functional.pad(input, padding_of(padding, weight.shape[2:], dilations))
     if axes == 1:
         padded, weight = padded.unsqueeze(-2), weight.unsqueeze(-2)
         strides, dilations = (1, *strides), (1, *dilations)
@@ -110,7 +110,7 @@ def _for_axes(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
     return values * axes if len(values) == 1 else values
 
 
-def _padding(padding: str | int | Sequence[int], kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+def padding_of(padding: str | int | Sequence[int], kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
     """Return what is added before and after, the last axis first."""
     if padding == "same":
         total = [dilation * (side - 1) for dilation, side in zip(dilations, kernel, strict=True)]

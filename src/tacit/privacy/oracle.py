@@ -205,10 +205,10 @@ class PrivateOracle:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
         for account in self._accounts:
             account.check()
-        self.queries += 1  # also if it fails: whoever asks more often than was counted may do so by the answers
         answer = self._attempt(compute, theta, width, most)
         if isinstance(answer, KeyboardInterrupt):
             raise answer
+        self.queries += 1  # also if it failed: whoever asks more often than was counted may do so by the answers
         # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
         # failure is charged, too: that there was one may tell of the records.
         self._spend()

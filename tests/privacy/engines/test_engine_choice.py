@@ -21,7 +21,7 @@ from tacit.privacy.engines import GhostEngine, Unsupported, choice, choose_engin
 @pytest.fixture(autouse=True)
 def nothing_is_known(monkeypatch):
     """Every test chooses anew."""
-    monkeypatch.setattr(choice, "_TRIED", {})
+    monkeypatch.setattr(choice, "_VERDICTS", {})
 
 
 def test_a_model_of_torchs_own_layers_is_tried_once_for_each_shape(monkeypatch):
@@ -73,7 +73,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     assert isinstance(
         choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False).engine, GhostEngine
     )
-    monkeypatch.setattr(choice, "_TRIED", {})
+    monkeypatch.setattr(choice, "_VERDICTS", {})
     monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
     assert chosen.why == "record by record: layer by layer gives other norms"

@@ -55,81 +55,73 @@ def choose_engine(
     `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
     own layers is tried once in a process for each shape of its steps.
     """
-    given = (model, example, lot_sizes)
-    key = _key(*given, queries if compile == "auto" else 0, private, compile)
-    if key in _TRIED:
-        return _TRIED[key].again(*given)
-    chosen = _choose(model, theta, example, lot_sizes=lot_sizes, queries=queries, private=private, compile=compile)
-    if key is not None:
-        _TRIED[key] = _Tried.of(chosen)
-    return chosen
+    key = _key(model, example, lot_sizes)
+    chosen = _recalled(key, model, example, lot_sizes)
+    if chosen is None:
+        chosen = _remembered(key, _uncompiled(model, theta, example, lot_sizes))
+    if not isinstance(chosen.engine, GhostEngine):
+        return chosen
+    records = queries * sum(lot_sizes)
+    work = records * (_WORK_PER_PARAMETER * model.size + _WORK_PER_NUMBER * chosen.engine.numbers_kept)
+    if not (work > _WORTH_COMPILING if compile == "auto" else compile):
+        return chosen
+    key = None if key is None else (*key, "compiled", private)
+    compiled = _recalled(key, model, example, lot_sizes)
+    return compiled or _remembered(key, _compiled(chosen.engine, model, theta, example, lot_sizes, private=private))
 
 
-class _Tried(NamedTuple):
+class _Verdict(NamedTuple):
     """What was chosen, without the model."""
 
     layered: bool
     settings: dict[str, Any]
     why: str
 
-    @classmethod
-    def of(cls, chosen: Chosen) -> "_Tried":
-        if isinstance(chosen.engine, GhostEngine):
-            settings = {"compiled": chosen.engine.compiled, "size": chosen.engine.steps.shape.size}
-            return cls(True, settings, chosen.why)
-        assert isinstance(chosen.engine, VmapEngine)
-        return cls(False, {"one_by_one": chosen.engine.one_by_one}, chosen.why)
 
-    def again(self, model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> Chosen:
-        make = GhostEngine if self.layered else VmapEngine
-        engine = make(model, lot_sizes, example, **self.settings)
-        if self.settings.get("compiled"):  # on public records, where an error is shown
-            rows = torch.zeros(1, model.size, dtype=model.dtype, device=example.inputs.device)
-            one = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
-            engine.steps.tells = True
-            engine.clipped_sums(rows, one, torch.ones(1, dtype=torch.float64, device=rows.device))
-            engine.steps.tells = False
-        return Chosen(engine, self.why)
+_VERDICTS: dict[tuple[Any, ...], _Verdict] = {}
 
 
-_TRIED: dict[tuple[Any, ...] | None, _Tried] = {}
-
-
-def _key(
-    model: FlatModel, example: Lot, lot_sizes: Sequence[float], queries: int, private: bool, compile: Compile
-) -> tuple[Any, ...] | None:
+def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[Any, ...] | None:
     """Return all that decides which engine is chosen, or None where code of a user's own has a say."""
     make = make_of(model.training_module)
     if make is None or not is_own(model.loss) or not is_own(example.prepare):
         return None
     records = tuple((each.shape[1:], each.dtype, each.device) for each in (example.inputs, example.targets))
-    return (
-        make,
-        model.loss,
-        example.prepare,
-        records,
-        tuple(lot_sizes),
-        torch.get_num_threads(),
-        queries,
-        private,
-        compile,
-    )
+    return make, model.loss, example.prepare, records, tuple(lot_sizes), torch.get_num_threads()
 
 
-def _choose(
-    model: FlatModel,
-    theta: Tensor,
-    example: Lot,
-    *,
-    lot_sizes: Sequence[float],
-    queries: int,
-    private: bool,
-    compile: Compile,
-) -> Chosen:
+def _remembered(key: tuple[Any, ...] | None, chosen: Chosen) -> Chosen:
+    if key is not None:
+        engine = chosen.engine
+        if isinstance(engine, GhostEngine):
+            settings: dict[str, Any] = {"compiled": engine.compiled, "size": engine.steps.shape.size}
+        else:
+            assert isinstance(engine, VmapEngine)
+            settings = {"one_by_one": engine.one_by_one}
+        _VERDICTS[key] = _Verdict(isinstance(engine, GhostEngine), settings, chosen.why)
+    return chosen
+
+
+def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> Chosen | None:
+    if key is None or key not in _VERDICTS:
+        return None
+    layered, settings, why = _VERDICTS[key]
+    engine = (GhostEngine if layered else VmapEngine)(model, lot_sizes, example, **settings)
+    if settings.get("compiled"):  # it is traced by its first step: on public records, where an error is shown
+        theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.inputs.device)
+        lot = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
+        engine.steps.tells = True
+        engine.clipped_sums(theta, lot, torch.ones(1, dtype=torch.float64, device=theta.device))
+        engine.steps.tells = False
+    return Chosen(engine, why)
+
+
+def _uncompiled(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> Chosen:
+    """Return the engine without a compiler."""
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)
-        engine = _in_steps(model, row, example, lot_sizes)
+        return Chosen(_in_steps(model, row, example, lot_sizes), "layer by layer")
     except Unsupported as reason:
         return _general(model, row, example, lot_sizes, f"record by record: {reason}")
     except ModelError as error:
@@ -140,15 +132,17 @@ def _choose(
         log.debug("layer by layer failed", exc_info=True)
         why = f"record by record: layer by layer failed with {_said(error)}"
         return _general(model, row, example, lot_sizes, why)
-    records = queries * sum(lot_sizes)
-    work = records * (_WORK_PER_PARAMETER * model.size + _WORK_PER_NUMBER * engine.numbers_kept)
-    if not (work > _WORTH_COMPILING if compile == "auto" else compile):
-        return Chosen(engine, "layer by layer")
+
+
+def _compiled(
+    engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float], *, private: bool
+) -> Chosen:
+    """Return the same engine compiled, or as it is where that fails, is wrong or lets a place matter."""
     try:
         compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.steps.shape.size)
         check_compiled(compiled, engine, theta, example, private=private)
         if private:
-            check_places(compiled.steps, row, example)
+            check_places(compiled.steps, (anywhere(theta),), example)
     except Unsupported as reason:
         return Chosen(engine, f"layer by layer; not compiled: {reason}")
     except Exception as error:  # no compiler, or one that cannot do this

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.data.products import even_width
+from tacit.data.products import even_width, padding_of
 from tacit.privacy.clipping import Quantum, only
 from tacit.privacy.engines.layers import (
     Accounted,
@@ -43,7 +43,8 @@ class _Geometry:
         self.stride, self.dilation = _pair(layer.stride), _pair(layer.dilation)
         self.channels = layer.in_channels
         self.cells = layer.in_channels * layer.out_channels * self.kernel[0] * self.kernel[1]
-        self._pads, self._mode = _padding(layer), layer.padding_mode
+        self._pads = padding_of(layer.padding, layer.kernel_size, layer.dilation)
+        self._mode = layer.padding_mode
 
     def images(self, inputs: Tensor) -> Tensor:
         """Return padded inputs as [blocks, records, channels, height, width]."""
@@ -247,14 +248,3 @@ def _bias_gradient(gradient: Tensor, trainable: frozenset[str]) -> dict[str, Ten
 
 def _pair(values: tuple[int, ...]) -> tuple[int, int]:
     return (1, values[0]) if len(values) == 1 else (values[0], values[1])
-
-
-def _padding(layer: Convolution) -> list[int]:
-    """Return how much is added left, right, above and below."""
-    if layer.padding == "valid":
-        return []
-    if layer.padding == "same":
-        whole = [gap * (size - 1) for size, gap in zip(layer.kernel_size, layer.dilation, strict=True)]
-        return [side for each in reversed(whole) for side in (each // 2, each - each // 2)]
-    assert not isinstance(layer.padding, str)
-    return [side for size in reversed(layer.padding) for side in (size, size)]

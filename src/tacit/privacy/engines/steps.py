@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tacit.errors import ModelError, PrivacyError
-from tacit.privacy.arithmetic import own_arithmetic
+from tacit.privacy.arithmetic import own_arithmetic, refuse_flushing_threads
 from tacit.privacy.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
 from tacit.privacy.engines.blocks import Step, steps_of
 
@@ -73,6 +73,8 @@ class Steps:
     """
 
     def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None) -> None:
+        with own_arithmetic(dtype, shape.threads):
+            refuse_flushing_threads(shape.threads)
         self.kernel, self.shape = kernel, shape
         self.tells = (
             False  # whether an error that public records have as well is raised: with private ones, that tells of them
