@@ -7,6 +7,7 @@ import torch
 from torch.func import grad, vmap
 from torch.nn import functional
 
+from tacit.data.guards import Guard
 from tacit.data.products import EvenProducts, even_convolution
 
 
@@ -76,3 +77,38 @@ def test_records_in_columns_are_not_rounded_by_place():
             gradients = vmap(grad(lambda each: (matrix @ each).square().sum()))(records)  # noqa: B023
         assert bool((outputs == outputs[0]).all())
         assert bool((gradients == gradients[0]).all())
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_convolution_rounds_no_record_by_its_place(axes):
+    """In float64, and for kernels of one pixel, with gradients by input and weights of each record."""
+    torch.manual_seed(0)
+    convolve = (functional.conv1d, functional.conv2d)[axes - 1]
+    for dtype, kernel, channels in itertools.product((torch.float32, torch.float64), (1, 3), (1, 3, 7, 13)):
+        weight = torch.randn(5, channels, *[kernel] * axes, dtype=dtype)
+        record, others = torch.randn(2, channels, *[9] * axes, dtype=dtype)
+        pulled = vmap(
+            grad(lambda one, weight: convolve(one[None], weight, stride=2).square().sum(), (0, 1)), in_dims=(0, None)
+        )
+        found = []
+        for places, place in ((16, 0), (16, 7), (16, 15)):
+            batch = others.expand(places, *others.shape).clone()
+            batch[place] = record
+            with Guard(), EvenProducts():
+                found.append([each[place] for each in pulled(batch, weight)])
+        for each in found[1:]:
+            assert all(torch.equal(ours, theirs) for ours, theirs in zip(each, found[0], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "needed"),
+    [((4,), False), ((8,), False), ((5,), True), (None, True)],
+    ids=["even", "wide", "odd", "rows may be odd in another step"],
+)
+def test_whether_products_are_odd_is_seen(shape, needed):
+    with EvenProducts() as products:
+        if shape is None:
+            torch.ones(4, 4) @ torch.ones(4, 4)
+        else:
+            torch.ones(2, 4, *shape) @ torch.ones(2, *shape, 4)
+    assert products.needed is needed

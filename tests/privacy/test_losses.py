@@ -17,7 +17,7 @@ ROUNDING = 1e-11  # of float64, when differences of δ are divided by a cell: so
 
 @pytest.mark.parametrize("adjacency", RELATIONS)
 @pytest.mark.parametrize("interval", [2.0**-7, 2.0**-10])
-@pytest.mark.parametrize("rate", [1.0, 0.5, 256 / 6000, 1e-3])
+@pytest.mark.parametrize("rate", [1.0, 0.5, 256 / 6000, 1e-3, 1e-6])
 @pytest.mark.parametrize("sigma", [0.5, 3.0, 50.0])
 def test_every_cell_holds_what_dp_accounting_puts_there(sigma, rate, interval, adjacency):
     found = query_losses(rate, sigma, interval, adjacency)
@@ -29,6 +29,10 @@ def test_every_cell_holds_what_dp_accounting_puts_there(sigma, rate, interval, a
         one, other = getattr(found, side).to_dense_pmf(), getattr(expected, side).to_dense_pmf()
         assert (one._lower_loss, one._discretization) == (other._lower_loss, other._discretization)
         np.testing.assert_allclose(one._probs, other._probs, rtol=0, atol=ROUNDING)
+        tails = [
+            each._probs[::-1].cumsum() for each in (one, other)
+        ]  # where δ comes from: small, so compared as a share
+        np.testing.assert_allclose(*tails, rtol=1e-6, atol=1e-13)
         assert one._infinity_mass == pytest.approx(other._infinity_mass, abs=ROUNDING)
         assert one._pessimistic_estimate
 

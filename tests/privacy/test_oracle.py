@@ -13,7 +13,7 @@ from tacit.data import AgentData
 from tacit.errors import BudgetExceeded, InvalidInput, PrivacyError
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Ledger, Privacy, PrivateOracle, Secret, Seeded, VmapEngine
-from tacit.privacy.clipping import HAIR
+from tacit.privacy.clipping import HAIR, Lot
 
 
 def make_data(sizes=(20, 30), features=4):
@@ -26,7 +26,16 @@ def make_data(sizes=(20, 30), features=4):
 
 
 def make_oracle(
-    data, *, queries=1000, sources=None, ledger=None, sizes=None, diagnostics=None, engine=None, **settings
+    data,
+    *,
+    queries=1000,
+    sources=None,
+    ledger=None,
+    sizes=None,
+    diagnostics=None,
+    engine=None,
+    example=None,
+    **settings,
 ):
     promise = {"noise_multiplier": 1.0, "delta": 1e-5, "clip": 1.0, "lot_size": 5} | settings
     plan = Privacy(**promise).plan(sizes or data.sizes, queries)
@@ -49,6 +58,7 @@ def make_oracle(
         plan=plan,
         sources=chosen.make(data.agents),
         accounts=[account],
+        example=example,
         diagnostics=diagnostics,
     ), torch.randn(data.agents, model.size)
 
@@ -63,7 +73,7 @@ def test_an_event_is_written_before_the_answer_exists():
             raise RuntimeError("secret: record 3 has label 4")
 
     oracle, theta = make_oracle(data, ledger=ledger, engine=Broken(), lot_size=20)
-    with pytest.raises(PrivacyError, match=r"failed on a private lot \(RuntimeError\); the query is spent") as caught:
+    with pytest.raises(PrivacyError, match="failed on a private lot; the query is spent") as caught:
         oracle.gradient(theta)
     assert [entry.spent for entry in ledger.entries()] == [1, 1]
     assert "secret" not in "".join(traceback.format_exception(caught.value))
@@ -192,7 +202,8 @@ def test_nothing_of_a_lot_is_left_out():
 
 def test_any_vector_can_be_asked_for_and_its_width_is_checked():
     data = make_data((30, 30))
-    oracle, theta = make_oracle(data, lot_size=30, noise_multiplier=1e-9, clip=100.0)
+    shown = Lot(torch.randn(4, data.data.train.inputs.shape[1]), torch.arange(4) % 3, torch.tensor([0, 4]))
+    oracle, theta = make_oracle(data, lot_size=30, noise_multiplier=1e-9, clip=100.0, example=shown)
 
     def class_counts(record, theta):
         return nn.functional.one_hot(record.target, 3).to(theta.dtype)

@@ -23,14 +23,20 @@ _ONEDNN: tuple[Any, ...] = (
     *(getattr(torch.backends.mkldnn, name) for name in ("conv", "matmul", "rnn")),
 )
 _DEVICES = ("cpu", "cuda", "xpu", "mps")
+# Most of these settings are the whole program's: one thread would set them back while another computes.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
 def own_arithmetic(dtype: torch.dtype, threads: int) -> Iterator[None]:
-    """Compute in full precision, with `dtype` as the default kind of number and so many threads."""
+    """Compute in full precision, with `dtype` as the default kind of number and so many threads.
+
+    Where several threads of a program train, one of them computes at a time.
+    """
     with ExitStack() as after:
+        after.enter_context(_ONE_AT_A_TIME)
         after.enter_context(torch.inference_mode(False))
-        after.enter_context(_SILENCE)  # a warning about a record would tell of it
+        after.enter_context(warnings.catch_warnings(action="ignore"))  # a warning about a record would tell of it
         after.enter_context(np.errstate(all="ignore"))
         for device in _DEVICES:
             if torch.is_autocast_enabled(device):
@@ -80,30 +86,6 @@ def refuse_flushing_threads(threads: int) -> None:
             "torch's threads turn denormal numbers to zero, because torch.set_flush_denormal(True) was called before they "
             "started; a record would then be rounded by its place. Remove that call, or use torch.set_num_threads(1)"
         )
-
-
-class _Silence:
-    """No warnings in any thread from the first that enters to the last that leaves: filters are the whole program's."""
-
-    def __init__(self) -> None:
-        self._lock, self._inside, self._before = threading.Lock(), 0, warnings.catch_warnings()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._before = warnings.catch_warnings()
-                self._before.__enter__()
-                warnings.simplefilter("ignore")
-            self._inside += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._before.__exit__(None, None, None)
-
-
-_SILENCE = _Silence()
 
 
 def _flushes_denormals() -> bool:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from tacit.data import AgentData
 from tacit.data.prepare import apart
-from tacit.errors import ModelError, PrivacyError
+from tacit.errors import PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.arithmetic import own_arithmetic
-from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample, WidthError
+from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.engines.queries import Queries
 from tacit.privacy.noise import GridNoise
 from tacit.privacy.sampling import draw_lot
@@ -226,17 +226,14 @@ class PrivateOracle:
         try:
             with own_arithmetic(self._model.dtype, torch.get_num_threads()):
                 return self._compute(compute, theta, width, most)
-        except (ModelError, WidthError) as error:  # these come of public records or shapes
-            return error.with_traceback(None)
         except KeyboardInterrupt:
             return KeyboardInterrupt()  # anew, so that nothing leads from it to the records
         except BaseException as error:  # code that ends the program on a record would tell of it, uncharged
             if self._diagnostics is not None and isinstance(error, Exception):
                 return error
-            kind = type(error).__name__
         return PrivacyError(
-            f"the computation failed on a private lot ({kind}); the query is spent. What went wrong is "
-            "withheld, since it may tell of the records. Try the model on public records of the same kind"
+            "the computation failed on a private lot; the query is spent. What went wrong is withheld, since it may tell "
+            "of the records. Try the model on public records of the same kind"
         )
 
     def _compute(

@@ -99,3 +99,31 @@ def test_products_of_odd_widths_in_any_code_are_not_rounded_by_place(way, dtype,
                 assert bool((norms == norms[0]).all()), type(engine).__name__
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_preparation_in_which_places_matter_is_refused(parts):
+    """The third row of a batch has another last bit."""
+    engine, theta, lot = parts
+
+    def prepare(inputs):
+        factor = torch.ones(len(inputs), 1)
+        factor[2:3] += 2.0**-22
+        return inputs * factor
+
+    with pytest.raises(Unsupported, match="prepare rounds a record by its place"):
+        checking.check_places(engine.steps, (checking.anywhere(theta),), lot._replace(prepare=prepare))
+
+
+def test_a_model_that_refuses_one_kind_of_odd_record_is_tried_with_the_others(parts, monkeypatch):
+    """A kernel that fails on NaN was tried with ordinary records alone, and its fault beside huge ones was not seen."""
+    engine, theta, lot = parts
+    sound = engine.steps.kernel.clipped
+
+    def faulty(public, inputs, *rest):
+        if bool(inputs.isnan().any()):
+            raise ValueError("no numbers")
+        return spreads(*sound(public, inputs, *rest), inputs)
+
+    monkeypatch.setattr(engine.steps.kernel, "clipped", faulty, raising=False)
+    with pytest.raises(Unsupported):
+        checking.check_places(engine.steps, (checking.anywhere(theta),), lot)

@@ -25,18 +25,15 @@ _ODD = (float("nan"), 1e4, 0.0, 1e-40)
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
-_REPEATED = 8
-_FEW = 3  # of them twice, and of a model with so many parameters that each takes long no more
-_LARGE_MODEL = 10**6
+_REPEATED, _TWICE = 8, 3  # records that fill all places in turn, and how many of them do so twice
 
 
 def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> None:
     """Raise `Unsupported` unless layer by layer gives what the general engine gives, in float64.
 
-    `example` holds public records. A large model is tried on fewer of them.
+    `example` holds public records.
     """
-    tried = model.double()
-    records = min(_FEW, example.size) if model.size > _LARGE_MODEL else example.size
+    tried, records = model.double(), example.size
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = example._replace(offsets=offsets, rows=torch.arange(records, device=offsets.device))
     engine, general = GhostEngine(tried, lot_sizes, lot, size=1), VmapEngine(tried, (2.0,), lot)
@@ -72,16 +69,51 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
         if steps.shape.blocks > 1:
             ordinary.check_blocks()
         if steps.shape.size * steps.shape.blocks > 1:
-            try:
-                _Places(steps, public, example, _ODD).check()
-            except Unsupported:
-                raise
-            except Exception:  # a model may refuse odd records, and ordinary ones must do
+            _check_prepared(example, steps.shape.size * steps.shape.blocks)
+            if not _is_apart(steps, public, example, _ODD):  # a model may refuse some odd records, and take others
                 ordinary.check()
+                for odd in _ODD:
+                    _is_apart(steps, public, example, (odd,))
     if chance_state() != before:
         raise ModelError(
             "the model, its loss or a query draws random numbers, which depend on a record's place in its lot"
         )
+
+
+def _check_prepared(example: Lot, places: int) -> None:
+    """Raise `Unsupported` unless a record is prepared to the same bits at every place among so many, whatever is beside it."""
+    if example.prepare is None:
+        return
+    rows = example.inputs if example.rows is None else example.inputs[example.rows]
+    batches = [rows]
+    if rows.is_floating_point():
+        batches += [torch.cat([rows, torch.full_like(rows[:1], odd)]) for odd in _ODD]
+    slots = torch.arange(places, device=rows.device)
+    for kinds in batches:
+        known: dict[int, Tensor] = {}
+        for shift in range(len(kinds)):
+            which = (slots + shift) % len(kinds)
+            try:
+                prepared = example.prepare(kinds[which])
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # it may refuse an odd record, and does so at every place
+                break
+            for kind in range(len(kinds)):
+                own = prepared[which == kind].nan_to_num(nan=-1)
+                if len(own) and not bool((own == known.setdefault(kind, own[0])).all()):
+                    raise Unsupported("prepare rounds a record by its place among others")
+
+
+def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[float]) -> bool:
+    """Try places with odd records among the others; False if the model fails on such."""
+    try:
+        _Places(steps, public, example, odd).check()
+    except (Unsupported, KeyboardInterrupt):
+        raise
+    except BaseException:
+        return False
+    return True
 
 
 class _Places:
@@ -104,14 +136,16 @@ class _Places:
         """
         generator = torch.Generator().manual_seed(0)
         inputs, targets = self._example.take(torch.arange(self._example.size, device=self._example.inputs.device))
-        for number in range(_REPEATED if self._public[0][0].numel() <= _LARGE_MODEL else _FEW):
+        for number in range(_REPEATED):
             place = number % self._example.size
             one = inputs[place : place + 1]
             if one.is_floating_point() and number >= self._example.size:
                 one = one * (1 + torch.randn(one.shape, generator=generator).to(one))
             rows = one.repeat_interleave(len(self._slots), 0)
             labels = targets[place : place + 1].repeat_interleave(len(self._slots), 0)
-            first, *again = (self._compute(rows.clone(), labels.clone(), self._all) for _ in range(1 + (number < _FEW)))
+            first, *again = (
+                self._compute(rows.clone(), labels.clone(), self._all) for _ in range(1 + (number < _TWICE))
+            )
             for before, after in zip(first * len(again), chain.from_iterable(again), strict=True):
                 if not torch.equal(before.nan_to_num(nan=-1.0), after.nan_to_num(nan=-1.0)):
                     raise ModelError(
@@ -209,7 +243,7 @@ def _check_agreement(
     with torch.no_grad():
         if clipped:
             clip = torch.ones(len(thetas), dtype=torch.float64, device=thetas.device)
-            known = other.clipped_sums(thetas, lot, clip).norms
+            known = engine.clipped_sums(thetas, lot, clip).norms
             finite = known[known.isfinite() & (known > 0)]
             top, median = (float(finite.max()), float(finite.median())) if len(finite) else (1.0, 1.0)
             # Ghost norms over several positions are upper bounds.

@@ -14,10 +14,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Lot, Quantum
 from tacit.privacy.engines.blocks import blocks_at_once, choose_size
+from tacit.privacy.engines.compilable import check_compilable
 from tacit.privacy.engines.general import filler_of
 from tacit.privacy.engines.rewrites import REWRITES
 from tacit.privacy.engines.stacked import StackedModel
-from tacit.privacy.engines.steps import Public, Shape, Steps, Unsupported, largest_lot
+from tacit.privacy.engines.steps import Public, Shape, Steps, largest_lot
 
 # What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
 _STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
@@ -29,45 +30,6 @@ _PART_BYTES = 256 * 2**20
 
 # Products and sums may be fused: that is faster, and rounds less.
 _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"cpp.enable_floating_point_contract_flag": "fast"}
-
-# Functions whose vector code takes another way for a whole vector where one of its numbers is large or odd.
-_BY_OTHERS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "sinc",
-        "asin",
-        "acos",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "pow",
-        "lgamma",
-        "digamma",
-        "polygamma",
-        "erfc",
-        "erfinv",
-        "hypot",
-        "fmod",
-        "remainder",
-        "igamma",
-        "igammac",
-        "i0",
-        "i0e",
-        "i1",
-        "i1e",
-        "mvlgamma",
-        "special_bessel_j0",
-        "special_bessel_j1",
-        "logit",
-        "xlogy",
-    ]
-)
 
 Compiled = Callable[..., Any]
 _COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another session is not compiled again
@@ -174,13 +136,7 @@ def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
 
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
     graph = make_fx(step, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
-    for node in graph.graph.nodes:
-        name = str(node.target).removeprefix("aten.").split(".")[0]
-        squared = name == "pow" and node.args[1] == 2  # a product
-        if name.rstrip("_") in _BY_OTHERS and not squared:
-            raise Unsupported(f"compiled, {name} is rounded by what stands beside a number")
-    if any(node.op == "get_attr" for node in graph.graph.nodes):
-        raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
+    check_compilable(graph.graph)
     # Threads are written into the code that the compiler makes.
     known = (graph.code, torch.get_num_threads(), *((tuple(each.shape), each.dtype, each.device) for each in given))
     if known not in _COMPILED:
