@@ -6,14 +6,16 @@ for all of them. Two of torch's own operations let an index that is out of range
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch._ops import HigherOrderOperator
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from tacit.data.operations import SEEN
 from tacit.data.products import even_convolution
 
 
@@ -26,12 +28,31 @@ class Guard(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._failed = False
+        self._failed, self._before = False, None
+        self.strange: set[str] = set()  # calls inside of which nothing is seen
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        self._before, SEEN.depth = getattr(SEEN, "depth", None), 0
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Watch no longer."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        SEEN.depth = self._before
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Call the function, or its safe form."""
+        if (
+            isinstance(func, HigherOrderOperator)
+            or any(map(callable, args))
+            or any(map(callable, (kwargs or {}).values()))
+        ):
+            self._note(func, args)
+        depth, SEEN.depth = SEEN.depth, 1
         try:
             if func in _SAFE:
                 return _SAFE[func](*args, **(kwargs or {}))
@@ -39,6 +60,15 @@ class Guard(TorchFunctionMode):
         except Exception:
             self._failed = True
             raise
+        finally:
+            SEEN.depth = depth
+
+    def _note(self, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        """Remember a call of code that is not torch's own. What it calls in turn does not come here."""
+        given = args[0] if args else None
+        if isinstance(given, type) and given.__module__.startswith("tacit."):
+            return
+        self.strange.add(getattr(given if isinstance(given, type) else func, "__name__", str(func)))
 
     def check(self) -> None:
         """Raise if anything failed, whether or not the error was caught."""
@@ -94,3 +124,13 @@ def chance_state() -> tuple[Any, ...]:
     numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     place = numpy["state"]
     return random.getstate(), place["key"].tobytes(), place["pos"], torch.get_rng_state().numpy().tobytes()
+
+
+def restore_chance(state: tuple[Any, ...]) -> None:
+    """Put the global generators back to where they stood."""
+    python, key, place, ours = state
+    random.setstate(python)
+    numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    numpy["state"] = {"key": np.frombuffer(key, dtype=np.uint32), "pos": place}
+    np.random.set_state(numpy)  # noqa: NPY002
+    torch.set_rng_state(torch.frombuffer(bytearray(ours), dtype=torch.uint8))

@@ -13,7 +13,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 from torch.func import vmap
 
-from tacit.data.guards import Guard, chance_state
+from tacit.data.guards import Guard, chance_state, restore_chance
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
@@ -52,17 +52,36 @@ class Apart:
     def __call__(self, inputs: Shaped[Tensor, "records *shape"]) -> Tensor:
         """Return all records, prepared."""
         if self.in_loop:
-            return torch.stack([self._one(record) for record in inputs])
-        with Guard() as guard, EvenProducts():
+            return _stacked([self._alone(record) for record in inputs])
+        with Guard() as guard, EvenProducts() as products:
             prepared = vmap(self._one)(inputs)
         guard.check()
+        if strange := guard.strange | products.strange:
+            raise NotImplementedError(f"{', '.join(sorted(strange))} may not keep records apart")
         return prepared
+
+    def _alone(self, record: Tensor) -> Tensor:
+        """Prepare a record that lies in memory as every other does, and leave no trace of it in a generator."""
+        before = chance_state()
+        try:
+            return self._one(record.clone())
+        finally:
+            if chance_state() != before:
+                restore_chance(before)
+                raise DataError("prepare draws random numbers for some records")
 
     def _one(self, record: Tensor) -> Tensor:
         prepared = self.prepare(record[None])
         if len(prepared) != 1:
             raise DataError(f"prepare turned 1 record into {len(prepared)}; it must keep the first axis")
         return prepared[0]
+
+
+def _stacked(records: list[Tensor]) -> Tensor:
+    """Return records of one shape and type as a batch; torch would turn one type into another where they differ."""
+    if len({(each.shape, each.dtype) for each in records}) > 1:
+        raise DataError("prepare gives records of several shapes or types")
+    return torch.stack(records)
 
 
 def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Apart:

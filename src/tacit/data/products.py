@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tacit.data.operations import check_labels, is_apart, is_hidden, name_of
+
 # Multiples to which widths are filled up. Found by trying a record at every place, on x86 with the library that torch comes with;
 # whether they do on another machine is checked before a run.
 _EVEN = 4
@@ -21,11 +23,15 @@ _aten = torch.ops.aten
 
 
 class EvenProducts(TorchDispatchMode):
-    """While it is entered, every matrix product has even widths. `needed` says whether any had not, or may not have."""
+    """While it is entered, every matrix product has even widths.
+
+    `needed` says whether any had not, or may not have; `strange` names operations that are not known to keep records apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.needed = False
+        self.strange: set[str] = set()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -38,6 +44,9 @@ class EvenProducts(TorchDispatchMode):
         """Call the operation, or its even form."""
         form = _EVEN_FORMS.get(func)
         if form is None:
+            if not is_apart(func, args) or is_hidden():
+                self.strange.add(name_of(func))
+                check_labels(func, args)
             return func(*args, **(kwargs or {}))
         self.needed = self.needed or func is not _aten.bmm.default or any(_fill(*args))
         return form(*args, **(kwargs or {}))
@@ -140,7 +149,16 @@ def _added_vector(added: Tensor, matrix: Tensor, vector: Tensor, *, beta: float 
     return _added(added[..., None], matrix, vector[:, None], beta=beta, alpha=alpha)[:, 0]
 
 
-_EVEN_FORMS: dict[Any, Callable[..., Tensor]] = {
+def _moved(operation: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an operation that `vmap` calls record by record, each where it lies, on copies that all lie alike."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return operation(*(each.clone() if isinstance(each, Tensor) else each for each in args), **kwargs)
+
+    return call
+
+
+_EVEN_FORMS: dict[Any, Callable[..., Any]] = {
     _aten.mm.default: even_product,
     _aten.bmm.default: even_product,
     _aten.addmm.default: _added,
@@ -148,4 +166,6 @@ _EVEN_FORMS: dict[Any, Callable[..., Tensor]] = {
     _aten.mv.default: _times_vector,
     _aten.addmv.default: _added_vector,
     _aten.dot.default: _inner,
+    _aten.mkldnn_rnn_layer.default: _moved(_aten.mkldnn_rnn_layer.default),
+    _aten.mkldnn_rnn_layer_backward.default: _moved(_aten.mkldnn_rnn_layer_backward.default),
 }

@@ -66,6 +66,8 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
     with torch.no_grad(), own_arithmetic(steps.dtype, steps.shape.threads):
         ordinary = _Places(steps, public, example, ())
         ordinary.check_repeats()
+        if steps.kernel.strange and steps.shape.size * steps.shape.blocks > 1:
+            raise Unsupported(f"{', '.join(sorted(steps.kernel.strange))} may not keep records apart")
         if steps.shape.blocks > 1:
             ordinary.check_blocks()
         if steps.shape.size * steps.shape.blocks > 1:

@@ -86,7 +86,10 @@ def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[An
     make = make_of(model.training_module)
     if make is None or not is_own(model.loss) or not is_own(example.prepare):
         return None
-    records = tuple((each.shape[1:], each.dtype, each.device) for each in (example.inputs, example.targets))
+    records = tuple(
+        (each.shape, each.dtype, each.device, hash(each.cpu().contiguous().view(torch.uint8).numpy().tobytes()))
+        for each in (example.inputs, example.targets)  # what was tried on other records was not tried on these
+    )
     return make, model.loss, example.prepare, records, tuple(lot_sizes), torch.get_num_threads()
 
 

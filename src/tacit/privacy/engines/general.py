@@ -41,6 +41,7 @@ class PerSampleKernel:
 
     def __init__(self, model: FlatModel, per_sample: PerSample, width: int | None = None) -> None:
         self._model, self._per_sample, self._width = model, per_sample, width
+        self.strange: set[str] = set()
 
     def clipped(
         self,
@@ -70,9 +71,10 @@ class PerSampleKernel:
         # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
         # some functions' parameters of another block.
         own = (each.repeat_interleave(keep.shape[1], 0) for each in public)
-        with Guard() as guard, EvenProducts():
+        with Guard() as guard, EvenProducts() as products:
             values = vmap(one)(inputs, targets, *own).detach()
         guard.check()
+        self.strange |= guard.strange | products.strange
         values = values.unflatten(0, keep.shape)
         if values.ndim != 3 or (self._width is not None and values.shape[2] != self._width):
             found = "x".join(map(str, values.shape[2:])) or "1"

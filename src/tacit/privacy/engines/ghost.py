@@ -88,7 +88,7 @@ class CompiledKernel:
     """The steps of a stacked model, clipped or plain, each compiled once."""
 
     def __init__(self, stacked: StackedModel) -> None:
-        self._stacked, self.exact = stacked, stacked.exact
+        self._stacked, self.exact, self.strange = stacked, stacked.exact, stacked.strange
         self._steps: dict[tuple[Any, ...], Compiled] = {}
 
     def clipped(

@@ -26,7 +26,12 @@ class Queries:
 
     def steps(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
         """Return the way to compute this function; an error that it has with public records is raised as it is."""
-        key = (per_sample, width, torch.get_num_threads(), *(tuple(each.shape[1:]) for each in public))
+        key = (
+            per_sample,
+            width,
+            torch.get_num_threads(),
+            *((tuple(each.shape[1:]), each.dtype, each.device) for each in public),
+        )
         if key not in self._known:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()

@@ -54,6 +54,7 @@ class StackedModel:
         self._hair = HAIR
         self._odd_products = True  # unless none is seen
         self.exact = True  # until a layer says that its sums are rounded
+        self.strange: set[str] = set()
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
 
@@ -112,6 +113,7 @@ class StackedModel:
                 run = self._run(theta, inputs, targets, keep.shape)
             accounted = self._account(theta, inputs, targets, keep)
         self._odd_products = products.needed
+        self.strange |= products.strange
         return run.calls, accounted
 
     def _run(self, theta: Tensor, inputs: Tensor, targets: Tensor, shape: torch.Size) -> "_Run":
@@ -124,6 +126,7 @@ class StackedModel:
         with Guard() as guard:
             run = self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
         guard.check()
+        self.strange |= guard.strange
         return run
 
     def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:

@@ -26,10 +26,12 @@ Public = tuple[Float[Tensor, "blocks ..."], ...]
 class Kernel(Protocol):
     """Computes one step: blocks of records, each block with public tensors of its own, such as θ.
 
-    `exact` says whether its sums are free of rounding; else it leaves room for that below C.
+    `exact` says whether its sums are free of rounding; else it leaves room for that below C. `strange` names what it met that
+    is not known to keep records apart.
     """
 
     exact: bool
+    strange: set[str]
 
     def clipped(
         self,

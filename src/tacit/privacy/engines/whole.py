@@ -7,6 +7,7 @@ from torch.func import functional_call, vjp, vmap
 
 from tacit.data.guards import Guard
 from tacit.privacy.engines.layers import Accounted, Call, Parameters, account_per_sample
+from tacit.privacy.engines.steps import Unsupported
 
 
 class WholeRule:
@@ -20,6 +21,8 @@ class WholeRule:
         with Guard() as guard:  # a guard of the code around the layer does not reach through its own function
             outputs = vmap(self._one)(_for_each_record(parameters, inputs), inputs.flatten(0, 1))
         guard.check()
+        if guard.strange:
+            raise Unsupported(f"{', '.join(sorted(guard.strange))} may not keep records apart")
         return outputs.unflatten(0, inputs.shape[:2]), inputs
 
     def account(self, call: Call) -> Accounted:
