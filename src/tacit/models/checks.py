@@ -57,7 +57,9 @@ def _attributes(module: nn.Module) -> dict[str, dict[str, Any]]:
     for name, layer in module.named_modules():
         own = {key: value for key, value in vars(layer).items() if key not in _OF_EVERY_MODULE}
         own |= {key: value.clone() for key, value in layer.named_buffers(recurse=False)}
-        kept[name] = {key: copy.copy(value) if isinstance(value, list | dict | set) else value for key, value in own.items()}
+        kept[name] = {
+            key: copy.copy(value) if isinstance(value, list | dict | set) else value for key, value in own.items()
+        }
     return kept
 
 
