@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "data"},
     "models": {"errors", "models"},
-    "algorithms": {"errors", "algorithms"},
+    "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
     "privacy": {"errors", "lazy", "privacy", "data", "models"},
 }

@@ -173,7 +173,7 @@ class Greedy:
         return self.inner.init(theta)
 
     def round(self, state, at):
-        if state.theta.shape[1] > 1:
+        if not state.theta.is_meta:
             at.gradient(state.theta)
         return self.inner.round(state, at)
 
@@ -189,7 +189,7 @@ class Modest(Greedy):
     """Asks twice when it is counted and once when it is played."""
 
     def round(self, state, at):
-        if state.theta.shape[1] == 1:
+        if state.theta.is_meta:
             at.gradient(state.theta)
         return self.inner.round(state, at)
 
@@ -378,7 +378,12 @@ class WrongShape(Greedy):
             InvalidInput,
             "does not clip",
         ),
-        (WrongShape(), {}, InvalidInput, r"WrongShape.round must return .* 5 agents .* a theta of shape \(1, 1\)"),
+        (
+            WrongShape(),
+            {},
+            InvalidInput,
+            r"WrongShape.round must return .*, as it was given, .* a theta of shape \(1, ",
+        ),
     ],
 )
 def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, error, message, data):
@@ -408,7 +413,7 @@ def test_counting_plays_the_runs_own_agents_seed_and_steps(data):
 
     class Sometimes(Greedy):
         def round(self, state, at):
-            if torch.rand(1, generator=at.generator) < 0.5:
+            if at.shared_chance(1) < 0.5:
                 assert at.lr.shape == (AGENTS, 1)
                 return self.inner.round(state, at)
             return state

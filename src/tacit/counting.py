@@ -1,39 +1,75 @@
 """How much a run will ask and say, found by playing it through.
 
-An algorithm declares nothing about its cost. All its rounds are played with the run's own agents, links, seed and step
-sizes, but one parameter each and an oracle that answers zero, and what it does is counted.
+An algorithm declares nothing about its cost. All its rounds are played with the run's own agents, links, width, seed and
+step sizes, but with an oracle that answers zero, and what it does is counted. Where that can be done on shapes alone, no
+number is computed; a rule that looks at values is played with them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.algorithms import Algorithm
-from tacit.errors import InvalidInput
-from tacit.networks import SimulatedInbox, SimulatedNetwork
-from tacit.schedules import Schedule, step_size
+from tacit.errors import InvalidInput, TacitError
+from tacit.networks import StackedNetwork
+from tacit.playing import Play
+from tacit.schedules import Schedule
+
+# Makes the run's network for tensors on a device.
+Connect = Callable[[torch.device], StackedNetwork]
+
+_SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
+_WIDE = 256  # parameters that are enough to see whether rows are mixed
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Cost:
-    """What a run does: queries of each agent's data, and to each neighbour messages and vectors of θ's size."""
+    """What a run does: queries of each agent's data, messages to each neighbour and vectors in them, bytes that each agent sends."""
 
     queries: int
     messages: int
-    vectors_sent: float
+    vectors_sent: int
+    bytes_sent: NDArray[np.int64]
 
 
-def count(algorithm: Algorithm[Any], rounds: int, schedule: Schedule, network: SimulatedNetwork, seed: int) -> Cost:
+def count(
+    algorithm: Algorithm[Any],
+    rounds: int,
+    schedule: Schedule,
+    connect: Connect,
+    seed: int,
+    *,
+    width: int = 1,
+    dtype: torch.dtype = torch.float32,
+) -> Cost:
     """Play all rounds and return what they cost."""
-    dummy = _DummyRound(network, rounds, schedule, seed)
-    _play(algorithm, dummy, torch.zeros(dummy.rows, 1), rounds)
-    return Cost(queries=dummy.queries, messages=dummy.messages, vectors_sent=dummy.numbers)
+    for device in (_SHAPES, _NUMBERS):
+        network, oracle = connect(device), _Counting(0.0)
+        theta = torch.zeros(len(network.hosted), width, dtype=dtype, device=device)
+        try:
+            play = _played(algorithm, theta, rounds, schedule, network, oracle, seed, rounds)
+        except TacitError:
+            raise
+        except Exception:  # it looks at values, or does what has no form without them
+            if device == _NUMBERS:
+                raise
+            continue
+        return Cost(
+            queries=oracle.queries,
+            messages=play.messages,
+            vectors_sent=play.vectors,
+            bytes_sent=network.bytes_sent.copy(),
+        )
+    raise AssertionError("a play with numbers ends or fails")
 
 
 def check_rows_apart(
-    algorithm: Algorithm[Any], rounds: int, schedule: Schedule, alone: SimulatedNetwork, seed: int
+    algorithm: Algorithm[Any], rounds: int, schedule: Schedule, alone: Connect, seed: int, *, width: int = 1
 ) -> None:
     """Refuse a rule by which an agent reads another's row without an exchange: no wire would carry that.
 
@@ -41,10 +77,11 @@ def check_rows_apart(
     """
     ends = []
     for first in (0.5, 2.0):
-        dummy = _DummyRound(alone, rounds, schedule, seed, answer=0.3737)
-        theta = torch.linspace(0.1, 1.0, dummy.rows)[:, None].clone()
+        network = alone(_NUMBERS)
+        theta = torch.linspace(0.1, 1.0, len(network.hosted))[:, None].repeat(1, min(width, _WIDE))
         theta[0] = first
-        ends.append(_play(algorithm, dummy, theta, min(rounds, 2)))
+        play = _played(algorithm, theta, rounds, schedule, network, _Counting(0.3737), seed, min(rounds, 2))
+        ends.append(play.state.theta)
     apart = [torch.nan_to_num(end[1:], nan=0.0) for end in ends]  # a step size that overflows tells nothing here
     if not torch.equal(*apart):
         raise InvalidInput(
@@ -53,41 +90,36 @@ def check_rows_apart(
         )
 
 
-def _play(algorithm: Algorithm[Any], dummy: "_DummyRound", theta: Tensor, rounds: int) -> Tensor:
-    name = type(algorithm).__name__
-    with torch.no_grad():
-        state = algorithm.init(theta)
-        for number in range(rounds):
-            dummy.round = number
-            state = algorithm.round(state, dummy)
-            end = getattr(state, "theta", None)
-            if not isinstance(end, Tensor) or end.shape != theta.shape:
-                raise InvalidInput(
-                    f"{name}.round must return a state whose theta is [agents, params], as it was given; in a play with "
-                    f"{dummy.rows} agents of one parameter it returned {_described(end)}"
-                )
-    return state.theta
+def _played(
+    algorithm: Algorithm[Any],
+    theta: Tensor,
+    rounds: int,
+    schedule: Schedule,
+    network: StackedNetwork,
+    oracle: "_Counting",
+    seed: int,
+    until: int,
+) -> Play:
+    play = Play(
+        algorithm,
+        theta,
+        rounds=rounds,
+        schedule=schedule,
+        network=network,
+        oracle=oracle,
+        seed=seed,
+        public_loss=lambda theta: theta.new_zeros(len(theta)),
+    )
+    while play.round < until:
+        play.advance()
+    return play
 
 
-def _described(value: Any) -> str:
-    return f"a theta of shape {tuple(value.shape)}" if isinstance(value, Tensor) else "a state without theta"
+class _Counting:
+    """An oracle that counts, and answers a multiple of what it is asked at."""
 
-
-class _DummyRound:
-    """A round that counts. Its oracle answers a multiple of what it is asked at, zero unless told otherwise."""
-
-    def __init__(
-        self, network: SimulatedNetwork, rounds: int, schedule: Schedule, seed: int, answer: float = 0.0
-    ) -> None:
-        self._network, self._rounds, self._schedule, self._answer = network, rounds, schedule, answer
-        self.rows = network.trials * network.agents
-        self.round = self.queries = self.messages = 0
-        self.numbers = 0.0
-        self.generator = torch.Generator().manual_seed(seed)
-
-    @property
-    def lr(self) -> float | Tensor:
-        return step_size(self._schedule, self.round, self._rounds, torch.zeros(self.rows, 1))
+    def __init__(self, answer: float) -> None:
+        self._answer, self.queries = answer, 0
 
     def gradient(self, theta: Tensor) -> Tensor:
         self.queries += 1
@@ -97,10 +129,5 @@ class _DummyRound:
         if not public:
             raise InvalidInput("a query needs at least one stacked tensor that its per-sample function reads")
         self.queries += 1
-        answer = torch.zeros(len(public[0]), public[0].shape[1] if width is None else width)
+        answer = public[0].new_zeros(len(public[0]), public[0].shape[1] if width is None else width)
         return answer + self._answer * public[0].reshape(len(answer), -1).mean(dim=1, keepdim=True)
-
-    def exchange(self, *tensors: Tensor) -> SimulatedInbox:
-        self.messages += 1
-        self.numbers += sum(tensor[0].numel() for tensor in tensors)
-        return self._network.exchange(*tensors)

@@ -40,6 +40,10 @@ class ProcessLost(TacitError, RuntimeError):
     """A process that did part of the work is gone."""
 
 
+class NetworkError(TacitError, RuntimeError):
+    """A message that did not arrive, or not as it should."""
+
+
 class BudgetExceeded(PrivacyError):
     """A query that would spend more privacy than is allowed. Nothing was spent."""
 

@@ -14,10 +14,11 @@ from tacit.errors import GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
+from tacit.networks import Links, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
 
 Model = nn.Module | Callable[[], nn.Module]
-Graphs = nx.Graph | Sequence[nx.Graph]
+Graphs = nx.Graph | Topology | Sequence[nx.Graph | Topology]
 
 
 def make_module(model: Model, seed: int) -> nn.Module:
@@ -76,31 +77,42 @@ def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device
 
 
 def connect(
-    graph: Graphs | None,
-    mixing: str | sparse.csr_array,
-    *,
-    allow_drift: bool,
-    agents: int,
-    trials: int,
-) -> tuple[list[sparse.csr_array], list[sparse.csr_array]]:
-    """Return mixing matrices and who hears whom, one of each for all trials or for each. Without a graph, nobody does."""
+    graph: Graphs | None, mixing: str | sparse.csr_array, *, allow_drift: bool, agents: int, trials: int, rounds: int
+) -> list[Topology]:
+    """Return who hears whom with which weights, for all trials or for each. Without a graph, nobody hears anybody."""
     if graph is None:
-        alone = sparse.csr_array(sparse.eye_array(agents, format="csr"))
-        return [alone], [alone]
-    graphs = [as_graph(g) for g in ([graph] if isinstance(graph, nx.Graph) else graph)]
-    if len(graphs) not in (1, trials):
-        raise GraphError(f"{len(graphs)} graphs for {trials} trials; give one for all, or one for each")
-    for each in graphs:
-        if len(each) != agents:
-            raise GraphError(f"the graph has {len(each)} nodes and the data {agents} agents; they must be as many")
-    links = [adjacency(each) for each in graphs]
+        return [Static(Links.of(sparse.csr_array(sparse.eye_array(agents, format="csr"))))]
+    each = list(graph) if isinstance(graph, Sequence) else [graph]
+    if len(each) not in (1, trials):
+        raise GraphError(f"{len(each)} graphs for {trials} trials; give one for all, or one for each")
+    return [_topology(one, mixing, allow_drift=allow_drift, agents=agents, rounds=rounds) for one in each]
+
+
+def _topology(
+    graph: nx.Graph | Topology, mixing: str | sparse.csr_array, *, allow_drift: bool, agents: int, rounds: int
+) -> Topology:
+    if not isinstance(graph, nx.Graph):
+        if not (hasattr(graph, "at") and hasattr(graph, "agents")):
+            raise GraphError(f"graph is {graph!r}; give a networkx graph, or a topology such as tacit.networks.Cycle")
+        if graph.agents != agents:
+            raise GraphError(
+                f"the topology is for {graph.agents} agents and the data has {agents}; they must be as many"
+            )
+        if not isinstance(mixing, str) or mixing != "metropolis":
+            raise GraphError("mixing weighs the neighbours of a graph; a topology has weights of its own")
+        check_topology(graph, rounds)
+        return graph
+    fixed = as_graph(graph)
+    if len(fixed) != agents:
+        raise GraphError(f"the graph has {len(fixed)} nodes and the data {agents} agents; they must be as many")
+    heard = adjacency(fixed)
     if isinstance(mixing, str):
-        return [mixing_matrix(each, mixing, allow_drift=allow_drift) for each in graphs], links
+        return Static(Links.of(mixing_matrix(fixed, mixing, allow_drift=allow_drift), heard))
     if not allow_drift:
-        return [check_mixing_matrix(mixing, each) for each in graphs], links
+        return Static(Links.of(check_mixing_matrix(mixing, fixed), heard))
     if getattr(mixing, "shape", None) != (agents, agents):
         raise GraphError(f"mixing must be a matrix of {agents} rows and columns, or the name of a rule")
-    return [sparse.csr_array(mixing)] * len(graphs), links
+    return Static(Links.of(sparse.csr_array(mixing), heard))
 
 
 def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, schema: Schema) -> None:

@@ -5,7 +5,7 @@ A run that does not fit its budget is refused before its first query. Whoever dr
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,38 +18,18 @@ from tacit.data.drafting import settle
 from tacit.data.schema import check_records
 from tacit.errors import GraphError, InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
-from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
+from tacit.networks import Network, StackedNetwork, Tap, Topology
+from tacit.playing import Play
 from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, public_lot, starts
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PerSample, PlainOracle, PrivateOracle, choose_engine
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
 from tacit.results import Result
-from tacit.schedules import as_schedule, step_size
+from tacit.schedules import as_schedule
 from tacit.settings import Training
+from tacit.states import flatten, restore
 from tacit.watching import Watch
 
 _CHECKED_RECORDS = 7
 _LEAST_NOISE = 0.02
-
-
-class Round:
-    """What an algorithm sees of one round; see `tacit.algorithms.At`. Everything else is out of its reach."""
-
-    def __init__(
-        self, round: int, lr: float | Tensor, generator: torch.Generator, oracle: Oracle, network: SimulatedNetwork
-    ) -> None:
-        self.round, self.lr, self.generator = round, lr, generator
-        self.__oracle, self.__network = oracle, network
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """Ask the oracle for every agent's gradient."""
-        return self.__oracle.gradient(theta)
-
-    def query(self, per_sample: PerSample, *public: Tensor, width: int | None = None) -> Tensor:
-        """Ask the oracle for the mean of any per-sample vector."""
-        return self.__oracle.query(per_sample, *public, width=width)
-
-    def exchange(self, *tensors: Tensor) -> SimulatedInbox:
-        """Send one message to every neighbour and return theirs."""
-        return self.__network.exchange(*tensors)
 
 
 class Session:
@@ -64,14 +44,15 @@ class Session:
         data, device = training.data, torch.device(training.device)
         self.training, self.trials = training, trials
         self._schedule = as_schedule(training.lr)
-        self.cost = self._count()
         self.sizes = declared_sizes(data, training.sizes)
+        self._topologies = self._connected()
 
         module = make_module(training.model, training.seed)
         self.schema = settle(data.data, module)
         check_records(data, self.schema)  # before anything is asked, charged or sent
         check_module(module, example(data, self.schema))
         self.model = FlatModel(module, training.loss).to(device)
+        self.cost = self._count()
         theta = starts(
             self.model,
             training.model,
@@ -100,40 +81,67 @@ class Session:
             private=self.plan.privacy is not None,
             compile=training.compile,
         )
-        self.network = self._connect(theta.dtype, device, taps=training.taps)
+        self.network: Network = self._network(device, taps=training.taps)
         self.watch = Watch(self.model, data, self.network)
         self.watch.look(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
         name = training.name or fresh_label(self.ledger, name_of(training.algorithm))
         self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
-        self.generator = torch.Generator(device).manual_seed(training.seed)
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
         self.accounts: list[Account] = list(accounts or [])
-        self.state: Any = training.algorithm.init(theta)
-        self.round, self.seconds = 0, 0.0
+        self.seconds = 0.0
         self.real_oracle = self._open_oracle(device)
         self.oracle: Oracle = self.real_oracle
+        self._play = Play(
+            training.algorithm,
+            theta,
+            rounds=training.rounds,
+            schedule=self._schedule,
+            network=self.network,
+            oracle=self.oracle,
+            seed=training.seed,
+            public_loss=self.watch.public_loss,
+        )
+
+    @property
+    def state(self) -> Any:
+        """The rule's state after the last round."""
+        return self._play.state
+
+    @property
+    def round(self) -> int:
+        """How many rounds are played."""
+        return self._play.round
 
     @property
     def finished(self) -> bool:
         """Whether all rounds are played."""
         return self.round >= self.training.rounds
 
+    def wrap_oracle(self, wrap: Callable[[Oracle], Oracle]) -> None:
+        """Put something between the rule and the oracle, such as one that records answers."""
+        self.oracle = self._play.oracle = wrap(self.oracle)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all that a session needs to go on from here, but its settings, accounts and answers on record."""
+        facts = {
+            "round": torch.tensor(self.round),
+            "seconds": torch.tensor(self.seconds, dtype=torch.float64),
+            "bytes_sent": torch.from_numpy(self.network.bytes_sent.copy()),
+        }
+        return facts | flatten(self.state)
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Go on from where another session of the same settings was."""
+        self._play.state = restore(self.state, saved)
+        self._play.round, self.seconds = int(saved["round"]), float(saved["seconds"])
+        self.network.bytes_sent[:] = saved["bytes_sent"].numpy()
+
     def advance(self) -> None:
         """Play one round, and look at the models if it is time."""
         training, started = self.training, time.perf_counter()
-        shape = self.state.theta.shape
-        with torch.no_grad():
-            lr = step_size(self._schedule, self.round, training.rounds, self.state.theta)
-            at = Round(self.round, lr, self.generator, self.oracle, self.network)
-            state = training.algorithm.round(self.state, at)
-        if state.theta.shape != shape:
-            raise InvalidInput(
-                f"{type(training.algorithm).__name__}.round returned theta of shape {tuple(state.theta.shape)}; "
-                f"it must stay {tuple(shape)}"
-            )
-        self.state, self.round = state, self.round + 1
+        self._play.advance()
         every = training.evaluate_every or max(1, training.rounds // 20)
         if self.round % every == 0 or self.finished:
             self.look()
@@ -188,29 +196,40 @@ class Session:
     def _count(self) -> Cost:
         """Play the rule through, on the run's own graph and on one without links."""
         training, rule = self.training, (self.training.algorithm, self.training.rounds, self._schedule)
-        cost = count(*rule, self._connect(), training.seed)
+        width, dtype = self.model.size, self.model.dtype
+        cost = count(*rule, self._network, training.seed, width=width, dtype=dtype)
         if cost.messages and training.graph is None and training.data.agents > 1:
             raise GraphError(
                 f"the algorithm exchanges messages among {training.data.agents} agents; say along which graph"
             )
         if training.data.agents * self.trials > 1:
-            alone, links = connect(None, "", allow_drift=False, agents=training.data.agents, trials=self.trials)
-            network = SimulatedNetwork(alone, links=links, trials=self.trials)
-            check_rows_apart(*rule, network, training.seed)
+            (alone,) = connect(
+                None, "", allow_drift=False, agents=training.data.agents, trials=1, rounds=training.rounds
+            )
+            check_rows_apart(*rule, lambda _: StackedNetwork(alone, trials=self.trials), training.seed, width=width)
         return cost
 
-    def _connect(
-        self, dtype: torch.dtype = torch.float32, device: torch.device | None = None, taps: Sequence[Tap] = ()
-    ) -> SimulatedNetwork:
+    def _connected(self) -> list[Topology]:
         training = self.training
-        mixing, links = connect(
+        return connect(
             training.graph,
             training.mixing,
             allow_drift=training.allow_drift,
             agents=training.data.agents,
             trials=self.trials,
+            rounds=training.rounds,
         )
-        return SimulatedNetwork(mixing, links=links, trials=self.trials, dtype=dtype, device=device, taps=taps)
+
+    def _network(self, device: torch.device, taps: Sequence[Tap] = ()) -> StackedNetwork:
+        """Return all agents' network, for tensors on a device."""
+        return StackedNetwork(
+            self._topologies,
+            trials=self.trials,
+            dtype=self.model.dtype,
+            device=device,
+            taps=taps,
+            any_order=self.training.any_order,
+        )
 
     def _open_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
         training, plan = self.training, self.plan
@@ -234,8 +253,8 @@ class Session:
                 return PlainOracle(**stacked, accounts=self.accounts)
             return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
         except BaseException:
-            if opened:
-                self.close()
+            for account in self.accounts if opened else ():
+                account.close(finished=False)
             raise
 
     def _open_accounts(self) -> list[Account]:

@@ -30,11 +30,14 @@ class Training:
     privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
     rounds: how many rounds to play.
     lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
-    graph: who talks to whom, a networkx graph; a list gives every trial its own. Not needed by rules that never exchange.
+    graph: who talks to whom: a networkx graph, or one that changes from round to round, such as `tacit.networks.Cycle`; a list
+        gives every trial its own. Not needed by rules that never exchange.
     mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of one's own.
+    any_order: let a matrix product add neighbours' values up in an order of its own: faster where everyone has many neighbours.
+        Such a run agrees with the same run on another runtime to a tolerance, and not to the bit.
     allow_drift: let weights through that move the average; only for reproducing the published code.
     loss: maps a batch of outputs and targets to one loss per record; cross-entropy unless given.
-    seed: drives all public chance: initialisation and `at.generator`. Lots and noise never come from it.
+    seed: drives all public chance: initialisation and `at.chance`. Lots and noise never come from it.
     sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
         run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
     ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without
@@ -60,6 +63,7 @@ class Training:
     lr: float | Sequence[float] | Schedule
     graph: Graphs | None = None
     mixing: str | sparse.csr_array = "metropolis"
+    any_order: bool = False
     allow_drift: bool = False
     loss: Loss = cross_entropy
     seed: int = 0

@@ -5,18 +5,26 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
+from tacit.errors import InvalidInput
 from tacit.evaluation import consensus_distance, evaluate
 from tacit.models import FlatModel
-from tacit.networks import SimulatedNetwork
+from tacit.networks import Network
 from tacit.results import Snapshot
 
 
 class Watch:
     """Takes a snapshot of every trial at each look; `histories` holds them, trial by trial."""
 
-    def __init__(self, model: FlatModel, data: AgentData, network: SimulatedNetwork) -> None:
+    def __init__(self, model: FlatModel, data: AgentData, network: Network) -> None:
         self._model, self._data, self._network = model, data.data, network
         self.histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
+
+    def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
+        """Return every model's mean loss on the validation records, which are public."""
+        if self._data.validation is None:
+            raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+        score = evaluate(self._model, theta, self._data.validation, self._data.prepare, classification=False)
+        return torch.from_numpy(score.loss).to(theta)
 
     def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int) -> None:
         """Score all models on the validation records and measure how far they are apart."""

@@ -8,7 +8,7 @@ import torch
 import tacit
 from tacit import graphs
 from tacit.counting import count
-from tacit.networks import SimulatedNetwork
+from tacit.networks import StackedNetwork, as_topology
 from tacit.schedules import Constant
 
 ALL = {
@@ -32,7 +32,7 @@ ALL = {
 class Still:
     """A round in which no agent's data say anything."""
 
-    network: SimulatedNetwork
+    network: StackedNetwork
     round: int = 0
     lr: float = 0.5
 
@@ -40,17 +40,17 @@ class Still:
         return torch.zeros_like(theta)
 
     def exchange(self, *tensors):
-        return self.network.exchange(*tensors)
+        return self.network.exchange(self.round, *tensors)
 
 
 @pytest.mark.parametrize("rule", ["metropolis", "max_degree"])
 @pytest.mark.parametrize("graph", ALL)
 @pytest.mark.parametrize("algorithm", [tacit.DSGD(), tacit.DSGT()], ids=["dsgd", "dsgt"])
 def test_average_stays_and_agents_agree(algorithm, graph, rule):
-    weights = graphs.mixing_matrix(ALL[graph], rule)
-    agents = weights.shape[0]
+    topology = as_topology(ALL[graph], mixing=rule)
+    agents = topology.agents
     theta = torch.randn(agents, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    at = Still(SimulatedNetwork(weights, dtype=torch.float64))
+    at = Still(StackedNetwork(topology, dtype=torch.float64))
     state = algorithm.init(theta)
     for _ in range(1200):
         state = algorithm.round(state, at)
@@ -70,6 +70,7 @@ def test_average_stays_and_agents_agree(algorithm, graph, rule):
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else str(value),
 )
 def test_playing_counts_queries_and_messages(algorithm, queries, messages, vectors):
-    network = SimulatedNetwork(graphs.mixing_matrix(graphs.ring(4)))
-    cost = count(algorithm, 7, Constant(0.1), network, seed=0)
+    ring = as_topology(graphs.ring(4))
+    cost = count(algorithm, 7, Constant(0.1), lambda device: StackedNetwork(ring, device=device), seed=0, width=10)
     assert (cost.queries, cost.messages, cost.vectors_sent) == (queries, messages, vectors)
+    assert cost.bytes_sent.tolist() == [2 * vectors * 10 * 4] * 4

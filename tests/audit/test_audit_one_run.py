@@ -185,7 +185,8 @@ def test_what_is_watched_is_what_an_exact_view_reconstructs(rule):
         taps=[sent.append],
     )
     with Session(training) as session:
-        session.oracle = watched = Watched(session.oracle, 0)
+        watched = Watched(session.oracle, 0)
+        session.wrap_oracle(lambda _: watched)
         while not session.finished:
             session.advance()
     view = Responses.of(rule, world.graph, rounds=3, lr=world.lr).view([1])

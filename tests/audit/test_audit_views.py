@@ -8,15 +8,16 @@ import reference
 import torch
 
 import tacit
+from tacit import playing
 from tacit.algorithms import DSGD, DSGT, Adam, DiNNO, Local, Momentum, Plain
 from tacit.audit import responses, views
 from tacit.audit.responses import NotLinear, Responses
 from tacit.audit.views import Row
 from tacit.errors import InvalidInput
-from tacit.graphs import complete, erdos_renyi, mixing_matrix, path, ring, torus
-from tacit.networks import SimulatedNetwork
+from tacit.graphs import complete, erdos_renyi, path, ring, torus
+from tacit.networks import StackedNetwork, as_topology
 from tacit.preparation import starts as make_starts
-from tacit.schedules import LogSpaced, as_schedule, step_size
+from tacit.schedules import LogSpaced, as_schedule
 
 IRREGULAR = erdos_renyi(7, 0.4, seed=3)
 LR = LogSpaced(0.2, 0.05)
@@ -36,29 +37,22 @@ class Play:
 
     def __post_init__(self):
         rows = self.trials * len(self.graph)
-        weights = mixing_matrix(self.graph)
-        network = SimulatedNetwork(weights, trials=self.trials, dtype=torch.float64, taps=[self.messages.append])
-        self.exchange, self.random = network.exchange, torch.Generator().manual_seed(1)
-        self.generator = torch.Generator().manual_seed(0)
+        network = StackedNetwork(
+            as_topology(self.graph), trials=self.trials, dtype=torch.float64, taps=[self.messages.append]
+        )
+        self.random = torch.Generator().manual_seed(1)
         self.starts = self.draw(rows)
-        state = self.rule.init(self.starts)
-        for number in range(self.rounds):
-            self.round = number
-            self.step = step_size(as_schedule(self.lr), self.round, self.rounds, self.starts)
-            state = self.rule.round(state, self._at())
-        self.models = state.theta
+        schedule = as_schedule(self.lr)
+        play = playing.Play(
+            self.rule, self.starts, rounds=self.rounds, schedule=schedule, network=network, oracle=self, seed=0
+        )
+        while play.round < self.rounds:
+            play.advance()
+        self.models = play.state.theta
 
-    def _at(self):
-        play = self
-
-        class At:
-            round, lr, generator, exchange = play.round, play.step, play.generator, staticmethod(play.exchange)
-
-            def gradient(self, theta):
-                play.answers.append(play.draw(len(theta)))
-                return play.answers[-1]
-
-        return At()
+    def gradient(self, theta):
+        self.answers.append(self.draw(len(theta)))
+        return self.answers[-1]
 
     def draw(self, rows):
         return torch.randn(rows, 3, dtype=torch.float64, generator=self.random)
@@ -390,11 +384,11 @@ class Odd:
         sent = {
             "norm": lambda: theta / (1 + theta.norm(dim=1, keepdim=True)),
             "sign": theta.sign,
-            "mask": lambda: theta * (torch.rand(theta.shape, generator=at.generator, dtype=theta.dtype) < 0.5),
+            "mask": lambda: theta * (at.chance(theta.shape[1]) < 0.5),
             "shift": lambda: theta + 1,
             "other coordinate": lambda: theta.roll(1, dims=1),
             "scalar": lambda: theta.sum(dim=1, keepdim=True).repeat(1, 2),
-            "sleep": lambda: theta * (0.5 + torch.rand(len(theta), 1, generator=at.generator, dtype=theta.dtype)),
+            "sleep": lambda: theta * (0.5 + at.chance(1)),
         }[self.kind]()
         mixed = at.exchange(sent).mix()
         return state._replace(theta=(theta if self.kind == "scalar" else mixed) - at.lr * gradient)

@@ -9,30 +9,14 @@ file with another oracle behind `at`.
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from tacit.errors import InvalidInput
+from tacit.networks.codecs import DENSE, Codec
+from tacit.networks.interface import Inbox as Inbox
 
 Stacked = Float[Tensor, "agents params"]
-
-
-class Inbox(Protocol):
-    """What an agent's neighbours sent in one exchange, added up in a fixed order.
-
-    `mix` and `sum` return a tensor where one was sent, and a tuple of as many as were sent otherwise.
-    """
-
-    @property
-    def degree(self) -> Float[Tensor, "agents 1"]:
-        """How many live neighbours each agent has, itself not counted."""
-
-    def mix(self) -> Any:
-        """Return the sum over neighbours and self, weighted by the mixing matrix."""
-
-    def sum(self) -> Any:
-        """Return the plain sum over neighbours, without self."""
 
 
 class At(Protocol):
@@ -47,8 +31,20 @@ class At(Protocol):
         """The step size: a number, or a column with one for each agent."""
 
     @property
-    def generator(self) -> torch.Generator:
-        """Public randomness, the same for whoever knows the run's seed."""
+    def agents(self) -> Int[Tensor, " agents"]:
+        """The number of the agent to whom each row belongs: all of a run, or those that are hosted here."""
+
+    def chance(self, *shape: int) -> Float[Tensor, "agents ..."]:
+        """Return numbers from [0, 1), a row of this shape for each agent: public, the same for whoever knows the run's seed.
+
+        They follow from the seed, the round, the agent, and how often chance was asked for in this round.
+        """
+
+    def shared_chance(self, *shape: int) -> Float[Tensor, "..."]:
+        """Return numbers from [0, 1) that all agents have in common."""
+
+    def public_loss(self, theta: Stacked) -> Float[Tensor, " agents"]:
+        """Return the mean loss of every agent's θ on the public validation records. It is no query, and costs nothing."""
 
     def gradient(self, theta: Stacked) -> Stacked:
         """Return every agent's gradient at its θ, noisy where the run is private: one query each."""
@@ -65,8 +61,11 @@ class At(Protocol):
         clipped like a gradient. It has `width` numbers, unless given as many as the first of `public`.
         """
 
-    def exchange(self, *tensors: Float[Tensor, "agents ..."]) -> Inbox:
-        """Send one message with these rows to every neighbour and return what the neighbours sent."""
+    def exchange(self, *tensors: Float[Tensor, "agents ..."], codec: Codec = DENSE) -> Inbox:
+        """Send one message with these rows to every neighbour and return what the neighbours sent.
+
+        `codec` says how they travel; see `tacit.networks`.
+        """
 
 
 class HasTheta(Protocol):

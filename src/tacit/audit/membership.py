@@ -15,7 +15,7 @@ from tacit.audit.collecting import Scores
 from tacit.audit.worlds import World, images, plan_of
 from tacit.counting import count
 from tacit.data import DataSet
-from tacit.networks import SimulatedNetwork
+from tacit.networks import StackedNetwork
 from tacit.preparation import connect
 from tacit.privacy import Plan, Privacy, Sources
 from tacit.privacy.accounting import Event
@@ -44,9 +44,17 @@ class Membership:
         """What the agents promise."""
         world = self.world
         agents = world.data.agents
-        (mixing,), (links,) = connect(world.graph, "metropolis", allow_drift=False, agents=agents, trials=1)
-        network = SimulatedNetwork(mixing, links=[links])
-        return plan_of(world, count(world.algorithm, world.rounds, as_schedule(world.lr), network, seed=0).queries)
+        (topology,) = connect(
+            world.graph, "metropolis", allow_drift=False, agents=agents, trials=1, rounds=world.rounds
+        )
+        cost = count(
+            world.algorithm,
+            world.rounds,
+            as_schedule(world.lr),
+            lambda device: StackedNetwork(topology, device=device),
+            seed=0,
+        )
+        return plan_of(world, cost.queries)
 
     @property
     def event(self) -> Event:

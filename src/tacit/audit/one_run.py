@@ -134,7 +134,8 @@ class OneRun:
             compile=world.compile,
         )
         with Session(training) as session:
-            session.oracle = watched = Watched(session.oracle, target, keep=self.sees == "answers")
+            watched = Watched(session.real_oracle, target, keep=self.sees == "answers")
+            session.wrap_oracle(lambda _: watched)
             while not session.finished:
                 session.advance()
             plan, model, theta = session.plan, session.model, session.state.theta

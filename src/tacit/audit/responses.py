@@ -19,9 +19,10 @@ from tacit.algorithms import Algorithm
 from tacit.audit.views import View
 from tacit.counting import count
 from tacit.errors import InvalidInput
-from tacit.networks import SimulatedInbox, SimulatedNetwork, Tap
+from tacit.networks import DENSE, Codec, StackedInbox, StackedNetwork, Tap, Topology
+from tacit.playing import Play
 from tacit.preparation import connect
-from tacit.schedules import Schedule, as_schedule, step_size
+from tacit.schedules import Schedule, as_schedule
 
 _TOLERANCE = 1e-9
 _MOST_BYTES = 4 * 2**30
@@ -42,8 +43,7 @@ class Responses:
     algorithm: Algorithm[Any]
     rounds: int
     schedule: Schedule
-    mixing: sparse.csr_array
-    links: sparse.csr_array
+    topology: Topology
     seed: int
     queries: int
     vectors: int
@@ -53,7 +53,7 @@ class Responses:
     def of(
         cls,
         algorithm: Algorithm[Any],
-        graph: nx.Graph,
+        graph: nx.Graph | Topology,
         *,
         rounds: int,
         lr: float | Sequence[float] | Schedule,
@@ -62,18 +62,18 @@ class Responses:
         seed: int = 0,
     ) -> Self:
         """Play the rule with settings as in `Training`; raise `NotLinear` where it is not."""
-        (weights,), (links,) = connect(graph, mixing, allow_drift=allow_drift, agents=len(graph), trials=1)
+        agents = len(graph) if isinstance(graph, nx.Graph) else graph.agents
+        (topology,) = connect(graph, mixing, allow_drift=allow_drift, agents=agents, trials=1, rounds=rounds)
         schedule = as_schedule(lr)
-        cost = count(algorithm, rounds, schedule, SimulatedNetwork(weights, links=[links]), seed)
+        cost = count(algorithm, rounds, schedule, lambda device: StackedNetwork(topology, device=device), seed)
         responses = cls(
             algorithm=algorithm,
             rounds=rounds,
             schedule=schedule,
-            mixing=weights,
-            links=links,
+            topology=topology,
             seed=seed,
             queries=cost.queries,
-            vectors=int(cost.vectors_sent),
+            vectors=cost.vectors_sent,
         )
         responses._check_size(seen=0)
         return replace(responses, chance=responses._check_linear())
@@ -81,7 +81,7 @@ class Responses:
     @property
     def agents(self) -> int:
         """How many agents there are."""
-        return int(self.mixing.shape[0])
+        return self.topology.agents
 
     def view(
         self,
@@ -109,7 +109,7 @@ class Responses:
             raise InvalidInput(f"noise is {noise!r}; it must be a positive number for each of {self.agents} agents")
         if not 0 < rounding < 1:
             raise InvalidInput(f"rounding is {rounding}; it must lie between 0 and 1")
-        members = sorted({*watching, *(int(near) for near in self.links[watching].indices)})
+        members = sorted({*watching, *self._heard(watching)})
         self._check_size(seen=len(members) * (self.vectors + final) + len(watching) * self.queries * answers)
         kept: list[tuple[Tensor, ...]] = []
         end, _ = self._play(self._impulse, lambda sent: kept.append(tuple(each[members] for each in sent)))
@@ -144,19 +144,34 @@ class Responses:
         answer[everyone, everyone, number] = 1
         return answer.flatten(1)
 
+    def _heard(self, watching: list[int]) -> set[int]:
+        """Return whom these agents hear in any round."""
+        rounds = range(self.rounds if self.topology.period is None else min(self.rounds, self.topology.period))
+        links = {id(each): each for number in rounds for each in self.topology.at(number)}
+        return {int(near) for each in links.values() for near in each.heard[watching].indices}
+
     def _play(
         self, inputs: Callable[[int], Tensor], tap: Tap, asked: Callable[[Tensor], None] = lambda theta: None
     ) -> tuple[Tensor, bool]:
         """Return the models at the end, and whether public chance was drawn. `asked` sees every θ that is asked at."""
-        network = SimulatedNetwork(self.mixing, links=[self.links], dtype=torch.float64, taps=[tap])
-        theta, at = inputs(self.queries), _ImpulseRound(self, network, inputs, asked)
-        untouched = at.generator.get_state()
-        with torch.no_grad():
-            state = self.algorithm.init(theta)
-            for number in range(self.rounds):
-                at.round = number
-                state = self.algorithm.round(state, at)
-        return state.theta, not torch.equal(untouched, at.generator.get_state())
+        theta = inputs(self.queries)
+        network = _OnlyVectors(self, theta.shape, [tap])
+        play = Play(
+            self.algorithm,
+            theta,
+            rounds=self.rounds,
+            schedule=self.schedule,
+            network=network,
+            oracle=_Impulses(self, inputs, asked, theta.shape),
+            seed=self.seed,
+            public_loss=self._no_loss,
+        )
+        while play.round < self.rounds:
+            play.advance()
+        return play.state.theta, play.draws > 0
+
+    def _no_loss(self, theta: Tensor) -> Tensor:
+        raise NotLinear(f"{self.algorithm} asks for losses, which are not linear in the gradients")
 
     def _check_linear(self) -> bool:
         """Play random answers of very different sizes and compare with the impulses' sum; return whether chance was drawn."""
@@ -189,23 +204,31 @@ class Responses:
             )
 
 
-class _ImpulseRound:
-    """A round whose oracle answers what it is told to, wherever it is asked."""
+class _OnlyVectors(StackedNetwork):
+    """A network for vectors of one parameter to an answer, in float64."""
+
+    def __init__(self, run: Responses, shape: torch.Size, taps: Sequence[Tap]) -> None:
+        super().__init__(run.topology, dtype=torch.float64, taps=taps)
+        self._run, self._shape = run, shape
+
+    def exchange(self, round: int, *tensors: Tensor, codec: Codec = DENSE) -> StackedInbox:
+        """Exchange vectors like θ alone, and nothing that is rounded on its way."""
+        if any(tensor.shape != self._shape for tensor in tensors):
+            raise NotLinear(
+                f"{self._run.algorithm} sends values of another size than θ; only vectors like θ can be followed"
+            )
+        if codec != DENSE:
+            raise NotLinear(f"{self._run.algorithm} sends by {codec}, which is not linear")
+        return super().exchange(round, *tensors)
+
+
+class _Impulses:
+    """An oracle that answers what it is told to, wherever it is asked."""
 
     def __init__(
-        self,
-        run: Responses,
-        network: SimulatedNetwork,
-        inputs: Callable[[int], Tensor],
-        tell: Callable[[Tensor], None],
+        self, run: Responses, inputs: Callable[[int], Tensor], tell: Callable[[Tensor], None], shape: torch.Size
     ) -> None:
-        self._run, self._network, self._inputs, self._tell, self._asked = run, network, inputs, tell, 0
-        self.round, self.generator = 0, torch.Generator().manual_seed(run.seed)
-        self._shape = inputs(run.queries).shape
-
-    @property
-    def lr(self) -> float | Tensor:
-        return step_size(self._run.schedule, self.round, self._run.rounds, self._inputs(self._run.queries))
+        self._run, self._inputs, self._tell, self._shape, self._asked = run, inputs, tell, shape, 0
 
     def gradient(self, theta: Tensor) -> Tensor:
         self._asked += 1
@@ -220,10 +243,3 @@ class _ImpulseRound:
                 f"{self._run.algorithm} asks for answers of another size than θ; only gradients can be followed"
             )
         return self.gradient(public[0])
-
-    def exchange(self, *tensors: Tensor) -> SimulatedInbox:
-        if any(tensor.shape != self._shape for tensor in tensors):
-            raise NotLinear(
-                f"{self._run.algorithm} sends values of another size than θ; only vectors like θ can be followed"
-            )
-        return self._network.exchange(*tensors)

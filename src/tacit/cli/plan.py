@@ -21,8 +21,6 @@ def _plan(runner: Runner) -> Table:
     session = runner.session
     plan, cost = session.plan, session.cost
     width = session.model.size
-    bytes_each = cost.vectors_sent / session.training.rounds * width * (8 if session.model.dtype.itemsize == 8 else 4)
-    degrees = session.network.degree.flatten().tolist()
     table = plain_table(f"plan of {runner.folder.name}")
     table.add_column("what")
     table.add_column("value", overflow="fold")
@@ -39,7 +37,7 @@ def _plan(runner: Runner) -> Table:
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:
         table.add_row("privacy", "none: nothing is promised")
-    table.add_row("sent by an agent a round", _bytes(bytes_each * max(degrees, default=0)) + " at most")
+    table.add_row("sent by an agent a round", _bytes(cost.bytes_sent.max() / session.training.rounds) + " at most")
     table.add_row("gradients", session.chosen.why)
     table.add_row("memory, about", _bytes(_memory(runner)))
     return table

@@ -29,8 +29,13 @@ def mixing_matrix(graph: nx.Graph, rule: str = "metropolis", *, allow_drift: boo
     - `max_degree`: w_ij = 1/(1 + the largest degree)
     - `uniform`: w_ij = 1/(1 + d_i); an error on irregular graphs unless `allow_drift`
     """
+    return weights_for(adjacency(graph), rule, allow_drift=allow_drift)
+
+
+def weights_for(adjacent: sparse.csr_array, rule: str = "metropolis", *, allow_drift: bool = False) -> sparse.csr_array:
+    """Return the same for a symmetric 0/1 matrix of who is whose neighbour, connected or not."""
     choose("mixing rule", rule, RULES)
-    links = adjacency(graph)
+    links = adjacent.copy()
     degree = np.diff(links.indptr)
     own, other = np.repeat(degree, degree), degree[links.indices]
     if rule == "metropolis":

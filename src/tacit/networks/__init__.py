@@ -1,5 +1,51 @@
-"""How neighbours' values arrive."""
+"""How neighbours' values arrive: who hears whom in which round, what a message is, and what carries it."""
 
-from tacit.networks.simulated import SimulatedInbox, SimulatedNetwork, Tap
+from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK
+from tacit.networks.interface import Inbox, Messages, Network, Transport
+from tacit.networks.schedules import Moving, RandomMatchings, base_graphs, one_peer_exponential
+from tacit.networks.stacked import StackedInbox, StackedNetwork, Tap
+from tacit.networks.topology import (
+    Changing,
+    Cycle,
+    Links,
+    Several,
+    Static,
+    Topology,
+    as_links,
+    as_topology,
+    check_topology,
+)
+from tacit.networks.transports import Loopback
+from tacit.networks.wired import WiredInbox, WiredNetwork
 
-__all__ = ["SimulatedInbox", "SimulatedNetwork", "Tap"]
+__all__ = [
+    "DENSE",
+    "BFloat16",
+    "Changing",
+    "Codec",
+    "Cycle",
+    "Dense",
+    "Inbox",
+    "Links",
+    "Loopback",
+    "Messages",
+    "Moving",
+    "Network",
+    "Packet",
+    "RandomMatchings",
+    "Several",
+    "StackedInbox",
+    "StackedNetwork",
+    "Static",
+    "Tap",
+    "TopK",
+    "Topology",
+    "Transport",
+    "WiredInbox",
+    "WiredNetwork",
+    "as_links",
+    "as_topology",
+    "base_graphs",
+    "check_topology",
+    "one_peer_exponential",
+]

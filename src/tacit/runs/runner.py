@@ -20,7 +20,7 @@ from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.results import Result
 from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
-from tacit.runs.checkpoint import Checkpoint, flatten, restore
+from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
@@ -129,16 +129,11 @@ class Runner:
     def checkpoint(self) -> None:
         """Put the state on disk, then drop the answers that went into it."""
         session, before = self.session, self._oracle.log
-        tensors = flatten(session.state)
-        tensors["generator"] = session.generator.get_state()
-        tensors["bytes_sent"] = torch.from_numpy(session.network.bytes_sent.copy())
         Checkpoint(
             fingerprint=self.config.fingerprint,
             token=self._token,
-            round=session.round,
             answered=self._oracle.queries,
-            seconds=session.seconds,
-            tensors=tensors,
+            tensors=session.state_dict(),
         ).save(self.folder.checkpoint_file)
         after = self.folder.released_file(self._oracle.queries)
         if after != before.path:
@@ -176,7 +171,7 @@ class Runner:
         replay = log.read(torch.device(self.config.device))
         self.session.real_oracle.skip(answered + len(replay))
         self._oracle = RecordingOracle(self.session.real_oracle, log, replay, answered)
-        self.session.oracle = self._oracle
+        self.session.wrap_oracle(lambda _: self._oracle)
 
     def _check_settings(self) -> None:
         """Refuse settings that are not those the run began with."""
@@ -231,10 +226,7 @@ class Runner:
                 raise InvalidInput(f"{folder.checkpoint_file} belongs to other settings than {folder.config_file}")
             if saved.token != self._token:
                 raise StorageError(f"{folder.checkpoint_file} belongs to another run; it was left alone")
-            session.state = restore(session.state, saved.tensors)
-            session.generator.set_state(saved.tensors["generator"])
-            session.network.bytes_sent[:] = saved.tensors["bytes_sent"].numpy()
-            session.round, session.seconds = saved.round, saved.seconds
+            session.load_state_dict(saved.tensors)
             answered = saved.answered
         self._record(ReleasedLog(folder.released_file(answered), self._token), answered=answered)
         on_record = self._oracle.on_record

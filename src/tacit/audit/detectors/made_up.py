@@ -3,10 +3,9 @@
 Only public facts are read: shapes, types, numbers of classes and records, and held-out records, which belong to nobody.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import networkx as nx
 import torch
 from torch import Tensor
 
@@ -38,7 +37,7 @@ def made_up(training: Training, seed: int = 0) -> Training:
     graph = training.graph
     return replace(
         training,
-        graph=graph if graph is None or isinstance(graph, nx.Graph) else graph[0],
+        graph=graph[0] if isinstance(graph, Sequence) else graph,
         data=AgentData(data=table, indices=parts, owners=owners, partition="made up"),
         sizes=None,
         ledger=None,

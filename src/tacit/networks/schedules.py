@@ -1,0 +1,191 @@
+"""Topologies that change by a rule: matchings by chance, one peer at a time, exact averages, agents that move."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.spatial import cKDTree
+
+from tacit.errors import GraphError
+from tacit.graphs.arguments import whole
+from tacit.networks.topology import Cycle, Links, links_from_pairs
+
+_REMEMBERED = 64
+_MATCHING_WINDOW = 32  # rounds: that so many matchings leave a part of the agents alone has a chance below 3⁻³¹
+
+Edges = dict[tuple[int, int], float]
+
+
+class RandomMatchings:
+    """In every round agents meet in pairs by chance and take the mean of both; of an odd number, one stays alone.
+
+    The pairs follow from `seed` and the round's number.
+    """
+
+    period = None
+
+    def __init__(self, agents: int, *, seed: int = 0) -> None:
+        self.agents, self.seed = whole("agents", agents, least=1), whole("seed", seed, least=0)
+        self.window = _MATCHING_WINDOW if agents > 2 else 1
+        self._at = lru_cache(maxsize=_REMEMBERED)(self._make)
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the pairs of a round."""
+        return self._at(round)
+
+    def _make(self, round: int) -> tuple[Links, ...]:
+        order = np.random.default_rng([self.seed, round]).permutation(self.agents)
+        even = self.agents - self.agents % 2
+        return (links_from_pairs(self.agents, order[:even].reshape(-1, 2).astype(np.int64)),)
+
+
+def one_peer_exponential(agents: int) -> Cycle:
+    """In round k everyone hears the one 2^k places before, in turns, and takes the mean of both.
+
+    The links are directed. With a power of two of agents, one turn through all gives everyone the exact average.
+    """
+    agents = whole("agents", agents, least=1)
+    turns = max(1, math.ceil(math.log2(agents)))
+    own = np.arange(agents)
+    each = []
+    for turn in range(turns):
+        other = (own - 2**turn) % agents
+        weights = sparse.csr_array((np.full(agents, 0.5), (own, other)), shape=(agents, agents))
+        each.append(Links.of(sparse.csr_array(weights + 0.5 * sparse.eye_array(agents, format="csr"))))
+    return Cycle(tuple(each))
+
+
+def base_graphs(agents: int, *, peers: int = 1) -> Cycle:
+    """Rounds after which everyone has the exact average, whatever the number of agents, with at most `peers` each.
+
+    These are the Base-(k+1) graphs of Takezawa et al., 2023, for k = `peers`: of their two forms, the shorter one.
+    """
+    agents, base = whole("agents", agents, least=1), whole("peers", peers, least=1) + 1
+    everyone = list(range(agents))
+    smooth = math.prod(factor**power for factor, power in _factors(agents) if factor <= base)
+    rest = agents // smooth
+    simple = _simple_base(everyone, base)
+    inside = [_simple_base(everyone[rest * part : rest * (part + 1)], base) for part in range(smooth)]
+    across = [_hypercube(everyone[place::rest], base) for place in range(rest)]
+    split = [*_side_by_side(inside), *_side_by_side(across)]
+    shorter = simple if len(simple) < len(split) else split
+    return Cycle(tuple(_from_edges(agents, edges) for edges in shorter or [{}]))
+
+
+class Moving:
+    """Agents that move about in a square of side 1 and hear whoever is within `reach`.
+
+    Each walks straight from one place, chosen by chance, to the next, in `leg` rounds. Over `window` rounds everyone must be
+    joined; a run says so before it begins if that is not so.
+    """
+
+    period = None
+
+    def __init__(self, agents: int, *, reach: float, leg: int = 20, window: int = 20, seed: int = 0) -> None:
+        if not reach > 0:
+            raise GraphError(f"reach is {reach}; it must be positive")
+        self.agents, self.seed = whole("agents", agents, least=1), whole("seed", seed, least=0)
+        self.leg, self.window, self.reach = whole("leg", leg, least=1), whole("window", window, least=1), reach
+        self._at = lru_cache(maxsize=_REMEMBERED)(self._make)
+
+    def places(self, round: int) -> NDArray[np.float64]:
+        """Return where everyone is in a round."""
+        number, way = divmod(round, self.leg)
+        start, end = (
+            np.random.default_rng([self.seed, each]).random((self.agents, 2)) for each in (number, number + 1)
+        )
+        return np.asarray(start + (end - start) * (way / self.leg))
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return who is near enough in a round."""
+        return self._at(round)
+
+    def _make(self, round: int) -> tuple[Links, ...]:
+        pairs = cKDTree(self.places(round)).query_pairs(self.reach, output_type="ndarray")
+        return (links_from_pairs(self.agents, pairs.astype(np.int64).reshape(-1, 2)),)
+
+
+def _factors(number: int) -> Iterator[tuple[int, int]]:
+    """Yield prime factors and how often each divides a number."""
+    factor = 2
+    while number > 1:
+        power = 0
+        while number % factor == 0:
+            number, power = number // factor, power + 1
+        if power:
+            yield factor, power
+        factor = factor + 1 if factor * factor <= number else max(number, factor + 1)
+
+
+def _hypercube(agents: Sequence[int], base: int) -> list[Edges]:
+    """Return rounds of cliques of at most `base` agents that give all of them the average; all prime factors are so small.
+
+    An agent's place is written in digits, one to a factor; in each round those meet that differ in one digit.
+    """
+    rounds, stride, left = [], 1, len(agents)
+    for factor in range(base, 1, -1):
+        while left % factor == 0:
+            edges: Edges = {}
+            for place, agent in enumerate(agents):
+                for other in range(place + stride, place + stride * (factor - place // stride % factor), stride):
+                    edges[agent, agents[other]] = 1 / factor
+            rounds.append(edges)
+            stride, left = stride * factor, left // factor
+    return rounds
+
+
+def _simple_base(agents: Sequence[int], base: int) -> list[Edges]:
+    """Return rounds that give all of them the average, whatever their number.
+
+    Written in digits of `base`, the number says how to divide them into groups that can average among themselves. When each
+    has, agents of smaller groups meet some of every larger one, in turns, so that each of the larger group's parts holds its
+    share of the whole, and averages that among itself.
+    """
+    count = len(agents)
+    if all(factor <= base for factor, _ in _factors(count)):
+        return _hypercube(agents, base)
+    groups: list[list[list[int]]] = []  # of parts of agents
+    size, first = base ** int(math.log(count, base) + 1e-9), 0
+    while first < count:
+        digit = (count - first) // size
+        if digit:
+            groups.append([list(agents[first + size * part : first + size * (part + 1)]) for part in range(digit)])
+            first += digit * size
+        size //= base
+    whole_groups = [[agent for part in group for agent in part] for group in groups]
+    averages = [_hypercube(group, base) for group in whole_groups]
+    rounds = [_merged(each[number % len(each)] for each in averages if each) for number in range(len(averages[0]))]
+    inner = [[_hypercube(part, base) for part in group] for group in groups]
+    for turn in range(1 + len(inner[0][0])):
+        edges: Edges = {}
+        if turn < len(groups) - 1:
+            left = [list(part) for part in groups[turn]]
+            share = len(whole_groups[turn]) / sum(map(len, whole_groups[turn:])) / len(left)
+            for agent in (agent for group in whole_groups[turn + 1 :] for agent in group):
+                for part in left:
+                    edges[agent, part.pop()] = share
+        done = enumerate(inner[: min(turn, len(groups) - 1)])
+        parts = ((turn - number - 1, part) for number, group in done for part in group if part)
+        rounds.append(_merged([edges, *(part[since % len(part)] for since, part in parts)]))
+    return rounds
+
+
+def _merged(several: Iterable[Edges]) -> Edges:
+    return {pair: weight for edges in several for pair, weight in edges.items()}
+
+
+def _side_by_side(groups: list[list[Edges]]) -> list[Edges]:
+    """Return the rounds of equally many groups as rounds of all of them."""
+    return [_merged(each) for each in zip(*groups, strict=True)]
+
+
+def _from_edges(agents: int, edges: Edges) -> Links:
+    pairs = np.array(list(edges), dtype=np.int64).reshape(-1, 2)
+    values = np.array(list(edges.values()), dtype=np.float64)
+    rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
+    weights = sparse.csr_array((np.concatenate([values, values]), (rows, columns)), shape=(agents, agents))
+    own = 1.0 - np.asarray(weights.sum(axis=1)).ravel()
+    return Links.of(sparse.csr_array(weights + sparse.diags_array(own, format="csr")))

@@ -1,0 +1,301 @@
+"""Who talks to whom in round k, and with which weights: a pure, public function of k that every agent can work out.
+
+A graph that stays is the constant one. Whatever changes must keep the agents' average in every round (weights whose rows and
+columns sum to one) and join all agents over a stated number of rounds; `check_topology` says which round does not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from tacit.errors import GraphError
+from tacit.graphs.adjacency import Pairs, simple
+from tacit.graphs.mixing import TOLERANCE, mixing_matrix, weights_for
+
+Numbers = NDArray[np.int64]
+_REMEMBERED = 64  # rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """One exchange: row i of `weights` says how much agent i takes of everybody, `heard` whom it hears at all.
+
+    Someone may be heard with weight zero: `sum` counts all who are heard.
+    """
+
+    weights: sparse.csr_array
+    heard: sparse.csr_array
+
+    @classmethod
+    def of(cls, weights: sparse.csr_array, heard: sparse.csr_array | None = None) -> "Links":
+        """Return links with sorted neighbours; wherever a weight is not zero one is heard, unless given."""
+        weights = weights.astype(np.float64)
+        heard = (weights if heard is None else heard.astype(np.float64)).copy()
+        heard.setdiag(0)
+        heard.eliminate_zeros()
+        heard.data[:] = 1
+        heard.sort_indices()
+        weights.sort_indices()
+        return cls(weights, heard)
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return int(self.weights.shape[0])
+
+    @cached_property
+    def degrees(self) -> Numbers:
+        """How many neighbours each agent hears."""
+        return np.diff(self.heard.indptr).astype(np.int64)
+
+    @cached_property
+    def listeners(self) -> Numbers:
+        """How many neighbours hear each agent."""
+        return np.bincount(self.heard.indices, minlength=self.agents).astype(np.int64)
+
+    @cached_property
+    def own_weights(self) -> NDArray[np.float64]:
+        """What each agent takes of itself."""
+        return np.asarray(self.weights.diagonal(), dtype=np.float64)
+
+    @cached_property
+    def neighbor_weights(self) -> NDArray[np.float64]:
+        """What each agent takes of those it hears, in the order of `heard.indices`."""
+        rows = np.repeat(np.arange(self.agents), self.degrees)
+        if not len(rows):
+            return np.zeros(0)
+        return np.asarray(self.weights[rows, self.heard.indices], dtype=np.float64).ravel()
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether whoever is heard also hears."""
+        return bool((abs(self.heard - self.heard.T)).nnz == 0)
+
+    def of_agent(self, agent: int) -> tuple[Numbers, NDArray[np.float64]]:
+        """Return whom an agent hears, ascending, and how much it takes of each."""
+        some = slice(self.heard.indptr[agent], self.heard.indptr[agent + 1])
+        return self.heard.indices[some].astype(np.int64), self.neighbor_weights[some]
+
+    def hearing(self, agent: int) -> Numbers:
+        """Return who hears an agent, ascending."""
+        rows = np.repeat(np.arange(self.agents), self.degrees)
+        return np.sort(rows[self.heard.indices == agent])
+
+
+class Topology(Protocol):
+    """Links in every round. `window` is a number of rounds within which all agents are joined; `period` after how many it repeats."""
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+
+    @property
+    def window(self) -> int:
+        """Within how many rounds, begun anywhere, all agents are joined."""
+
+    @property
+    def period(self) -> int | None:
+        """After how many rounds the links repeat; None if they never do."""
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the links of a round: one exchange, or several that follow each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Static:
+    """The same links in every round."""
+
+    links: Links
+    window: int = field(default=1, init=False)
+    period: int | None = field(default=1, init=False)
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self.links.agents
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the links."""
+        return (self.links,)
+
+
+@dataclass(frozen=True, eq=False)
+class Cycle:
+    """Some links after another, then the first again. Their union must join all agents."""
+
+    each: tuple[Links, ...]
+
+    def __post_init__(self) -> None:
+        if not self.each:
+            raise GraphError("a cycle of links needs at least one of them")
+        if len({links.agents for links in self.each}) > 1:
+            raise GraphError(f"the links of a cycle are for {sorted({one.agents for one in self.each})} agents")
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self.each[0].agents
+
+    @property
+    def window(self) -> int:
+        """All of them together."""
+        return len(self.each)
+
+    @property
+    def period(self) -> int | None:
+        """All of them."""
+        return len(self.each)
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the links whose turn it is."""
+        return (self.each[round % len(self.each)],)
+
+
+class Changing:
+    """The links that a pure function of the round's number gives: a graph, a matrix of weights, or `Links`."""
+
+    period = None
+
+    def __init__(
+        self, links: Callable[[int], Any], agents: int, *, window: int = 1, mixing: str = "metropolis"
+    ) -> None:
+        self.agents, self.window, self._mixing = agents, window, mixing
+        self._function = links
+        self._at = lru_cache(maxsize=_REMEMBERED)(self._make)
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the links of a round."""
+        return self._at(round)
+
+    def _make(self, round: int) -> tuple[Links, ...]:
+        links = as_links(self._function(round), self._mixing)
+        if links.agents != self.agents:
+            raise GraphError(f"in round {round} there are {links.agents} agents in the place of {self.agents}")
+        return (links,)
+
+
+class Several:
+    """Several exchanges in each round: `exchanges` rounds of another topology, one after another."""
+
+    def __init__(self, inner: Topology, exchanges: int) -> None:
+        if exchanges < 1:
+            raise GraphError(f"{exchanges} exchanges in a round; there must be at least one")
+        self._inner, self.exchanges = inner, exchanges
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are."""
+        return self._inner.agents
+
+    @property
+    def window(self) -> int:
+        """Within how many rounds all agents are joined."""
+        return -(-self._inner.window // self.exchanges) + (self._inner.window > 1 and self.exchanges > 1)
+
+    @property
+    def period(self) -> int | None:
+        """After how many rounds the links repeat."""
+        inner = self._inner.period
+        return None if inner is None else int(np.lcm(inner, self.exchanges)) // self.exchanges
+
+    def at(self, round: int) -> tuple[Links, ...]:
+        """Return the links of all exchanges of a round."""
+        first = round * self.exchanges
+        return tuple(links for number in range(self.exchanges) for links in self._inner.at(first + number))
+
+
+def as_links(value: Any, mixing: str = "metropolis") -> Links:
+    """Return links from a graph, which need not be connected, or from a matrix of weights."""
+    if isinstance(value, Links):
+        return value
+    if isinstance(value, nx.Graph):
+        if value.is_directed():
+            raise GraphError(
+                "a directed graph cannot be mixed over: what one agent takes nobody would give back, so the average "
+                "drifts. Give weights whose rows and columns all sum to one, such as tacit.networks.OnePeerExponential"
+            )
+        if sorted(value) != list(range(len(value))):
+            raise GraphError("agents of a graph that changes are numbered from 0, the same in every round")
+        pairs = np.array([pair for pair in value.edges() if pair[0] != pair[1]], dtype=np.int64).reshape(-1, 2)
+        return links_from_pairs(len(value), pairs, mixing)
+    try:
+        weights = sparse.csr_array(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GraphError(f"links are a graph or a matrix of weights, not a {type(value).__name__}: {error}") from error
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.shape[0] == 0:
+        raise GraphError(f"a matrix of weights has a row and a column for each agent, not shape {weights.shape}")
+    return Links.of(weights)
+
+
+def links_from_pairs(agents: int, pairs: Pairs, mixing: str = "metropolis") -> Links:
+    """Return links along these edges, weighed by a rule."""
+    pairs = simple(agents, pairs)
+    rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
+    heard = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(agents, agents))
+    heard.sort_indices()
+    return Links.of(weights_for(heard, mixing), heard)
+
+
+def as_topology(value: Any, *, mixing: str = "metropolis", window: int | None = None) -> Topology:
+    """Return the topology of a connected graph, of a sequence of graphs or matrices that take turns, or one itself."""
+    if hasattr(value, "at") and hasattr(value, "agents"):
+        topology: Topology = value
+        return topology
+    if isinstance(value, nx.Graph):
+        return Static(Links.of(mixing_matrix(value, mixing), None))
+    if isinstance(value, Sequence):
+        return Cycle(tuple(as_links(each, mixing) for each in value))
+    raise GraphError(f"a topology is a graph, a sequence of graphs, or has `agents` and `at(round)`; got {value!r}")
+
+
+def check_topology(topology: Topology, rounds: int) -> None:
+    """Raise unless every round keeps the average and every window of rounds joins all agents.
+
+    All rounds of a run are looked at, or one period.
+    """
+    agents, window = topology.agents, topology.window
+    last = rounds if topology.period is None else min(rounds, topology.period + window - 1)
+    seen: list[sparse.csr_array] = []
+    known: set[int] = set()
+    for round in range(last):
+        exchanges = topology.at(round)
+        for links in exchanges:
+            if id(links) not in known:
+                _check_average(links, agents, round)
+        known = {id(links) for links in exchanges}
+        seen = [*seen[1 - window :], sum((links.heard for links in exchanges[1:]), exchanges[0].heard)][-window:]
+        if len(seen) == window and agents > 1:
+            parts = csgraph.connected_components(sum(seen[1:], seen[0]), directed=True, connection="strong")[0]
+            if parts > 1:
+                within = f"rounds {round - window + 1} to {round}" if window > 1 else f"round {round}"
+                raise GraphError(
+                    f"the agents fall into {parts} groups that hear nothing of each other within {within}; links must join "
+                    f"all agents within {window} rounds, or give a longer window"
+                )
+
+
+def _check_average(links: Links, agents: int, round: int) -> None:
+    if links.agents != agents:
+        raise GraphError(f"in round {round} there are {links.agents} agents in the place of {agents}")
+    weights = links.weights
+    if weights.nnz and (not np.isfinite(weights.data).all() or weights.data.min() < -TOLERANCE):
+        raise GraphError(f"in round {round} a weight is negative or not finite")
+    for line, axis in (("row", 1), ("column", 0)):
+        sums = np.asarray(weights.sum(axis=axis)).ravel()
+        worst = int(abs(sums - 1).argmax())
+        if abs(sums[worst] - 1) > TOLERANCE:
+            raise GraphError(
+                f"in round {round}, {line} {worst} of the weights sums to {sums[worst]:.12g} in the place of one, so that the "
+                "agents' average would drift"
+            )
+    off = sparse.csr_array(weights - sparse.diags_array(links.own_weights))
+    off.eliminate_zeros()
+    if (off - off.multiply(links.heard)).nnz:
+        raise GraphError(f"in round {round} an agent takes something of one whom it does not hear")

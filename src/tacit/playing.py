@@ -1,0 +1,117 @@
+"""One way to play a round: what trains a run, counts it and follows its messages differ in the oracle and the network alone."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.algorithms import Algorithm
+from tacit.chance import chance, shared_chance
+from tacit.errors import InvalidInput
+from tacit.networks import DENSE, Codec, Inbox, Network
+from tacit.schedules import Schedule, step_size
+
+PublicLoss = Callable[[Tensor], Tensor]
+
+
+class Asked(Protocol):
+    """Whoever answers a rule's queries."""
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Return every row's gradient at its θ."""
+
+    def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
+        """Return every row's mean of a per-sample vector."""
+
+
+class Round:
+    """What an algorithm sees of one round; see `tacit.algorithms.At`. Everything else is out of its reach."""
+
+    def __init__(self, play: "Play", lr: float | Tensor, theta: Tensor) -> None:
+        self.round, self.lr, self.agents = play.round, lr, play.network.hosted
+        self.__play, self.__theta, self.__draws = play, theta, 0
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Ask the oracle for every agent's gradient."""
+        return self.__play.oracle.gradient(theta)
+
+    def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
+        """Ask the oracle for the mean of any per-sample vector."""
+        return self.__play.oracle.query(per_sample, *public, width=width)
+
+    def public_loss(self, theta: Tensor) -> Tensor:
+        """Return every agent's mean loss on public records."""
+        return self.__play.public_loss(theta)
+
+    def exchange(self, *tensors: Tensor, codec: Codec = DENSE) -> Inbox:
+        """Send one message to every neighbour and return theirs."""
+        play = self.__play
+        play.messages += 1
+        play.vectors += len(tensors)
+        return play.network.exchange(self.round, *tensors, codec=codec)
+
+    def chance(self, *shape: int) -> Tensor:
+        """Return public numbers from [0, 1), a row of this shape for each agent."""
+        play, like = self.__play, self.__theta
+        draw = self.__next_draw()
+        if like.is_meta:
+            return like.new_empty(len(like), *shape)
+        agents = self.agents.reshape(play.network.trials, -1).tolist()
+        rows = [chance(play.seed + trial, own, self.round, draw, shape, like.dtype) for trial, own in enumerate(agents)]
+        return torch.cat(rows).to(like.device)
+
+    def shared_chance(self, *shape: int) -> Tensor:
+        """Return public numbers from [0, 1) that all agents have in common."""
+        play, like = self.__play, self.__theta
+        draw = self.__next_draw()
+        if like.is_meta:
+            return like.new_empty(shape)
+        return shared_chance(play.seed, self.round, draw, shape, like.dtype).to(like.device)
+
+    def __next_draw(self) -> int:
+        self.__draws += 1
+        self.__play.draws += 1
+        return self.__draws - 1
+
+
+def _no_public_loss(theta: Tensor) -> Tensor:
+    raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+
+
+class Play:
+    """A rule between two rounds, with what it asked and said so far."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any],
+        theta: Float[Tensor, "rows params"],
+        *,
+        rounds: int,
+        schedule: Schedule,
+        network: Network,
+        oracle: Asked,
+        seed: int,
+        public_loss: PublicLoss = _no_public_loss,
+    ) -> None:
+        self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
+        self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
+        self.round = self.messages = self.vectors = self.draws = 0
+        with torch.no_grad():
+            self.state: Any = algorithm.init(theta)
+
+    def advance(self) -> None:
+        """Play one round."""
+        before = self.state.theta
+        with torch.no_grad():
+            lr = step_size(self._schedule, self.round, self.rounds, before)
+            state = self.algorithm.round(self.state, Round(self, lr, before))
+        after = getattr(state, "theta", None)
+        if not isinstance(after, Tensor) or after.shape != before.shape:
+            found = f"a theta of shape {tuple(after.shape)}" if isinstance(after, Tensor) else "a state without theta"
+            raise InvalidInput(
+                f"{type(self.algorithm).__name__}.round must return a state whose theta is [agents, params], as it was given, "
+                f"{tuple(before.shape)}; it returned {found}"
+            )
+        self.state, self.round = state, self.round + 1

@@ -1,0 +1,138 @@
+"""Links that change keep the average in every round and join all agents over a stated number of rounds."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tacit.errors import GraphError
+from tacit.graphs import complete, ring
+from tacit.networks import (
+    Changing,
+    Cycle,
+    Links,
+    Moving,
+    RandomMatchings,
+    Several,
+    Static,
+    as_links,
+    as_topology,
+    base_graphs,
+    check_topology,
+    one_peer_exponential,
+)
+
+
+def product(topology, rounds):
+    weights = np.eye(topology.agents)
+    for number in range(rounds):
+        for links in topology.at(number):
+            weights = links.weights.toarray() @ weights
+    return weights
+
+
+@pytest.mark.parametrize("peers", [1, 2, 3, 4])
+def test_base_graphs_average_exactly_with_few_peers(peers):
+    for agents in range(1, 41):
+        cycle = base_graphs(agents, peers=peers)
+        np.testing.assert_allclose(product(cycle, len(cycle.each)), 1 / agents, rtol=0, atol=1e-12)
+        assert max(links.degrees.max() for links in cycle.each) <= peers
+        check_topology(cycle, 100)
+
+
+def test_base_graphs_of_ten_take_as_many_rounds_as_published():
+    assert [len(base_graphs(10, peers=peers).each) for peers in (1, 2)] == [6, 4]
+
+
+def test_one_peer_exponential_graphs_contract_and_average_powers_of_two():
+    ten = one_peer_exponential(10)
+    assert not any(links.symmetric for links in ten.each[:2])
+    assert np.linalg.norm(product(ten, 4) - 0.1, 2) == pytest.approx(0.19, abs=0.005)
+    np.testing.assert_allclose(product(one_peer_exponential(8), 3), 1 / 8, rtol=0, atol=1e-15)
+    check_topology(ten, 50)
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3, 6, 7])
+def test_matchings_pair_everyone_and_follow_from_the_round(agents):
+    matchings, again = RandomMatchings(agents, seed=4), RandomMatchings(agents, seed=4)
+    check_topology(matchings, 300)
+    met = set()
+    for number in (5, 3, 200):
+        (links,), (same,) = matchings.at(number), again.at(number)
+        assert (links.heard != same.heard).nnz == 0
+        assert sorted(links.degrees.tolist()) == [0] * (agents % 2) + [1] * (agents - agents % 2)
+        met.add(links.heard.toarray().tobytes())
+    assert len(met) > 1 or agents < 3
+
+
+def test_agents_that_move_hear_whoever_is_near():
+    moving = Moving(12, reach=0.4, leg=5, seed=2)
+    for number in (0, 3, 17):
+        places = moving.places(number)
+        near = np.linalg.norm(places[:, None] - places[None], axis=2) <= 0.4
+        np.testing.assert_array_equal(moving.at(number)[0].heard.toarray() > 0, near & ~np.eye(12, dtype=bool))
+        assert (places >= 0).all()
+        assert (places <= 1).all()
+    steps = np.linalg.norm(moving.places(7) - moving.places(6), axis=1)
+    assert steps.max() < 1.5 / 5
+
+
+def test_weights_of_graphs_that_fall_apart_keep_the_average():
+    apart = nx.Graph([(0, 1), (2, 3)])
+    links = as_links(apart)
+    np.testing.assert_allclose(links.weights.toarray().sum(0), 1)
+    assert links.degrees.tolist() == [1, 1, 1, 1]
+
+
+def halves(number):
+    return nx.Graph([(0, 1), (2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("topology", "rounds", "message"),
+    [
+        (Changing(halves, 4), 10, "2 groups that hear nothing of each other within round 0"),
+        (Changing(halves, 4, window=3), 10, "2 groups .* within rounds 0 to 2"),
+        (Changing(lambda k: ring(4) if k < 7 else nx.empty_graph(4), 4), 10, "4 groups .* round 7"),
+        (Changing(lambda k: ring(4 + (k == 5)), 4), 10, "in round 5 there are 5 agents in the place of 4"),
+        (Changing(lambda k: np.full((4, 4), 0.3), 4), 10, "in round 0, row 0 .* 1.2 in the place of one"),
+        (Changing(lambda k: [[1, 0], [1, 0]], 2), 10, "in round 0, column 0 .* 2 in the place of one"),
+        (Changing(lambda k: nx.DiGraph([(0, 1), (1, 0)]), 2), 10, "a directed graph cannot be mixed over"),
+        (Changing(lambda k: "ring", 2), 10, "links are a graph or a matrix of weights"),
+        (Changing(lambda k: nx.Graph([("a", "b")]), 2), 10, "numbered from 0"),
+        (Static(Links.of(sparse.csr_array(np.eye(3)))), 10, "3 groups"),
+        (Moving(10, reach=0.01), 40, "groups that hear nothing"),
+    ],
+)
+def test_what_cannot_mix_is_refused_by_its_round(topology, rounds, message):
+    with pytest.raises(GraphError, match=message):
+        check_topology(topology, rounds)
+
+
+def test_a_cycle_must_join_all_agents_within_one_turn():
+    check_topology(as_topology([nx.Graph([(0, 1), (2, 3)]), nx.Graph([(1, 2), (0, 3)])]), 10)
+    with pytest.raises(GraphError, match="rounds 0 to 1"):
+        check_topology(as_topology([halves(0), halves(1)]), 10)
+    with pytest.raises(GraphError, match="at least one"):
+        Cycle(())
+    with pytest.raises(GraphError, match=r"for \[3, 4\] agents"):
+        as_topology([ring(3), ring(4)])
+
+
+def test_several_exchanges_use_as_many_rounds_of_another_topology():
+    base = base_graphs(10)
+    several = Several(base, 4)
+    assert [links for number in range(3) for links in several.at(number)] == [*base.each, *base.each]
+    assert (several.period, several.agents) == (3, 10)
+    check_topology(several, 30)
+    with pytest.raises(GraphError, match="0 exchanges"):
+        Several(base, 0)
+
+
+def test_a_graph_gives_the_weights_of_its_rule():
+    (links,) = as_topology(complete(4), mixing="max_degree").at(3)
+    np.testing.assert_allclose(links.weights.toarray(), 0.25)
+    assert links.of_agent(2)[0].tolist() == [0, 1, 3]
+    assert links.hearing(2).tolist() == [0, 1, 3]
+    with pytest.raises(GraphError, match="a topology is a graph"):
+        as_topology(3)

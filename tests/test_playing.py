@@ -1,0 +1,167 @@
+"""A rule is played in one way, on whichever links, and what it says is counted as it travels."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+import tacit
+from tacit.chance import chance, shared_chance
+from tacit.data import AgentData
+from tacit.errors import GraphError, InvalidInput
+from tacit.networks import Moving, RandomMatchings, Several, TopK, base_graphs, one_peer_exponential
+
+AGENTS, WIDTH = 5, 6
+
+
+class OnlyTheta(NamedTuple):
+    theta: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Sends the largest hundredth of θ."""
+
+    def init(self, theta):
+        return OnlyTheta(theta)
+
+    def round(self, state, at):
+        gradient = at.gradient(state.theta)
+        inbox = at.exchange(state.theta, codec=TopK(0.01))
+        return OnlyTheta(state.theta + inbox.mix() - inbox.own - at.lr * gradient)
+
+
+@dataclass(frozen=True)
+class Fifty(Sparse):
+    """Looks at the fifty largest numbers, and at values."""
+
+    def round(self, state, at):
+        largest = state.theta.abs().topk(50, dim=1).values
+        if float(largest.max()) < 0:
+            return state
+        return super().round(state, at)
+
+
+@dataclass(frozen=True)
+class BestNeighbor:
+    """Takes over a neighbour's model where it does better on public records."""
+
+    def init(self, theta):
+        return OnlyTheta(theta)
+
+    def round(self, state, at):
+        theta = state.theta - at.lr * at.gradient(state.theta)
+        mixed = at.exchange(theta).mix()
+        better = at.public_loss(mixed) < at.public_loss(theta)
+        return OnlyTheta(torch.where(better[:, None], mixed, theta))
+
+
+def data(validation=True):
+    chance = torch.Generator().manual_seed(0)
+    parts = [(torch.randn(40, WIDTH, generator=chance), torch.arange(40) % 3) for _ in range(AGENTS)]
+    held_out = (torch.randn(30, WIDTH, generator=chance), torch.arange(30) % 3) if validation else None
+    return AgentData.from_parts(parts, name="made", classes=3, validation=held_out)
+
+
+def settings(**changes):
+    return {
+        "data": data(),
+        "model": lambda: nn.Sequential(nn.Linear(WIDTH, 40), nn.Tanh(), nn.Linear(40, 3)),
+        "privacy": tacit.Privacy(noise_multiplier=1.0, delta=1e-5, clip=1.0, lot_size=10),
+        "graph": tacit.graphs.ring(AGENTS),
+        "rounds": 6,
+        "lr": 0.1,
+        "sources": tacit.Seeded(1),
+    } | changes
+
+
+@pytest.mark.parametrize("rule", [Sparse(), Fifty(), tacit.DSGT()], ids=["sparse", "fifty", "dsgt"])
+def test_bytes_are_counted_beforehand_as_they_are_sent(rule):
+    training = tacit.Training(algorithm=rule, **settings())
+    with tacit.Session(training) as session:
+        while not session.finished:
+            session.advance()
+        assert session.cost.bytes_sent.tolist() == session.network.bytes_sent.tolist()
+        kept = -(-session.model.size // 100)
+        each = 2 * session.model.size * 4 if isinstance(rule, tacit.DSGT) else kept * 8
+        assert session.network.bytes_sent.tolist() == [6 * 2 * each] * AGENTS
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        RandomMatchings(AGENTS),
+        one_peer_exponential(AGENTS),
+        base_graphs(AGENTS),
+        Several(base_graphs(AGENTS), 5),
+        Moving(AGENTS, reach=0.9),
+    ],
+    ids=["matchings", "one peer", "base", "several", "moving"],
+)
+def test_a_run_may_have_links_that_change(links):
+    one, two = (tacit.train(tacit.DSGT(), **settings(graph=links)) for _ in range(2))
+    assert torch.equal(one.theta, two.theta)
+    assert not torch.equal(one.theta, tacit.train(tacit.DSGT(), **settings()).theta)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"graph": RandomMatchings(4)}, "the topology is for 4 agents and the data has 5"),
+        ({"graph": RandomMatchings(5), "mixing": "uniform"}, "a topology has weights of its own"),
+        ({"graph": Moving(5, reach=0.01)}, "hear nothing of each other"),
+        ({"graph": [3]}, "give a networkx graph, or a topology"),
+    ],
+)
+def test_links_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(GraphError, match=message):
+        tacit.train(tacit.DSGD(), **settings(**{"rounds": 30} | changes))
+
+
+def test_a_rule_may_rank_by_public_losses_at_no_cost():
+    result = tacit.train(BestNeighbor(), **settings())
+    assert result.plan.queries == 6
+    with pytest.raises(InvalidInput, match="no validation records"):
+        tacit.train(BestNeighbor(), **settings(data=data(validation=False)))
+
+
+def test_values_added_up_in_any_order_differ_by_rounding_alone():
+    graph = tacit.graphs.complete(AGENTS)
+    ours, theirs = (tacit.train(tacit.DSGD(), **settings(graph=graph, any_order=each)) for each in (False, True))
+    torch.testing.assert_close(ours.theta, theirs.theta, rtol=0, atol=1e-5)
+
+
+def test_a_session_goes_on_where_another_was():
+    training = tacit.Training(algorithm=tacit.DSGT(), **settings())
+    with tacit.Session(training) as whole, tacit.Session(training) as first:
+        while not whole.finished:
+            whole.advance()
+        for _ in range(3):
+            first.advance()
+        saved = first.state_dict()
+    with tacit.Session(training) as second:
+        second.load_state_dict(saved)
+        second.real_oracle.skip(3)
+        assert second.round == 3
+        while not second.finished:
+            second.advance()
+        assert torch.equal(second.state.theta, whole.state.theta)
+        assert second.network.bytes_sent.tolist() == whole.network.bytes_sent.tolist()
+
+
+def test_public_chance_follows_from_seed_round_agent_and_draw():
+    def rows(*agents, seed=3, round=2, draw=0):
+        return chance(seed, agents, round, draw, (1000,), torch.float64)
+
+    together = rows(0, 1, 2)
+    assert torch.equal(together[1:2], rows(1))
+    others = [rows(0, seed=4), rows(0, round=3), rows(0, draw=1), rows(1), rows(2)]
+    for other in others:
+        assert (
+            abs(float(torch.corrcoef(torch.cat([together[:1], other]))[0, 1])) < 0.16
+        )  # 5 deviations: once in a million
+    assert torch.equal(shared_chance(3, 2, 0, (5,), torch.float32), shared_chance(3, 2, 0, (5,), torch.float32))
+    assert float(together.mean()) == pytest.approx(0.5, abs=0.027)
+    assert bool(((together >= 0) & (together < 1)).all())
