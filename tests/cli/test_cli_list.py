@@ -22,8 +22,8 @@ def test_a_run_that_a_process_works_on_is_running(tacit, tmp_path):
         assert runner.play(stop=lambda: runner.session.round >= 5) is None  # asking disturbed nothing
     (row,) = json.loads(tacit("list", "--json")[1])["runs"]
     assert row["state"] == "stopped"
-    looks = [event for event in RunFolder(tmp_path / "runs" / "one").events() if event["event"] == "snapshot"]
-    assert row["accuracy"] == sum(looks[-1]["accuracy"]) / 4
+    looks = RunFolder(tmp_path / "runs" / "one").events().snapshots
+    assert row["accuracy"] == sum(looks[-1].accuracy) / 4
     assert (row["rounds"], row["of"], row["release"], row["epsilon"]) == (5, 6, True, None)
 
 

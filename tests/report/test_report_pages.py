@@ -3,7 +3,7 @@ import re
 import shutil
 
 import pytest
-from made_runs import read_events, write_events
+from made_runs import read_events, record_as_stopped, write_events
 
 from tacit.errors import InvalidInput, StorageError
 from tacit.report import Run, frame, write_comparison, write_report
@@ -94,7 +94,7 @@ def test_text_of_a_run_is_only_text(folders, tmp_path):
         "dataset": HOSTILE,
         "algorithm": HOSTILE,
         "owners": [f"{HOSTILE}{i}" for i in range(6)],
-        "time": HOSTILE,
+        "engine": HOSTILE,
     }
     write_events(folder, events)
     (folder / "config.toml").write_text(
@@ -151,6 +151,7 @@ def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one
 def test_an_unfinished_run_says_so(folder, tmp_path):
     (folder / "summary.json").unlink()
     write_events(folder, read_events(folder)[:10])
+    record_as_stopped(folder, 8)
     said = words(page(Run.load(folder), tmp_path))
     assert "This run is not finished: round 8 of 20 was the last looked at." in said
     assert "derived from all 20 queries of the plan, of which 8 were made" in said

@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from made_runs import read_events, write_events
+from made_runs import TIME, read_events, write_events
 
 from tacit.privacy import Event, epsilon
 from tacit.report import Run, spending
@@ -63,7 +63,7 @@ def test_few_calls_whatever_the_number_of_agents_and_looks(folder, monkeypatch):
 def test_lost_queries_are_part_of_epsilon(folder):
     before = spending(Run.load(folder)).guarantee.epsilon
     events = read_events(folder)
-    write_events(folder, [*events[:5], {"event": "resume", "round": 3, "lost_queries": 1}, *events[5:]])
+    write_events(folder, [*events[:5], {"event": "resume", "time": TIME, "round": 3, "lost_queries": 1}, *events[5:]])
     assert spending(Run.load(folder)).guarantee.epsilon > before
 
 

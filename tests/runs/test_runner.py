@@ -44,10 +44,10 @@ def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
     result = play(Runner.start(tmp_path, "one", config()))
     folder = RunFolder.find(tmp_path / "one")
     assert folder.config() == config()
-    kinds = [event["event"] for event in folder.events()]
+    kinds = [event.event for event in folder.events()]
     assert kinds[0] == "plan"
     assert kinds[-1] == "finish"
-    assert [e["round"] for e in folder.events() if e["event"] == "snapshot"] == [0, 3, 6, 9, 12]
+    assert [look.round for look in folder.events().snapshots] == [0, 3, 6, 9, 12]
     summary = folder.summary()
     for key in [
         "algorithm",
@@ -136,9 +136,9 @@ def test_secret_runs_resume_with_new_keys_and_stay_releases(tmp_path):
 def test_a_resumed_run_uses_the_engine_that_it_began_with(tmp_path):
     assert play(Runner.start(tmp_path, "one", config()), stop_after=3) is None
     folder = RunFolder.find(tmp_path / "one")
-    plan = folder.events()[0]
-    assert plan["compiled"] is False
-    assert plan["engine"] == "layer by layer"
+    plan = folder.events().plan
+    assert plan.compiled is False
+    assert plan.engine == "layer by layer"
     with Runner.resume(folder.path) as runner:
         assert runner.session.training.compile is False  # settled, and not "auto" any more
 
@@ -150,12 +150,12 @@ def test_tensorboard_shows_the_snapshots_once_even_after_a_crash(tmp_path):
     play(Runner.resume(tmp_path / "one"))
     folder = RunFolder.find(tmp_path / "one")
     shown = accumulator.EventAccumulator(str(folder.board_folder)).Reload()
-    looks = {event["round"]: event for event in folder.events() if event["event"] == "snapshot"}
+    looks = {look.round: look for look in folder.events().snapshots}
     for tag, value in {
-        "accuracy/mean": lambda look: sum(look["accuracy"]) / 4,
-        "accuracy of agents/2": lambda look: look["accuracy"][2],
-        "consensus distance": lambda look: look["consensus_distance"],
-        "bytes sent": lambda look: sum(look["bytes_sent"]),
+        "accuracy/mean": lambda look: sum(look.accuracy) / 4,
+        "accuracy of agents/2": lambda look: look.accuracy[2],
+        "consensus distance": lambda look: look.consensus_distance,
+        "bytes sent": lambda look: sum(look.bytes_sent),
     }.items():
         points = shown.Scalars(tag)
         assert [point.step for point in points] == [0, 3, 6, 9, 12], tag
@@ -276,7 +276,7 @@ def stopped(tmp_path, name="one"):
 def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
     folder = stopped(tmp_path)
     kept = folder.events_file.read_bytes()
-    schema = Schema.of(folder.events()[0]["schema"])
+    schema = Schema.of(folder.events().plan.schema)
     assert str(schema) == "inputs: uint8 [1, 8, 8], 0 to 255; targets: int64, 0 to 9"
     spent = [entry.event.count for entry in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")]
     folder.events_file.write_bytes(kept.replace(b'"high": 9', b'"high": 8'))
@@ -285,7 +285,7 @@ def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
     ):
         Runner.resume(folder.path)
     folder.events_file.write_bytes(kept.replace(b'"schema": {', b'"another": {'))
-    with pytest.raises(InvalidInput, match="began with no schema"):
+    with pytest.raises(InvalidInput, match="line 1: plan, schema: Field required"):
         Runner.resume(folder.path)
     assert [e.event.count for e in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")] == spent
     folder.events_file.write_bytes(kept)
@@ -397,7 +397,7 @@ def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
             child.join()
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     spent = {entry.event.count for entry in ledger.entries(run="killed")}
-    lost = sum(e["lost_queries"] for e in RunFolder(tmp_path / "killed").events() if e["event"] == "resume")
+    lost = RunFolder(tmp_path / "killed").events().lost_queries
     assert ledger.verify() == []
     assert len(spent) == 1
     total = spent.pop()

@@ -1,5 +1,6 @@
 """`tacit list`: what was run, how far it is, and what came of it."""
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -67,21 +68,19 @@ def _row(folder: RunFolder) -> dict[str, Any]:
 
 def _facts(folder: RunFolder) -> dict[str, Any]:
     config, summary, events = folder.config(), folder.summary(), folder.events()
-    looks = [event for event in events if event["event"] == "snapshot"]
-    plan: Mapping[str, Any] = next((event for event in events if event["event"] == "plan"), {})
-    scores = (looks[-1]["accuracy"] if looks else None) or []
+    scores = (events.snapshots[-1].accuracy if events.snapshots else None) or ()
     spent = (summary or {}).get("epsilon_per_agent")
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
         "agents": config.agents,
-        "rounds": max((event["round"] for event in events if "round" in event), default=0),
+        "rounds": events.round,
         "of": config.rounds,
         "state": "finished" if summary else "running" if folder.is_running else "stopped",
-        "accuracy": None if None in scores or not scores else sum(scores) / len(scores),
+        "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
         "epsilon": max(spent) if spent else None,
-        "release": plan.get("release"),
+        "release": None if events.plan is None else events.plan.release,
     }
 
 

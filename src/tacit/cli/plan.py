@@ -7,7 +7,6 @@ from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
 from tacit.runs import Runner
-from tacit.runs.checks import check_of
 
 _AGENTS_SHOWN = 20
 
@@ -47,10 +46,10 @@ def _plan(runner: Runner) -> Table:
 
 def _checked(runner: Runner) -> str:
     """Say whether these settings were ever checked, or how to do it."""
-    found = check_of(runner.folder)
+    found = runner.folder.events().check
     if found is None:
         return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
-    return f"{found['verdict']}, {found['checked'][:10]}"
+    return f"{found.verdict}, {found.checked[:10]}"
 
 
 def _mechanisms(runner: Runner) -> list[Table]:

@@ -68,7 +68,7 @@ def _header(run: Run, spent: Spending | None) -> str:
             f"{ADJACENCIES[kept.adjacency]} adjacency · by {ACCOUNTANTS[kept.accountant]} · "
             f"derived from {_counted(run)}"
         )
-    started = f" · started {plan.time[:16].replace('T', ' ')}" if plan.time else ""
+    started = f" · started {plan.time:%Y-%m-%d %H:%M}"
     warned = "" if plan.release and plan.private else " warned"
     return (
         f'<p class="eyebrow">Tacit · report of a run</p><h1>{text(run.name)}</h1>'
@@ -153,7 +153,7 @@ def _tiles(run: Run, spent: Spending | None) -> str:
 def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | None]) -> list[str]:
     plan = run.plan
     measure = "Accuracy" if run.scores is None else run.scores.measure.capitalize()
-    count, connected = plan.graph.number_of_edges(), connectivity(plan.graph)
+    count, connected = run.graph.number_of_edges(), connectivity(run.graph)
     links = "1 link" if count == 1 else f"{count:,} links"
     who = f"{links}; {connected}." if connected else f"{links}."
     if count == 0:

@@ -1,7 +1,6 @@
 """A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
 
-`events.jsonl` is the truth for everything but ε: the queries come from the ledger beside the run, if it is there. A last line that a crash cut
-off is ignored, and so are events of unknown kinds; anything else that is broken is an error that says where.
+`events.jsonl` is the truth for everything but ε: the queries come from the ledger beside the run, if it is there.
 """
 
 import json
@@ -13,13 +12,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from tacit.errors import InvalidInput
 from tacit.privacy import DurableLedger
-from tacit.report.events import Checked, Finish, Plan, Resume, Snapshot, check_lengths
+from tacit.runs import events
+from tacit.runs.events import Check, Plan, Snapshot
 from tacit.runs.folder import LEDGER
 
 Values = npt.NDArray[np.float64]
@@ -74,6 +74,8 @@ class Run:
     seconds: float
     resumes: int
     lost_queries: int
+    lost_before: Mapping[int, int]
+    """For the round of each snapshot: how many queries were charged by then whose answers a crash lost."""
     charged: int | None
     """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
     closed: bool
@@ -81,7 +83,7 @@ class Run:
     exposed: bool
     """Whether that ledger says that a run without privacy has read the same records."""
     summary: Mapping[str, Any] | None
-    checked: Checked | None = None
+    checked: Check | None = None
     """The latest check of the run's settings, if there was one."""
 
     @classmethod
@@ -94,26 +96,27 @@ class Run:
         for name in ("config.toml", "events.jsonl"):
             if not (folder / name).is_file():
                 raise InvalidInput(f"{folder} is not a run folder: it has no {name}")
-        story = _Story(folder / "events.jsonl")
-        if story.plan is None:
+        story = events.read(folder / "events.jsonl")
+        plan, history, finish = story.plan, story.snapshots, story.finish
+        if plan is None:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
-        history = tuple(story.snapshots[number] for number in sorted(story.snapshots))
         summary = _read_summary(folder / "summary.json")
-        on_record = _on_record(folder, story.plan)
+        on_record = _on_record(folder, plan)
         return cls(
             name=folder.resolve().name,
             config=_read_config(folder / "config.toml"),
-            plan=story.plan,
+            plan=plan,
             history=history,
-            finished=story.seconds is not None or summary is not None,
-            seconds=story.seconds if story.seconds is not None else max((s.seconds for s in history), default=0.0),
-            resumes=story.resumes,
+            finished=finish is not None or summary is not None,
+            seconds=finish.seconds if finish is not None else max((s.seconds for s in history), default=0.0),
+            resumes=len(story.resumes),
             lost_queries=story.lost_queries,
-            charged=on_record.spent if story.plan.private else None,
+            lost_before=story.lost_before,
+            charged=on_record.spent if plan.private else None,
             closed=on_record.finished,
             exposed=on_record.exposed,
             summary=summary,
-            checked=story.checked,
+            checked=story.check,
         )
 
     @property
@@ -145,6 +148,17 @@ class Run:
         """How many queries the events tell of, up to the last look and in crashes after it."""
         return self.queries + self.lost_queries
 
+    def spent_at(self, snapshot: Snapshot) -> int:
+        """How many queries each agent's data was asked until then: answered and lost."""
+        return snapshot.queries + self.lost_before[snapshot.round]
+
+    @cached_property
+    def graph(self) -> nx.Graph:
+        """Who talks to whom, without loops."""
+        graph = nx.empty_graph(self.plan.agents)
+        graph.add_edges_from((i, j) for i, j in self.plan.edges if i != j)
+        return graph
+
     @property
     def bytes_sent(self) -> int:
         """What all agents sent together."""
@@ -165,67 +179,6 @@ class Run:
                 values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
                 return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values)
         return None
-
-
-class _Story:
-    """What the lines of `events.jsonl` add up to."""
-
-    def __init__(self, path: Path) -> None:
-        self.plan: Plan | None = None
-        self._settled: dict[str, Any] | None = None
-        self.snapshots: dict[int, Snapshot] = {}
-        self.seconds: float | None = None
-        self.checked: Checked | None = None
-        self.resumes = self.lost_queries = 0
-        lines = _read(path).split(b"\n")
-        last = max((number for number, line in enumerate(lines) if line.strip()), default=-1)
-        for number, line in enumerate(lines):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number + 1}"
-            try:
-                event = json.loads(line)
-            except ValueError as error:
-                if number == last:
-                    continue
-                raise InvalidInput(f"{where} is not JSON ({error}); only a last line may be cut off") from error
-            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                raise InvalidInput(f"{where} is not an event: an object with the key 'event' was expected")
-            self._tell(event, where)
-
-    def _tell(self, event: dict[str, Any], where: str) -> None:
-        kind = event["event"]
-        try:
-            if kind == "plan":
-                self._settle(event, where)
-            elif kind == "snapshot":
-                snapshot = Snapshot.model_validate({**event, "lost_queries": self.lost_queries})
-                if self.plan is None:
-                    raise InvalidInput(f"{where}: a snapshot comes before the plan")
-                check_lengths(snapshot, ("accuracy", "loss", "bytes_sent"), self.plan.agents)
-                self.snapshots[snapshot.round] = snapshot
-            elif kind == "resume":
-                self.resumes += 1
-                self.lost_queries += Resume.model_validate(event).lost_queries
-            elif kind == "check":
-                self.checked = Checked.model_validate(event)
-            elif kind == "finish":
-                self.seconds = Finish.model_validate(event).seconds
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(f"{where}: {kind}{f', {field}' if field else ''}: {first['msg']}") from error
-        except InvalidInput:
-            raise
-        except ValueError as error:
-            raise InvalidInput(f"{where}: {kind}: {error}") from error
-
-    def _settle(self, event: dict[str, Any], where: str) -> None:
-        """Take a plan; a resumed run may repeat its own, and no other."""
-        settled = {key: value for key, value in event.items() if key != "time"}
-        if self._settled not in (None, settled):
-            raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
-        self._settled, self.plan = settled, self.plan or Plan.model_validate(event)
 
 
 @dataclass(frozen=True)

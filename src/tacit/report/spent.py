@@ -11,8 +11,8 @@ import numpy as np
 
 from tacit.privacy import Adjacency, Event, Guarantee
 from tacit.privacy.accounting import epsilon, epsilons
-from tacit.report.events import Snapshot
 from tacit.report.reading import Run
+from tacit.runs.events import Snapshot
 
 _POINTS = 12
 # A summary rounds what it states; anything further off than this is another ε.
@@ -62,8 +62,8 @@ def spending(run: Run) -> Spending | None:
     most, end = mechanisms[agent], end_of[mechanisms[agent]]
 
     looks = _some(run.history)
-    curve = [min(epsilon(_events(most, look.spent), **settings), end) for look in looks]
-    if looks and looks[-1].spent == run.counted:
+    curve = [min(epsilon(_events(most, run.spent_at(look)), **settings), end) for look in looks]
+    if looks and run.spent_at(looks[-1]) == run.counted:
         curve[-1] = end
     other: Adjacency = "replace_one" if plan.adjacency == "add_remove" else "add_remove"
     other_end = epsilon(_events(most, run.counted), delta=plan.delta, adjacency=other, accountant="pld")
