@@ -2,12 +2,14 @@
 
 import json
 import math
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import tacit
 from tacit.privacy import DurableLedger
+from tacit.privacy.guarantees import stated
 
 TIME = "2026-10-20T09:30:00+00:00"
 DIGITS = tacit.data.load("digits")
@@ -95,6 +97,7 @@ def summary(result, rounds):
         "accuracy_max": accuracy.max(),
         "accuracy_per_agent": accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
+        "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
@@ -161,6 +164,21 @@ def change_record(folder, statement):
 def record_as_stopped(folder, queries):
     """Let the ledger know a finished run as one that stopped after so many queries."""
     change_record(folder, f"UPDATE accounts SET state = 'open'; DELETE FROM queries WHERE number > {queries}")
+
+
+def copy_with_record(folder, target, owners=None):
+    """Copy a run under another name, and maybe with other owners, in its events and in the ledger beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(folder, target)
+    shutil.copy(folder.parent / "ledger.sqlite", target.parent / "ledger.sqlite")
+    plan, *rest = read_events(target)
+    owners = plan["owners"] if owners is None else owners
+    write_events(target, [plan | {"owners": owners}, *rest])
+    with closing(sqlite3.connect(target.parent / "ledger.sqlite")) as database, database:
+        database.execute("UPDATE accounts SET run = ?, together = ?", (target.name, target.name))
+        for place, owner in enumerate(owners):
+            database.execute("UPDATE lines SET owner = ? WHERE place = ?", (owner, place))
+    return target
 
 
 def read_events(folder):

@@ -234,12 +234,12 @@ def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_p
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
     report = Run.load(tmp_path / "one")
-    assert (report.spent, report.counted) == (5, 15)
+    assert (report.spent, report.charged) == (5, 15)
     result = play(Runner.resume(tmp_path / "one"))
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
     stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
     assert stated == [kept.epsilon for kept in ledger.guarantees(result.data.owners, delta=1e-5)]
-    assert Run.load(tmp_path / "one").counted == 12
+    assert Run.load(tmp_path / "one").charged == 12
 
 
 def test_a_run_killed_between_its_end_and_its_summary_is_finished_without_a_query(tmp_path, monkeypatch):

@@ -31,7 +31,8 @@ def _plan(runner: Runner) -> Table:
     if plan.privacy is not None:
         table.add_row("noise multiplier σ", _span(plan.noise_multipliers))
         table.add_row("sampling rate q", _span(plan.sample_rates))
-        promised = max(plan.epsilons([plan.queries])[0])
+        promised = runner.epsilon(plan.queries)
+        assert promised is not None
         terms = f"δ={plan.privacy.delta:g}, {plan.privacy.adjacency}, {plan.privacy.accountant}"
         table.add_row("ε after all of them", f"{round_up(promised)} at {terms}")
         table.add_row("checked", _checked(runner))

@@ -1,5 +1,6 @@
 """What runs state of themselves, held against what the ledger has on record."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,12 +8,12 @@ from tacit.cli.output import round_up
 from tacit.cli.spending import Record
 from tacit.errors import TacitError
 from tacit.privacy import Account, DurableLedger
+from tacit.privacy.guarantees import stated as rounded_up
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import Plan
 
 _ROUNDING = 1e-6
-_COARSE = 0.03  # ε of very many different owners is stated a little too large
 
 
 def misstated(record: Record, stored: DurableLedger, runs: Path) -> Iterator[str]:
@@ -57,8 +58,11 @@ def _misstated(record: Record, stored: DurableLedger, folder: RunFolder) -> Iter
         return
     terms = {key: getattr(plan, key) for key in ("delta", "adjacency", "accountant")}
     kept = record.ledger.guarantees(owners, run=folder.name, **terms)
+    most, told = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
+    if told not in {rounded_up(most * (1 + slack)) for slack in (-_ROUNDING, 0.0, _ROUNDING)}:
+        yield f"run {folder.name!r} states ε = {told}; {round_up(most)} follows from the record"
     for owner, value, derived in zip(owners, stated, kept, strict=True):
-        if not derived.epsilon * (1 - _ROUNDING) <= value <= derived.epsilon * (1 + _COARSE):
+        if not math.isclose(value, derived.epsilon, rel_tol=_ROUNDING):
             yield (
                 f"run {folder.name!r} states ε = {value:g} for {owner}; {round_up(derived.epsilon)} follows from the "
                 "record"

@@ -1,12 +1,12 @@
 """A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
 
-`events.jsonl` is the truth for everything but ε: the queries come from the ledger beside the run, if it is there.
+`events.jsonl` is the truth for everything but ε, which is derived from the ledger beside the run. Where that is not there, as beside a folder that was
+copied, or does not fit the events, ε is not known.
 """
 
 import json
 import tomllib
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.privacy import DurableLedger
 from tacit.runs import events
 from tacit.runs.events import Check, Plan, Snapshot
-from tacit.runs.folder import LEDGER
+from tacit.runs.record import Record, read_record
 
 Values = npt.NDArray[np.float64]
 Measure = Literal["accuracy", "loss"]
@@ -76,12 +75,8 @@ class Run:
     lost_queries: int
     lost_before: Mapping[int, int]
     """For the round of each snapshot: how many queries were charged by then whose answers a crash lost."""
-    charged: int | None
-    """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
-    closed: bool
-    """Whether that ledger says that the run was played to its end."""
-    exposed: bool
-    """Whether that ledger says that a run without privacy has read the same records."""
+    record: Record
+    """What the ledger beside the run holds of it, from which alone ε is derived."""
     summary: Mapping[str, Any] | None
     checked: Check | None = None
     """The latest check of the run's settings, if there was one."""
@@ -101,7 +96,6 @@ class Run:
         if plan is None:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
         summary = _read_summary(folder / "summary.json")
-        on_record = _on_record(folder, plan)
         return cls(
             name=folder.resolve().name,
             config=_read_config(folder / "config.toml"),
@@ -112,9 +106,7 @@ class Run:
             resumes=len(story.resumes),
             lost_queries=story.lost_queries,
             lost_before=story.lost_before,
-            charged=on_record.spent if plan.private else None,
-            closed=on_record.finished,
-            exposed=on_record.exposed,
+            record=read_record(folder, story),
             summary=summary,
             checked=story.check,
         )
@@ -130,23 +122,23 @@ class Run:
         return self.history[-1].queries if self.history else 0
 
     @property
-    def spent(self) -> int:
-        """How many queries each agent's data was charged for: what the ledger holds, and never less than the events say."""
-        return max(self.charged or 0, self.told)
+    def release(self) -> bool:
+        """Whether it is a release, by its own plan and by the ledger."""
+        return self.plan.private and self.plan.release and self.record.release
 
     @property
-    def counted(self) -> int:
-        """How many queries ε is derived from: of a run that was not played to its end, at least all that were planned.
+    def spent(self) -> int:
+        """How many queries each agent's data was asked: what the ledger holds or, where ε is not known, what the events tell."""
+        account = self.record.account
+        return self.queries + self.lost_queries if account is None else account.spent
+
+    @property
+    def charged(self) -> int | None:
+        """How many queries ε is derived from; of a run that was not played to its end, all that were planned.
 
         When to stop may depend on the answers, and so ε of what was asked until then is not proven to hold.
         """
-        ended = self.finished if self.charged is None else self.closed
-        return self.spent if ended or not self.spent else max(self.spent, self.plan.queries)
-
-    @property
-    def told(self) -> int:
-        """How many queries the events tell of, up to the last look and in crashes after it."""
-        return self.queries + self.lost_queries
+        return None if self.record.account is None else self.record.account.charged
 
     def spent_at(self, snapshot: Snapshot) -> int:
         """How many queries each agent's data was asked until then: answered and lost."""
@@ -179,27 +171,6 @@ class Run:
                 values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
                 return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values)
         return None
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """What the ledger beside a run holds of it."""
-
-    spent: int | None = None
-    finished: bool = False
-    exposed: bool = False
-
-
-def _on_record(folder: Path, plan: Plan) -> _Recorded:
-    path = folder.resolve().parent / LEDGER
-    if not path.is_file():
-        return _Recorded()
-    with closing(DurableLedger(path, read_only=True)) as ledger:
-        account = ledger.account(folder.resolve().name)
-        exposed = any(ledger.readers_without_privacy(plan.owners).values())
-    if account is None:
-        return _Recorded(0, False, exposed)
-    return _Recorded(account.spent, account.state == "finished", exposed)
 
 
 def _read(path: Path) -> bytes:

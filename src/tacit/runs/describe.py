@@ -7,6 +7,7 @@ import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.config import RunConfig
+from tacit.privacy.guarantees import stated
 from tacit.results import Result, Snapshot
 from tacit.runs import events
 from tacit.session import Session
@@ -81,7 +82,10 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
 
 
 def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
-    """Return what came of a finished run."""
+    """Return what came of a finished run.
+
+    `epsilon` is that of the agent that lost most, derived from the ledger and rounded up: the number that is shown everywhere.
+    """
     privacy, last = result.plan.privacy, result.history[-1]
     accuracy, kept = last.accuracy, result.guarantees()
     return {
@@ -92,6 +96,7 @@ def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
+        "epsilon": stated(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
         "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
         "exposed": any(guarantee.exposed for guarantee in kept),
         "delta": privacy.delta if privacy else None,

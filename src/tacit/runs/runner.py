@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 
@@ -18,7 +18,7 @@ from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import Budget, DurableAccount, DurableLedger
-from tacit.results import Result
+from tacit.results import Result, Snapshot
 from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint, flatten, restore
@@ -74,7 +74,7 @@ class Runner:
                 self._restore()
             if config.tensorboard:
                 resumed_at = None if fresh else self.session.round
-                self._board = Board(folder.board_folder, self.session.plan, resumed_at=resumed_at)
+                self._board = Board(folder.board_folder, self.epsilon_at, resumed_at=resumed_at)
                 self._resources.callback(self._board.close)
         except BaseException:
             if fresh and hasattr(self, "session"):
@@ -153,6 +153,25 @@ class Runner:
     def lost_queries(self) -> int:
         """How many queries were charged whose answers a crash lost."""
         return self.session.accounts[0].spent - self._oracle.on_record if self.config.private else 0
+
+    def epsilon(self, queries: int | None = None) -> float | None:
+        """Derive ε of the agent that lost most from the run's account in the ledger; None for a run without privacy.
+
+        It is that of what is charged or, where `queries` are given, of so many of them.
+        """
+        promise = self.session.plan.privacy
+        if promise is None:
+            return None
+        terms: dict[str, Any] = {
+            "delta": promise.delta,
+            "adjacency": promise.adjacency,
+            "accountant": promise.accountant,
+        }
+        return self.session.accounts[0].largest_epsilon(**terms, queries=queries)[1]
+
+    def epsilon_at(self, look: Snapshot) -> float | None:
+        """Derive ε, as `epsilon` does, of all queries that were made until a look, lost ones too."""
+        return self.epsilon(look.queries + self.lost_queries)
 
     def close(self) -> None:
         """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
