@@ -11,11 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from tacit.config import RunConfig
-from tacit.data import Schema
+from tacit.data import ByClass, DataSet, Schema, load
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
+from tacit.models.hashing import models_sha256
 from tacit.privacy import Budget, DurableLedger, PrivateOracle
 from tacit.report import Run
+from tacit.report.page import report
 from tacit.runs import RunFolder, Runner, list_runs
+from tacit.runs.events import read
 
 BASE = {
     "dataset": "digits",
@@ -233,8 +236,8 @@ def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_p
     play(Runner.start(tmp_path, "one", config(**changes)), stop_after=5)
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
-    report = Run.load(tmp_path / "one")
-    assert (report.spent, report.charged) == (5, 15)
+    told = Run.load(tmp_path / "one")
+    assert (told.spent, told.charged) == (5, 15)
     result = play(Runner.resume(tmp_path / "one"))
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
     stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
@@ -407,3 +410,41 @@ def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
     assert lost == total - 150
     saved = load_file(tmp_path / "killed" / "checkpoint.safetensors")
     assert torch.equal(saved["state.0"], whole.theta)
+
+
+class OwnData(RunConfig):
+    """The settings of a run on records that are not a published set, though they have the name of one."""
+
+    def load_data(self):
+        digits = load("digits")
+        own = DataSet.from_records(
+            name="digits",
+            train=(digits.train.inputs, digits.train.targets),
+            validation=(digits.validation.inputs, digits.validation.targets),
+            classes=10,
+        )
+        return own.split(4, ByClass(t=0.5))
+
+
+def test_only_a_published_data_set_has_its_classes_counted_in_the_events(tmp_path):
+    settings = {**BASE, "rounds": 2, "source": "secret"}
+    own = play(Runner.start(tmp_path, "own", OwnData(**settings)))
+    play(Runner.start(tmp_path, "published", RunConfig.of(settings)))
+    events = {name: RunFolder.find(tmp_path / name).events_file for name in ("own", "published")}
+    assert own.release
+    assert read(events["own"]).plan.counts is None
+    assert sum(map(sum, read(events["published"]).plan.counts)) == sum(own.data.sizes)
+    told = "".join(path.read_text() for path in (tmp_path / "own").glob("*.js*"))
+    for row in own.data.counts.tolist():
+        assert str(row) not in told
+    assert report(Run.load(tmp_path / "own"))
+
+
+def test_a_resumed_run_has_the_hash_of_an_uninterrupted_one(tmp_path):
+    whole = play(Runner.start(tmp_path, "whole", config()))
+    play(Runner.start(tmp_path, "parts", config()), stop_after=7)
+    play(Runner.resume(tmp_path / "parts"))
+    play(Runner.start(tmp_path, "other", config(seed=1)))
+    found = {name: RunFolder.find(tmp_path / name).summary()["models_sha256"] for name in ("whole", "parts", "other")}
+    assert found["whole"] == found["parts"] == models_sha256(whole.theta)
+    assert found["other"] != found["whole"]

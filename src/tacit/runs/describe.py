@@ -7,6 +7,7 @@ import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.config import RunConfig
+from tacit.models.hashing import models_sha256
 from tacit.privacy.guarantees import stated
 from tacit.results import Result, Snapshot
 from tacit.runs import events
@@ -17,8 +18,9 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
-    # A table of classes tells the true numbers of records, which nobody may know where others are declared.
-    counts = data.counts.tolist() if session.sizes == data.sizes else None
+    # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
+    # numbers of records are declared, the table would tell the true ones.
+    counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
     return events.Plan(
         time=events.now(),
         token=token,
@@ -103,6 +105,7 @@ def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
+        "models_sha256": models_sha256(result.theta),
         "rounds": last.round,
         "bytes_sent": result.bytes_sent,
         "seconds": result.seconds,

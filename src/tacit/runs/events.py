@@ -52,7 +52,7 @@ class Plan:
     rounds: _Positive
     edges: tuple[tuple[_Count, _Count], ...]
     counts: tuple[tuple[_Count, ...], ...] | None
-    """How many records of each class every agent holds."""
+    """How many records of each class every agent holds; None unless the data set is a published one."""
     sizes: tuple[_Count, ...]
     owners: tuple[str, ...]
     schema: dict[str, Any]
