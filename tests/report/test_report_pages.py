@@ -6,6 +6,8 @@ import pytest
 from made_runs import change_record, copy_with_record, read_events, record_as_stopped, write_events
 
 from tacit.errors import InvalidInput, StorageError
+from tacit.privacy import epsilon
+from tacit.privacy.guarantees import stated
 from tacit.report import Run, frame, write_comparison, write_report
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
@@ -315,6 +317,40 @@ def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
     for setting in ("algorithm", "rounds", "source"):
         assert f'<th scope="row">{setting}</th>' in html
     assert '<th scope="row">seed</th>' not in html
+
+
+def epsilon_together(said):
+    return float(re.search(r"together spend (?:at most )?ε = (\S+) \(add-or-remove-one\) at δ = 0.001", said)[1])
+
+
+def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
+    one, two = runs["dsgt"], Run.load(folder)
+    said = words(write_comparison([one, runs["dinno"]], tmp_path / "c.html").read_text())
+    lines = [run.record.account.lines[0] for run in (one, runs["dinno"])]
+    events = [line.event(run.charged) for line, run in zip(lines, (one, runs["dinno"]), strict=True)]
+    assert epsilon_together(said) == stated(epsilon(events, delta=1e-3)) > 4
+    assert "On digits, dsgt and dinno together spend" in said
+    assert "if no run was planned by another’s results" in said
+
+    change_record(folder, "UPDATE lines SET partition = 'otherwise', owner = replace(owner, 'seed 0', 'seed 1')")
+    plan, *rest = read_events(folder)
+    owners = [owner.replace("seed 0", "seed 1") for owner in plan["owners"]]
+    write_events(folder, [plan | {"owners": owners}, *rest])
+    two = Run.load(folder)
+    said = words(write_comparison([one, two], tmp_path / "c.html").read_text())
+    line = one.record.account.lines[0]  # all are alike
+    assert epsilon_together(said) == stated(epsilon([line.event(40)], delta=1e-3))
+    assert "together spend at most" in said
+
+
+def test_a_comparison_with_a_run_without_privacy_or_without_a_ledger_promises_nothing_together(runs, folder, tmp_path):
+    said = words(write_comparison([runs["dsgt"], runs["seeded"], runs["open"]], tmp_path / "c.html").read_text())
+    assert "dsgt, seeded and open together spend ε = ∞" in said
+    said = words(write_comparison([runs["dsgt"], runs["open"]], tmp_path / "c.html").read_text())
+    assert "dsgt and open together spend ε = ∞: a run without privacy has read these records" in said
+    copy = Run.load(shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt"))
+    said = words(write_comparison([runs["dsgt"], copy], tmp_path / "c.html").read_text())
+    assert "what dsgt and dsgt (2) together spend is not known" in said
 
 
 def test_epsilons_in_different_terms_are_not_compared_silently(runs, folder, tmp_path):

@@ -13,6 +13,7 @@ from tacit.report.frame import document, figure, table, text
 from tacit.report.overlays import Entry
 from tacit.report.reading import Measure, Run
 from tacit.report.spent import spending
+from tacit.report.together import together
 from tacit.report.words import ADJACENCIES, amount, duration, epsilon, number, score
 
 _LONGEST = 28
@@ -201,6 +202,7 @@ def _warnings(entries: Sequence[Entry]) -> str:
         found.append(f"events.jsonl and the ledger disagree on the plan; ε is the ledger’s: {', '.join(changed)}.")
     if same := _same_data(entries):
         found.append(f"{same}. Each ε is of one run; who sees several of them sees more, and what they spend adds up.")
+    found += together(entries)
     return "".join(f'<p class="card warning" role="note">{text(words)}</p>' for words in found)
 
 
