@@ -53,8 +53,12 @@ def two_runs(tmp_path):
     return tmp_path
 
 
-def test_runs_are_listed_without_anything_that_computes(two_runs):
+def test_runs_are_listed_without_anything_that_computes_once_their_epsilon_is_known(two_runs):
+    first, loaded = imported("list", cwd=two_runs)
+    assert "dp_accounting" in loaded
+    assert not loaded & {"torch", "plotly", "matplotlib", "sklearn", "networkx"}
     printed, loaded = imported("list", cwd=two_runs)
+    assert printed == first
     lines = {line.split()[0]: line for line in printed.splitlines() if "finished" in line}
     assert set(lines) == {"private", "plain"}
     assert "nothing is promised (the records of private)" in " ".join(printed.split())  # which the ledger knows

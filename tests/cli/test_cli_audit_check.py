@@ -70,7 +70,7 @@ def test_a_fault_ends_training_before_anything_is_asked(tacit, tmp_path, monkeyp
     assert "nothing was spent" in error
     assert not (tmp_path / "runs" / "one").exists()
     kept = last_check(tmp_path / "runs", RunConfig.of(RunConfig.read(tmp_path / "run.toml")))
-    assert kept["verdict"] == "fault found"
+    assert kept.verdict == "fault found"
 
 
 def test_a_data_set_that_is_not_there_is_made_up_from_its_declared_shape(tmp_path):

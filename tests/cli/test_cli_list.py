@@ -1,11 +1,14 @@
 """`tacit list`: what state each run is in, and that one broken folder hides no other."""
 
 import json
+from contextlib import closing
 
 from invoking import PLAIN, QUICK
 
 from tacit.cli.output import round_up
 from tacit.config import RunConfig
+from tacit.privacy import DurableLedger
+from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
 
 
@@ -22,9 +25,12 @@ def test_a_run_that_a_process_works_on_is_running(tacit, tmp_path):
         assert runner.play(stop=lambda: runner.session.round >= 5) is None  # asking disturbed nothing
     (row,) = json.loads(tacit("list", "--json")[1])["runs"]
     assert row["state"] == "stopped"
-    looks = [event for event in RunFolder(tmp_path / "runs" / "one").events() if event["event"] == "snapshot"]
-    assert row["accuracy"] == sum(looks[-1]["accuracy"]) / 4
-    assert (row["rounds"], row["of"], row["release"], row["epsilon"]) == (5, 6, True, None)
+    looks = RunFolder(tmp_path / "runs" / "one").events().snapshots
+    assert row["accuracy"] == sum(looks[-1].accuracy) / 4
+    assert (row["rounds"], row["of"], row["release"]) == (5, 6, True)
+    with closing(DurableLedger(tmp_path / "runs" / "ledger.sqlite", read_only=True)) as ledger:
+        kept = ledger.guarantees(ledger.owners, delta=1e-5, run="one")
+    assert row["epsilon"] == stated(max(each.epsilon for each in kept)) > 0  # of its whole plan
 
 
 def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit):

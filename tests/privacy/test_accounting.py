@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Event, epsilon, epsilons, noise_multiplier, noise_multipliers
+from tacit.privacy.accounting import Event, epsilon, epsilons, largest_epsilon, noise_multiplier, noise_multipliers
 from tacit.privacy.distances import LOG2_DISTANCE
 
 MNIST = {"delta": 1e-5, "sample_rate": 256 / 6000, "queries": 2000}
@@ -220,3 +220,27 @@ def test_a_delta_too_small_for_the_distance_is_refused():
 def test_an_epsilon_that_protects_nothing_is_infinite():
     event = Event(sample_rate=1.0, noise_multiplier=1e-4, count=1)
     assert epsilon([event], delta=1e-5, accountant="rdp") == math.inf
+
+
+def test_the_largest_of_many_is_that_of_each_by_itself():
+    rates = [0.02 + 0.0007 * k for k in range(20)]
+    sigmas = noise_multipliers(epsilons=[2.0] * 20, delta=1e-5, sample_rates=rates, queries=50)
+    histories = [[Event(sample_rate=q, noise_multiplier=s, count=50)] for q, s in zip(rates, sigmas, strict=True)]
+    alone = [epsilon(events, delta=1e-5) for events in histories]
+    place, most = largest_epsilon(histories, delta=1e-5)
+    assert (place, most) == (alone.index(max(alone)), max(alone))
+    together = epsilons(histories, delta=1e-5)
+    assert max(together) == most
+    assert all(bound >= value * (1 - 1e-9) for bound, value in zip(together, alone, strict=True))
+
+
+def test_the_largest_of_several_runs_on_each_owner_is_found():
+    def owner(*rates):
+        return [Event(sample_rate=q, noise_multiplier=1.5, count=20) for q in rates]
+
+    histories = [owner(0.02, 0.05), owner(0.05, 0.03), owner(0.04, 0.02), owner(0.03)]
+    alone = [epsilon(events, delta=1e-5) for events in histories]
+    assert largest_epsilon(histories, delta=1e-5) == (alone.index(max(alone)), max(alone))
+    assert largest_epsilon([[]], delta=1e-5) == (0, 0.0)
+    with pytest.raises(PrivacyError, match="no histories"):
+        largest_epsilon([], delta=1e-5)

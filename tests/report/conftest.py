@@ -7,10 +7,21 @@ import tacit
 from tacit.report import Run
 
 
+class _Apart:
+    """Gives each run a ledger of its own, so that none of them has read what another asks."""
+
+    def __init__(self, place):
+        self._place = place
+
+    def __truediv__(self, name):
+        return self._place / name / name
+
+
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
     """Folders of small real trainings, made once; tests that change one take a copy."""
-    root = tmp_path_factory.mktemp("runs")
+    place = tmp_path_factory.mktemp("runs")
+    root = _Apart(place)
     noisy = {"noise_multiplier": 2.0, "delta": 1e-3, "clip": 1.0, "lot_size": 48}
     equal = [230] * 6  # declared, so that there is one σ to look for and not six
     write_run(root / "dsgt", *train(sizes=equal), epsilon=4.0, delta=1e-3)
@@ -21,7 +32,7 @@ def folders(tmp_path_factory):
     write_run(root / "open", *train(tacit.DSGD(), privacy=tacit.NoPrivacy(lot_size=48), rounds=12), rounds=12)
     renyi = tacit.Privacy(**noisy, accountant="rdp")
     write_run(root / "alone", *train(tacit.SGD(), agents=1, rounds=5, privacy=renyi))
-    return {folder.name: folder for folder in root.iterdir()}
+    return {parent.name: parent / parent.name for parent in place.iterdir()}
 
 
 @pytest.fixture(scope="session")
@@ -32,4 +43,5 @@ def runs(folders):
 @pytest.fixture
 def folder(folders, tmp_path):
     """A run folder to break."""
-    return shutil.copytree(folders["dsgt"], tmp_path / "dsgt")
+    shutil.copytree(folders["dsgt"].parent, tmp_path / "runs")
+    return tmp_path / "runs" / "dsgt"

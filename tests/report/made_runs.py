@@ -2,10 +2,16 @@
 
 import json
 import math
+import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import tacit
+from tacit.privacy import DurableLedger
+from tacit.privacy.guarantees import stated
 
+TIME = "2026-10-20T09:30:00+00:00"
 DIGITS = tacit.data.load("digits")
 
 
@@ -26,7 +32,7 @@ def train(algorithm=None, *, agents=6, rounds=20, graph=None, t=0.8, privacy=Non
     return result, graph
 
 
-def plan_event(result, graph, rounds):
+def plan_event(result, graph, rounds, token):
     plan, data = result.plan, result.data
     privacy = plan.privacy
     budget = None
@@ -34,7 +40,9 @@ def plan_event(result, graph, rounds):
         budget = [privacy.epsilon] * data.agents
     return {
         "event": "plan",
-        "time": "2026-10-20T09:30:00+00:00",
+        "time": TIME,
+        "token": token,
+        "fingerprint": "0" * 64,
         "algorithm": type(result.algorithm).__name__,
         "dataset": data.data.name,
         "agents": data.agents,
@@ -43,11 +51,13 @@ def plan_event(result, graph, rounds):
         "counts": data.counts.tolist(),
         "sizes": [round(lot / rate) for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)],
         "owners": list(data.owners),
+        "schema": result.schema.to_dict(),
         "sample_rates": list(plan.sample_rates),
         "lot_sizes": list(plan.lot_sizes),
         "clips": [clip if math.isfinite(clip) else None for clip in plan.clips],
         "noise_multipliers": list(plan.noise_multipliers),
         "queries": plan.queries,
+        "spare_queries": 0,
         "private": privacy is not None,
         "epsilon": budget,
         "delta": None if privacy is None else privacy.delta,
@@ -55,6 +65,8 @@ def plan_event(result, graph, rounds):
         "accountant": None if privacy is None else privacy.accountant,
         "release": result.release,
         "params": result.theta.shape[1],
+        "engine": "layer by layer",
+        "compiled": False,
     }
 
 
@@ -63,6 +75,7 @@ def snapshot_events(result):
     return [
         {
             "event": "snapshot",
+            "time": TIME,
             "round": s.round,
             "queries": s.queries,
             "accuracy": None if s.accuracy is None else s.accuracy.tolist(),
@@ -84,6 +97,7 @@ def summary(result, rounds):
         "accuracy_max": accuracy.max(),
         "accuracy_per_agent": accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
+        "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
@@ -101,7 +115,7 @@ def toml(config):
 def write_run(folder: Path, result, links, **config) -> Path:
     """Write a finished run's folder."""
     rounds = result.history[-1].round
-    plan = plan_event(result, links, rounds)
+    plan = plan_event(result, links, rounds, _write_ledger(folder, result))
     config = {
         "algorithm": plan["algorithm"].lower(),
         "dataset": plan["dataset"],
@@ -112,12 +126,59 @@ def write_run(folder: Path, result, links, **config) -> Path:
         "lr": [4.0, 0.4],
         "seed": 0,
     } | config
-    finish = {"event": "finish", "round": rounds, "seconds": result.seconds}
-    folder.mkdir(parents=True)
+    finish = {"event": "finish", "time": TIME, "round": rounds, "seconds": result.seconds}
+    folder.mkdir()
     (folder / "config.toml").write_text(toml(config))
-    write_events(folder, [plan, *snapshot_events(result), {"event": "checkpoint", "round": rounds}, finish])
+    write_events(
+        folder, [plan, *snapshot_events(result), {"event": "checkpoint", "time": TIME, "round": rounds}, finish]
+    )
     (folder / "summary.json").write_text(json.dumps(summary(result, rounds)))
     return folder
+
+
+def _write_ledger(folder, result):
+    """Put what the run asked on record beside its folder, and return the token by which the record knows it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    plan, data = result.plan, result.data
+    whose = {"owners": data.owners, "sample_rates": plan.sample_rates}
+    whose |= {"records": data.data.name, "partition": data.partition}
+    with closing(DurableLedger(folder.parent / "ledger.sqlite")) as ledger:
+        if plan.privacy is None:
+            account = ledger.open_without_privacy(runs=[folder.name], **whose)[0]
+            account.spend()
+        else:
+            terms = {"noise_multipliers": plan.noise_multipliers, "queries": plan.queries, "release": result.release}
+            account = ledger.open(run=folder.name, **whose, **terms)
+            for _ in range(result.history[-1].queries):
+                account.spend()
+        account.close(finished=True)
+        return account.token
+
+
+def change_record(folder, statement):
+    """Change the ledger beside a run."""
+    with closing(sqlite3.connect(folder.parent / "ledger.sqlite")) as database, database:
+        database.executescript(statement)
+
+
+def record_as_stopped(folder, queries):
+    """Let the ledger know a finished run as one that stopped after so many queries."""
+    change_record(folder, f"UPDATE accounts SET state = 'open'; DELETE FROM queries WHERE number > {queries}")
+
+
+def copy_with_record(folder, target, owners=None):
+    """Copy a run under another name, and maybe with other owners, in its events and in the ledger beside it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(folder, target)
+    shutil.copy(folder.parent / "ledger.sqlite", target.parent / "ledger.sqlite")
+    plan, *rest = read_events(target)
+    owners = plan["owners"] if owners is None else owners
+    write_events(target, [plan | {"owners": owners}, *rest])
+    with closing(sqlite3.connect(target.parent / "ledger.sqlite")) as database, database:
+        database.execute("UPDATE accounts SET run = ?, together = ?", (target.name, target.name))
+        for place, owner in enumerate(owners):
+            database.execute("UPDATE lines SET owner = ? WHERE place = ?", (owner, place))
+    return target
 
 
 def read_events(folder):

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from made_runs import read_events, write_events
+from made_runs import copy_with_record
 
 from tacit.report import Run, write_comparison, write_report
 
@@ -72,10 +72,8 @@ def look(tmp_path, pages, *, width, dark=False):
 @pytest.fixture(scope="module")
 def pages(runs, folders, tmp_path_factory):
     root = tmp_path_factory.mktemp("pages")
-    hostile = shutil.copytree(folders["dsgt"], root / '<img src=x onerror="document.title=1">')
-    events = read_events(hostile)
-    events[0]["owners"] = [f"<img src=x onerror='document.title={i}'>" for i in range(6)]
-    write_events(hostile, events)
+    owners = [f"<img src=x onerror='document.title={i}'>" for i in range(6)]
+    hostile = copy_with_record(folders["dsgt"], root / '<img src=x onerror="document.title=1">', owners)
     return {
         "report": write_report(runs["dsgt"], root / "report.html"),
         "open": write_report(runs["open"], root / "open.html"),

@@ -57,7 +57,7 @@ def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
 
 def test_runs_of_very_different_length_share_their_axis(runs):
     ax = Figure().add_subplot()
-    short = replace(runs["open"], plan=runs["open"].plan.model_copy(update={"rounds": 6}))
+    short = replace(runs["open"], plan=replace(runs["open"].plan, rounds=6))
     figure_overlays._accuracies(ax, comparison.entries_of([runs["dsgt"], short]))
     assert ax.get_xlabel() == "share of the run’s rounds"
     assert ax.get_xlim() == (0, 1)
@@ -81,18 +81,16 @@ def test_a_crowd_is_drawn_too(runs, tmp_path, agents):
         name: tuple(np.resize(getattr(run.plan, name), agents).tolist())
         for name in ("sizes", "sample_rates", "lot_sizes", "clips", "noise_multipliers", "epsilon")
     }
-    plan = run.plan.model_copy(
-        update=copies
-        | {
-            "agents": agents,
-            "owners": tuple(f"owner {i}" for i in range(agents)),
-            "edges": tuple((i, int(rng.integers(i))) for i in range(1, agents)),
-            "counts": tuple(tuple(row) for row in rng.integers(0, 9, (agents, 25)).tolist()),
-        }
+    plan = replace(
+        run.plan,
+        **copies,
+        agents=agents,
+        owners=tuple(f"owner {i}" for i in range(agents)),
+        edges=tuple((i, int(rng.integers(i))) for i in range(1, agents)),
+        counts=tuple(tuple(row) for row in rng.integers(0, 9, (agents, 25)).tolist()),
     )
-    plan.__dict__.pop("graph", None)
     history = tuple(
-        s.model_copy(update={"accuracy": tuple(rng.uniform(size=agents)), "bytes_sent": (1,) * agents})
+        replace(s, accuracy=tuple(rng.uniform(size=agents).tolist()), loss=None, bytes_sent=(1,) * agents)
         for s in run.history
     )
     crowd = replace(run, plan=plan, history=history)

@@ -3,9 +3,11 @@ import re
 import shutil
 
 import pytest
-from made_runs import read_events, write_events
+from made_runs import change_record, copy_with_record, read_events, record_as_stopped, write_events
 
 from tacit.errors import InvalidInput, StorageError
+from tacit.privacy import epsilon
+from tacit.privacy.guarantees import stated
 from tacit.report import Run, frame, write_comparison, write_report
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
@@ -37,7 +39,7 @@ def test_a_report_tells_all_of_a_run(runs, tmp_path):
         "✓ RELEASE",
         "ε = 4 at δ = 0.001",
         "add-or-remove-one adjacency · by privacy loss distributions (PLD)",
-        "derived from 20 queries",
+        "derived from 20 queries in the ledger",
         "times as likely, but for a probability of δ = 0.001",
         "6 links; density 0.4, algebraic connectivity 1 (0.167 when normalised",
         "20 queries of each agent’s data were planned for ε = 4. The model has 650 parameters.",
@@ -88,14 +90,10 @@ def test_the_page_states_its_own_size(runs, tmp_path):
 
 
 def test_text_of_a_run_is_only_text(folders, tmp_path):
-    folder = shutil.copytree(folders["dsgt"], tmp_path / HOSTILE.replace("/", ""))
+    owners = [f"{HOSTILE}{i}" for i in range(6)]
+    folder = copy_with_record(folders["dsgt"], tmp_path / "runs" / HOSTILE.replace("/", ""), owners)
     events = read_events(folder)
-    events[0] |= {
-        "dataset": HOSTILE,
-        "algorithm": HOSTILE,
-        "owners": [f"{HOSTILE}{i}" for i in range(6)],
-        "time": HOSTILE,
-    }
+    events[0] |= {"dataset": HOSTILE, "algorithm": HOSTILE, "engine": HOSTILE}
     write_events(folder, events)
     (folder / "config.toml").write_text(
         f"graph = {json.dumps(HOSTILE)}\n{json.dumps(HOSTILE)} = {json.dumps(HOSTILE)}\n"
@@ -151,9 +149,10 @@ def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one
 def test_an_unfinished_run_says_so(folder, tmp_path):
     (folder / "summary.json").unlink()
     write_events(folder, read_events(folder)[:10])
+    record_as_stopped(folder, 8)
     said = words(page(Run.load(folder), tmp_path))
     assert "This run is not finished: round 8 of 20 was the last looked at." in said
-    assert "derived from all 20 queries of the plan, of which 8 were made" in said
+    assert "derived from all 20 queries of the plan, of which the ledger holds 8" in said
     assert "It is charged its whole plan, since when to stop may depend on what it gave." in said
     assert "8 of 20 rounds so far" in said
 
@@ -180,10 +179,63 @@ def test_losses_stand_in_where_there_are_no_classes(folder, tmp_path):
 
 def test_a_summary_that_states_another_epsilon_is_exposed(folder, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
-    (folder / "summary.json").write_text(json.dumps(summary | {"epsilon_per_agent": [1.0] * 6}))
+    (folder / "summary.json").write_text(json.dumps(summary | {"epsilon": 1.0}))
     said = words(page(Run.load(folder), tmp_path))
-    assert "summary.json states ε = 1, but 4 follows from the plan and 20 queries" in said
+    assert "summary.json states ε = 1, but 4 follows from the ledger" in said
     assert "does NOT agree with the record" in said
+
+
+def test_a_copied_folder_without_its_ledger_shows_no_epsilon(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt")
+    run = Run.load(copy)
+    said = words(page(run, tmp_path))
+    assert "✕ ε NOT KNOWN ε could not be derived there is no ledger beside the run" in said
+    assert "✓ RELEASE" not in said
+    assert "What ε means" not in said
+    assert not re.search(r"ε (=|spent) ?\d", said.split("All settings")[0])
+    beside = words(write_comparison([run, Run.load(folder)], tmp_path / "c.html").read_text())
+    assert "ε could not be derived: dsgt (there is no ledger beside the run)." in beside
+    assert "not known" in beside
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("DELETE FROM queries WHERE number > 2", "the ledger holds 2 queries of this run, but its events tell of 20"),
+        ("UPDATE accounts SET run = 'other'", "the ledger beside the run does not know it"),
+        ("UPDATE accounts SET token = 'other'", "the ledger beside the run knows another run by this name"),
+        ("UPDATE lines SET owner = 'nobody' WHERE place = 1", "names other data owners than its plan"),
+        ("UPDATE lines SET noise_multiplier = 0", "disagree on whether there was noise"),
+    ],
+)
+def test_a_ledger_that_is_not_the_run_s_gives_no_epsilon(folder, tmp_path, change, why):
+    change_record(folder, change)
+    said = words(page(Run.load(folder), tmp_path))
+    assert "ε could not be derived" in said
+    assert why in said
+    assert "✓ RELEASE" not in said
+
+
+def test_epsilon_is_the_ledger_s_where_events_and_summary_state_a_smaller_one(folder, tmp_path):
+    plan, *rest = read_events(folder)
+    write_events(folder, [plan | {"sample_rates": [rate / 10 for rate in plan["sample_rates"]]}, *rest])
+    summary = json.loads((folder / "summary.json").read_text())
+    small = {"epsilon": 0.26, "epsilon_per_agent": [0.26] * 6}
+    (folder / "summary.json").write_text(json.dumps(summary | small))
+    said = words(page(Run.load(folder), tmp_path))
+    assert "ε = 4 at δ = 0.001" in said
+    assert "summary.json states ε = 0.26, but 4 follows from the ledger" in said
+    assert "The plan in events.jsonl and the ledger disagree: sampling rates. ε is the ledger’s." in said
+    both = words(write_comparison([Run.load(folder)] * 2, tmp_path / "c.html").read_text())
+    assert "events.jsonl and the ledger disagree on the plan" in both
+
+
+def test_a_run_that_only_its_own_plan_calls_a_release_is_none(folder, tmp_path):
+    change_record(folder, "UPDATE lines SET release = 0")
+    said = words(page(Run.load(folder), tmp_path))
+    assert "✕ NOT A RELEASE" in said
+    assert "✓ RELEASE" not in said
+    assert "disagree: whether it is a release" in said
 
 
 def test_equal_agents_share_a_row_of_the_plan(runs, tmp_path):
@@ -199,6 +251,9 @@ def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
     plan, *rest = read_events(folder)
     rates = [0.2 + 0.01 * agent for agent in range(6)]
     write_events(folder, [plan | {"sample_rates": rates}, *rest])
+    change_record(
+        folder, "".join(f"UPDATE lines SET sample_rate = {q} WHERE place = {i};" for i, q in enumerate(rates))
+    )
     (folder / "summary.json").unlink()
     ledger = page(Run.load(folder), tmp_path).split("The ledger")[1].split("What ε means")[0]
     assert ledger.count("digits/A(t=0.8)/seed 0/6 agents/") == 1
@@ -262,6 +317,40 @@ def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
     for setting in ("algorithm", "rounds", "source"):
         assert f'<th scope="row">{setting}</th>' in html
     assert '<th scope="row">seed</th>' not in html
+
+
+def epsilon_together(said):
+    return float(re.search(r"together spend (?:at most )?ε = (\S+) \(add-or-remove-one\) at δ = 0.001", said)[1])
+
+
+def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
+    one, two = runs["dsgt"], Run.load(folder)
+    said = words(write_comparison([one, runs["dinno"]], tmp_path / "c.html").read_text())
+    lines = [run.record.account.lines[0] for run in (one, runs["dinno"])]
+    events = [line.event(run.charged) for line, run in zip(lines, (one, runs["dinno"]), strict=True)]
+    assert epsilon_together(said) == stated(epsilon(events, delta=1e-3)) > 4
+    assert "On digits, dsgt and dinno together spend" in said
+    assert "if no run was planned by another’s results" in said
+
+    change_record(folder, "UPDATE lines SET partition = 'otherwise', owner = replace(owner, 'seed 0', 'seed 1')")
+    plan, *rest = read_events(folder)
+    owners = [owner.replace("seed 0", "seed 1") for owner in plan["owners"]]
+    write_events(folder, [plan | {"owners": owners}, *rest])
+    two = Run.load(folder)
+    said = words(write_comparison([one, two], tmp_path / "c.html").read_text())
+    line = one.record.account.lines[0]  # all are alike
+    assert epsilon_together(said) == stated(epsilon([line.event(40)], delta=1e-3))
+    assert "together spend at most" in said
+
+
+def test_a_comparison_with_a_run_without_privacy_or_without_a_ledger_promises_nothing_together(runs, folder, tmp_path):
+    said = words(write_comparison([runs["dsgt"], runs["seeded"], runs["open"]], tmp_path / "c.html").read_text())
+    assert "dsgt, seeded and open together spend ε = ∞" in said
+    said = words(write_comparison([runs["dsgt"], runs["open"]], tmp_path / "c.html").read_text())
+    assert "dsgt and open together spend ε = ∞: a run without privacy has read these records" in said
+    copy = Run.load(shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt"))
+    said = words(write_comparison([runs["dsgt"], copy], tmp_path / "c.html").read_text())
+    assert "what dsgt and dsgt (2) together spend is not known" in said
 
 
 def test_epsilons_in_different_terms_are_not_compared_silently(runs, folder, tmp_path):

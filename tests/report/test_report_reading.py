@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from made_runs import read_events, write_events
+from made_runs import TIME, read_events, record_as_stopped, write_events
 
 from tacit.errors import InvalidInput
 from tacit.report import Run
@@ -12,7 +12,7 @@ from tacit.report import Run
 def test_a_folder_tells_the_whole_run(folders, runs):
     run, events = runs["dsgt"], read_events(folders["dsgt"])
     assert (run.name, run.plan.agents, run.plan.rounds, run.round) == ("dsgt", 6, 20, 20)
-    assert run.plan.graph.number_of_edges() == 6
+    assert run.graph.number_of_edges() == 6
     assert run.queries == run.spent == run.plan.queries == 20
     assert run.finished
     assert run.summary is not None
@@ -46,21 +46,21 @@ def test_a_run_without_summary_is_not_finished_unless_it_says_so(folder):
 def test_the_later_of_two_snapshots_counts_and_lost_queries_are_charged(folder):
     plan, *snapshots = read_events(folder)[:6]
     again = snapshots[-1] | {"consensus_distance": 123.0}
-    resume = {"event": "resume", "round": 2, "lost_queries": 2}
-    news = {"event": "something new", "round": "whatever"}
-    write_events(folder, [plan, *snapshots, news, resume, plan | {"time": "later"}, again])
+    resume = {"event": "resume", "time": TIME, "round": 2, "lost_queries": 2}
+    write_events(folder, [plan, *snapshots, resume, plan | {"time": "2026-10-20T11:30:00+00:00"}, again])
+    record_as_stopped(folder, snapshots[-1]["queries"] + 2)
     run = Run.load(folder)
     assert [s.round for s in run.history] == [s["round"] for s in snapshots]
     assert run.history[-1].consensus_distance == 123.0
     assert (run.resumes, run.lost_queries) == (1, 2)
-    assert run.history[-1].spent == run.spent == snapshots[-1]["queries"] + 2
-    assert run.history[-2].spent == snapshots[-2]["queries"]
+    assert run.spent_at(run.history[-1]) == run.spent == snapshots[-1]["queries"] + 2
+    assert run.spent_at(run.history[-2]) == snapshots[-2]["queries"]
 
 
 def test_numbers_that_are_not_finite_are_kept_as_such(folder):
     plan, first, second, *_ = read_events(folder)
     second |= {"accuracy": None, "consensus_distance": math.nan, "loss": [math.inf] * 6}
-    write_events(folder, [plan | {"clips": [None] * 6, "private": False}, first | {"accuracy": None}, second])
+    write_events(folder, [plan | {"clips": [None] * 6}, first | {"accuracy": None}, second])
     run = Run.load(folder)
     assert run.scores.measure == "loss"
     assert np.isinf(run.scores.final).all()
@@ -78,6 +78,17 @@ def change(position, **fields):
     def apply(folder):
         events = read_events(folder)
         events[position] |= fields
+        write_events(folder, events)
+
+    return apply
+
+
+def again(**fields):
+    """Tell the plan a second time, with other fields."""
+
+    def apply(folder):
+        events = read_events(folder)
+        events.insert(3, events[0] | fields)
         write_events(folder, events)
 
     return apply
@@ -105,10 +116,10 @@ BROKEN = {
     "line cut off in the middle": (append('{"event": "snap', '{"event": "finish", "seconds": 1}'), "is not JSON"),
     "not an event": (append("[1, 2]"), "not an event"),
     "snapshot first": (
-        put("events.jsonl", json.dumps({"event": "snapshot"})),
+        put("events.jsonl", json.dumps({"event": "snapshot", "time": TIME}) + "\n"),
         "line 1: snapshot, round: Field required",
     ),
-    "missing key": (append('{"event": "finish"}'), "finish, seconds: Field required"),
+    "missing key": (append('{"event": "finish", "round": 3}'), "finish, time: Field required"),
     "agents of another type": (change(0, agents="many"), "line 1: plan, agents"),
     "no agents": (change(0, agents=0), "plan, agents: Input should be greater than or equal to 1"),
     "too few rates": (change(0, sample_rates=[0.1]), "sample_rates has 1 values for 6 agents"),
@@ -123,7 +134,16 @@ BROKEN = {
     "edge into nothing": (change(0, edges=[[0, 6]]), "an edge leads to an agent that is not among the 6"),
     "ragged counts": (change(0, counts=[[1]] * 5 + [[1, 2]]), "rows of different lengths"),
     "too many accuracies": (change(1, accuracy=[0.5] * 7), "line 2: snapshot: accuracy has 7 values for 6 agents"),
-    "another plan": (change(3, **{"event": "plan"}), "line 4: a second plan that differs"),
+    "another plan": (again(rounds=7), "line 4: a second plan that differs"),
+    "unknown kind": (change(3, event="news"), "line 4: event: 'news' is not a kind of event"),
+    "unknown field of a plan": (change(0, colour="red"), "line 1: plan, colour: unknown field"),
+    "unknown field of a snapshot": (change(2, samples=3), "line 3: snapshot, samples: unknown field"),
+    "a number as a text": (change(1, queries="3"), "line 2: snapshot, queries: Input should be a valid integer"),
+    "part of a query": (change(1, queries=1.5), "line 2: snapshot, queries"),
+    "a text among rates": (change(0, sample_rates=["a"] + [0.1] * 5), "line 1: plan, sample_rates.0: "),
+    "less than none": (change(1, bytes_sent=[-1] * 6), "line 2: snapshot, bytes_sent.0: "),
+    "no time zone": (change(0, time="2026-10-20T09:30:00"), "line 1: plan, time: Input should have timezone"),
+    "broken last line with an end": (append('{"event": "snap'), "is not JSON"),
 }
 
 

@@ -11,11 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from tacit.config import RunConfig
-from tacit.data import Schema
+from tacit.data import ByClass, DataSet, Schema, load
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
+from tacit.models.hashing import models_sha256
 from tacit.privacy import Budget, DurableLedger, PrivateOracle
 from tacit.report import Run
+from tacit.report.page import report
 from tacit.runs import RunFolder, Runner, list_runs
+from tacit.runs.events import read
 
 BASE = {
     "dataset": "digits",
@@ -44,10 +47,10 @@ def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
     result = play(Runner.start(tmp_path, "one", config()))
     folder = RunFolder.find(tmp_path / "one")
     assert folder.config() == config()
-    kinds = [event["event"] for event in folder.events()]
+    kinds = [event.event for event in folder.events()]
     assert kinds[0] == "plan"
     assert kinds[-1] == "finish"
-    assert [e["round"] for e in folder.events() if e["event"] == "snapshot"] == [0, 3, 6, 9, 12]
+    assert [look.round for look in folder.events().snapshots] == [0, 3, 6, 9, 12]
     summary = folder.summary()
     for key in [
         "algorithm",
@@ -136,9 +139,9 @@ def test_secret_runs_resume_with_new_keys_and_stay_releases(tmp_path):
 def test_a_resumed_run_uses_the_engine_that_it_began_with(tmp_path):
     assert play(Runner.start(tmp_path, "one", config()), stop_after=3) is None
     folder = RunFolder.find(tmp_path / "one")
-    plan = folder.events()[0]
-    assert plan["compiled"] is False
-    assert plan["engine"] == "layer by layer"
+    plan = folder.events().plan
+    assert plan.compiled is False
+    assert plan.engine == "layer by layer"
     with Runner.resume(folder.path) as runner:
         assert runner.session.training.compile is False  # settled, and not "auto" any more
 
@@ -150,12 +153,12 @@ def test_tensorboard_shows_the_snapshots_once_even_after_a_crash(tmp_path):
     play(Runner.resume(tmp_path / "one"))
     folder = RunFolder.find(tmp_path / "one")
     shown = accumulator.EventAccumulator(str(folder.board_folder)).Reload()
-    looks = {event["round"]: event for event in folder.events() if event["event"] == "snapshot"}
+    looks = {look.round: look for look in folder.events().snapshots}
     for tag, value in {
-        "accuracy/mean": lambda look: sum(look["accuracy"]) / 4,
-        "accuracy of agents/2": lambda look: look["accuracy"][2],
-        "consensus distance": lambda look: look["consensus_distance"],
-        "bytes sent": lambda look: sum(look["bytes_sent"]),
+        "accuracy/mean": lambda look: sum(look.accuracy) / 4,
+        "accuracy of agents/2": lambda look: look.accuracy[2],
+        "consensus distance": lambda look: look.consensus_distance,
+        "bytes sent": lambda look: sum(look.bytes_sent),
     }.items():
         points = shown.Scalars(tag)
         assert [point.step for point in points] == [0, 3, 6, 9, 12], tag
@@ -233,13 +236,13 @@ def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_p
     play(Runner.start(tmp_path, "one", config(**changes)), stop_after=5)
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
-    report = Run.load(tmp_path / "one")
-    assert (report.spent, report.counted) == (5, 15)
+    told = Run.load(tmp_path / "one")
+    assert (told.spent, told.charged) == (5, 15)
     result = play(Runner.resume(tmp_path / "one"))
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
     stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
     assert stated == [kept.epsilon for kept in ledger.guarantees(result.data.owners, delta=1e-5)]
-    assert Run.load(tmp_path / "one").counted == 12
+    assert Run.load(tmp_path / "one").charged == 12
 
 
 def test_a_run_killed_between_its_end_and_its_summary_is_finished_without_a_query(tmp_path, monkeypatch):
@@ -276,7 +279,7 @@ def stopped(tmp_path, name="one"):
 def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
     folder = stopped(tmp_path)
     kept = folder.events_file.read_bytes()
-    schema = Schema.of(folder.events()[0]["schema"])
+    schema = Schema.of(folder.events().plan.schema)
     assert str(schema) == "inputs: uint8 [1, 8, 8], 0 to 255; targets: int64, 0 to 9"
     spent = [entry.event.count for entry in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")]
     folder.events_file.write_bytes(kept.replace(b'"high": 9', b'"high": 8'))
@@ -285,7 +288,7 @@ def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
     ):
         Runner.resume(folder.path)
     folder.events_file.write_bytes(kept.replace(b'"schema": {', b'"another": {'))
-    with pytest.raises(InvalidInput, match="began with no schema"):
+    with pytest.raises(InvalidInput, match="line 1: plan, schema: Field required"):
         Runner.resume(folder.path)
     assert [e.event.count for e in DurableLedger(folder.ledger_file, read_only=True).entries(run="one")] == spent
     folder.events_file.write_bytes(kept)
@@ -397,7 +400,7 @@ def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
             child.join()
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     spent = {entry.event.count for entry in ledger.entries(run="killed")}
-    lost = sum(e["lost_queries"] for e in RunFolder(tmp_path / "killed").events() if e["event"] == "resume")
+    lost = RunFolder(tmp_path / "killed").events().lost_queries
     assert ledger.verify() == []
     assert len(spent) == 1
     total = spent.pop()
@@ -407,3 +410,41 @@ def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
     assert lost == total - 150
     saved = load_file(tmp_path / "killed" / "checkpoint.safetensors")
     assert torch.equal(saved["state.0"], whole.theta)
+
+
+class OwnData(RunConfig):
+    """The settings of a run on records that are not a published set, though they have the name of one."""
+
+    def load_data(self):
+        digits = load("digits")
+        own = DataSet.from_records(
+            name="digits",
+            train=(digits.train.inputs, digits.train.targets),
+            validation=(digits.validation.inputs, digits.validation.targets),
+            classes=10,
+        )
+        return own.split(4, ByClass(t=0.5))
+
+
+def test_only_a_published_data_set_has_its_classes_counted_in_the_events(tmp_path):
+    settings = {**BASE, "rounds": 2, "source": "secret"}
+    own = play(Runner.start(tmp_path, "own", OwnData(**settings)))
+    play(Runner.start(tmp_path, "published", RunConfig.of(settings)))
+    events = {name: RunFolder.find(tmp_path / name).events_file for name in ("own", "published")}
+    assert own.release
+    assert read(events["own"]).plan.counts is None
+    assert sum(map(sum, read(events["published"]).plan.counts)) == sum(own.data.sizes)
+    told = "".join(path.read_text() for path in (tmp_path / "own").glob("*.js*"))
+    for row in own.data.counts.tolist():
+        assert str(row) not in told
+    assert report(Run.load(tmp_path / "own"))
+
+
+def test_a_resumed_run_has_the_hash_of_an_uninterrupted_one(tmp_path):
+    whole = play(Runner.start(tmp_path, "whole", config()))
+    play(Runner.start(tmp_path, "parts", config()), stop_after=7)
+    play(Runner.resume(tmp_path / "parts"))
+    play(Runner.start(tmp_path, "other", config(seed=1)))
+    found = {name: RunFolder.find(tmp_path / name).summary()["models_sha256"] for name in ("whole", "parts", "other")}
+    assert found["whole"] == found["parts"] == models_sha256(whole.theta)
+    assert found["other"] != found["whole"]

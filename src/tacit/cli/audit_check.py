@@ -46,19 +46,19 @@ def check_case(config: "RunConfig", file: Path, *, false_alarm: float, runs: Pat
     """Return the check of some settings; playing it also keeps the outcome beside the runs, and in the run of the file."""
     from tacit.audit.checking import check as run_check
     from tacit.audit.run_files import training_of
-    from tacit.runs.checks import check_facts, keep_check
+    from tacit.runs.checks import check_event, keep_check
     from tacit.runs.folder import RunFolder
 
     training, shape = training_of(config)
 
     def play() -> Document:
         found = run_check(training, false_alarm=false_alarm).to_json()
-        facts = check_facts(config, found)
+        event = check_event(config, found)
         own = RunFolder(file.parent)
         is_a_run = file.resolve() == own.config_file.resolve() and own.events_file.is_file()
-        keep_check(own.path.parent if is_a_run else runs, facts)
+        keep_check(own.path.parent if is_a_run else runs, event)
         if is_a_run and not own.is_running:
-            own.log("check", **facts)
+            own.log(event)
         return found
 
     told = {

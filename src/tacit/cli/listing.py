@@ -1,29 +1,31 @@
 """`tacit list`: what was run, how far it is, and what came of it."""
 
+import math
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tacit.cli.memo import Memo
 from tacit.cli.output import Json, RunsFolder, complain, console, plain_table, print_json, print_whole, round_up
 from tacit.errors import TacitError
-from tacit.privacy import DurableLedger, Ledger
-from tacit.privacy.guarantees import EXPOSED
+from tacit.privacy.guarantees import EXPOSED, stated
 from tacit.runs import RunFolder, list_runs
+from tacit.runs.events import Plan
 from tacit.runs.folder import LEDGER
+from tacit.runs.record import Record, Records
 
 _RIGHT = ("agents", "rounds", "accuracy", "ε")
 
 
 def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
-    """List all runs: how far they are and what came of them.
+    """List all runs: how far they are and what came of them. A run that is not finished is charged its whole plan.
 
     Example: tacit list --runs runs
     """
-    exposed = _exposed(runs)
-    rows = [_row(folder) for folder in list_runs(runs)]
-    for row in rows:
-        row["exposed"] = row["run"] in exposed
+    memo = Memo()
+    records = _records(runs)
+    rows = [_row(folder, records, memo) for folder in list_runs(runs)]
+    memo.save()
     if json:
         print_json({"runs": rows})
         return
@@ -38,51 +40,54 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
         console().print(f"Note: {EXPOSED} (the records of {named})", soft_wrap=True)
 
 
-def _exposed(runs: Path) -> set[str]:
-    """Return the runs on records that a run without privacy has read, too."""
-    if not (runs / LEDGER).is_file():
-        return set()
+def _records(runs: Path) -> Records | None:
+    """Return what the ledger holds of all runs; nothing where there is one that cannot be read."""
     try:
-        with closing(DurableLedger(runs / LEDGER, read_only=True)) as ledger:
-            read = Ledger.from_json(ledger.to_json())
+        return Records(runs / LEDGER)
     except TacitError as error:
         complain(str(error))
-        return set()
-    readers = read.readers_without_privacy(read.owners)
-    return {entry.run for entry in read.entries() if readers[entry.owner]}
+        return None
 
 
-def _row(folder: RunFolder) -> dict[str, Any]:
+def _row(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
     """Return what a run's files tell; of a folder that is broken, no more than that."""
     nothing = dict.fromkeys(
         ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "release")
-    )
+    ) | {"exposed": False}
     try:
-        return {"run": folder.name, **nothing, **_facts(folder)}
+        return {"run": folder.name, **nothing, **_facts(folder, records, memo)}
     except (TacitError, LookupError, TypeError, ValueError, OSError) as error:  # files can hold anything
         why = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
         complain(f"run {folder.name!r} is broken: {why}")
         return {"run": folder.name, **nothing, "state": "broken"}
 
 
-def _facts(folder: RunFolder) -> dict[str, Any]:
+def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
     config, summary, events = folder.config(), folder.summary(), folder.events()
-    looks = [event for event in events if event["event"] == "snapshot"]
-    plan: Mapping[str, Any] = next((event for event in events if event["event"] == "plan"), {})
-    scores = (looks[-1]["accuracy"] if looks else None) or []
-    spent = (summary or {}).get("epsilon_per_agent")
+    scores = (events.snapshots[-1].accuracy if events.snapshots else None) or ()
+    plan, record = events.plan, None if records is None else records.of(folder.name, events)
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
         "agents": config.agents,
-        "rounds": max((event["round"] for event in events if "round" in event), default=0),
+        "rounds": events.round,
         "of": config.rounds,
         "state": "finished" if summary else "running" if folder.is_running else "stopped",
-        "accuracy": None if None in scores or not scores else sum(scores) / len(scores),
+        "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
-        "epsilon": max(spent) if spent else None,
-        "release": plan.get("release"),
+        "epsilon": None if record is None or plan is None else _epsilon(record, plan, memo),
+        "release": None
+        if record is None or plan is None or record.account is None
+        else record.release and plan.release,
+        "exposed": record is not None and record.exposed,
     }
+
+
+def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:
+    """Return ε of the agent that lost most, as it is stated; None without privacy, and where the ledger does not tell."""
+    if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
+        return None
+    return stated(memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant))
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

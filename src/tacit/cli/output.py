@@ -23,6 +23,7 @@ from rich.text import Text
 
 from tacit.errors import InvalidInput
 from tacit.files import finite, write_atomically
+from tacit.privacy.guarantees import stated
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
     from matplotlib.figure import Figure
@@ -115,10 +116,7 @@ def digits(value: float, count: int = 4) -> str:
 
 def round_up(epsilon: float) -> str:
     """Return ε to four digits, rounded up: what is shown is never less than what is spent."""
-    if epsilon == 0 or not math.isfinite(epsilon):
-        return f"{epsilon:g}"
-    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
-    return digits(math.ceil(epsilon * scale * (1 - 1e-12)) / scale)
+    return digits(stated(epsilon))
 
 
 def check_output(path: Path | None) -> None:

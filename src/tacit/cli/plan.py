@@ -7,7 +7,6 @@ from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
 from tacit.runs import Runner
-from tacit.runs.checks import check_of
 
 _AGENTS_SHOWN = 20
 
@@ -30,7 +29,8 @@ def _plan(runner: Runner) -> Table:
     if plan.privacy is not None:
         table.add_row("noise multiplier σ", _span(plan.noise_multipliers))
         table.add_row("sampling rate q", _span(plan.sample_rates))
-        promised = max(plan.epsilons([plan.queries])[0])
+        promised = runner.epsilon(plan.queries)
+        assert promised is not None
         terms = f"δ={plan.privacy.delta:g}, {plan.privacy.adjacency}, {plan.privacy.accountant}"
         table.add_row("ε after all of them", f"{round_up(promised)} at {terms}")
         table.add_row("checked", _checked(runner))
@@ -45,10 +45,10 @@ def _plan(runner: Runner) -> Table:
 
 def _checked(runner: Runner) -> str:
     """Say whether these settings were ever checked, or how to do it."""
-    found = check_of(runner.folder)
+    found = runner.folder.events().check
     if found is None:
         return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
-    return f"{found['verdict']}, {found['checked'][:10]}"
+    return f"{found.verdict}, {found.checked[:10]}"
 
 
 def _mechanisms(runner: Runner) -> list[Table]:

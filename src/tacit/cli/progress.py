@@ -98,12 +98,11 @@ def _accuracies(look: Snapshot) -> tuple[str, str, str]:
 
 
 def _spent(runner: Runner, look: Snapshot) -> tuple[str, str]:
-    """Return the ε that was spent at a look, and the one that is allowed in the end."""
-    plan = runner.session.plan
-    if plan.privacy is None:
+    """Return ε of the queries until a look, and of the whole plan, which a run is charged if it stops on the way."""
+    spent, allowed = runner.epsilon_at(look), runner.epsilon(runner.session.plan.queries)
+    if spent is None or allowed is None:
         return NO_PRIVACY, NO_PRIVACY
-    charged = look.queries + runner.lost_queries
-    return round_up(plan.largest_epsilon(charged)), round_up(plan.largest_epsilon(plan.queries))
+    return round_up(spent), round_up(allowed)
 
 
 def _seen(runner: Runner) -> list[Table]:

@@ -1,11 +1,13 @@
 """What was spent, derived from a ledger: of every owner, or in each group of owners of the one who lost most."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tacit.privacy import Guarantee, Ledger
+from tacit.privacy.accounting import largest_epsilon
 from tacit.privacy.guarantees import EXPOSED
 
 
@@ -88,14 +90,20 @@ class Record:
             names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
             for run in names if runs is None else [name for name in names if name in runs]:
                 asked = [owner for owner in owners if run in self._runs_of[owner]]
-                yield self._spent(self.foremost(asked, delta=delta, run=run)[0], run, delta)
+                yield self._most_spent(asked, run, delta)
             if runs is None and len(names) > 1:
-                yield self._spent(self.foremost(owners, delta=delta)[0], None, delta)
+                yield self._most_spent(owners, None, delta)
 
     def foremost(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
         """Return the owner who lost most, and how much."""
         kept = self.ledger.guarantees(owners, **terms)
-        return max(zip(owners, kept, strict=True), key=lambda pair: pair[1].epsilon)
+        most = max(guarantee.epsilon for guarantee in kept)
+        if math.isinf(most):
+            return next(pair for pair in zip(owners, kept, strict=True) if pair[1].epsilon == most)
+        run = terms.pop("run", None)
+        charged = ([entry.event for entry in self.ledger.entries(owner, run)] for owner in owners)
+        place, _ = largest_epsilon([[event for event in events if event is not None] for events in charged], **terms)
+        return owners[place], kept[place]
 
     def runs_on(self, owners: Sequence[str]) -> list[str]:
         """Return the runs that asked any of these owners' data."""
@@ -124,7 +132,21 @@ class Record:
                     found.setdefault(group_of(owner) or owner, {})[reader] = None
         return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
 
+    def _most_spent(self, owners: Sequence[str], run: str | None, delta: float) -> Spent:
+        """Return the row of the owner who lost most; ε under the other adjacency is also the largest of anyone's."""
+        owner, add_remove = self.foremost(owners, delta=delta, run=run, adjacency="add_remove")
+        _, replace_one = self.foremost(owners, delta=delta, run=run, adjacency="replace_one")
+        return self._row(owner, run, add_remove, replace_one)
+
     def _spent(self, owner: str, run: str | None, delta: float) -> Spent:
+        return self._row(
+            owner,
+            run,
+            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
+            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
+        )
+
+    def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> Spent:
         entries = self.ledger.entries(owner, run)
         return Spent(
             owner=owner,
@@ -132,8 +154,8 @@ class Record:
             queries=sum(entry.spent for entry in entries if entry.event is not None),
             charged=sum(entry.event.count for entry in entries if entry.event is not None),
             private=all(entry.event is not None for entry in entries),
-            add_remove=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
-            replace_one=self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
+            add_remove=add_remove,
+            replace_one=replace_one,
         )
 
 

@@ -17,17 +17,17 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
     table = plain_table(f"{runner.folder.name}: {summary['rounds']} rounds in {summary['seconds']:.1f} s")
     for column in ("mean", "worst", "best", "distance", "MB sent", "ε, largest"):
         table.add_column(column, justify="right")
-    spent, apart = summary["epsilon_per_agent"], summary["consensus_distance"]
+    spent, apart = summary["epsilon"], summary["consensus_distance"]
     accuracies = [summary[f"accuracy_{which}"] for which in ("mean", "min", "max")]
     table.add_row(
         *("-" if value is None else f"{value:.1%}" for value in accuracies),
         "-" if apart is None else f"{apart:.3g}",
         f"{summary['bytes_sent'] / 1e6:.1f}",
-        round_up(max(spent)) if spent else NO_PRIVACY,
+        NO_PRIVACY if spent is None else round_up(spent),
     )
     screen = console()
     screen.print(table)
-    if spent:
+    if spent is not None:
         kind = "a release" if summary["release"] else "not a release"
         screen.print(f"δ={summary['delta']:g}, {summary['adjacency']}, {summary['accountant']}; {kind}")
         _print_all_runs(runner)

@@ -68,6 +68,7 @@ def synthetic(
         validation=draw(held_out),
         test=draw(held_out),
         classes=classes,
+        published=True,
     )
 
 
@@ -138,6 +139,7 @@ def _dataset(name: str, train: Records, held_out: Records, classes: int, prepare
         test=held_out.take(positions[1::2]),
         classes=classes,
         prepare=prepare,
+        published=True,
     )
 
 

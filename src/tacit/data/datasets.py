@@ -33,6 +33,8 @@ class DataSet:
     """Public, batched, treats each record alone; applied after gathering."""
     schema: Schema | None = None
     """What a record may be, as declared. Public. Unless given, it is drafted when a session is made."""
+    published: bool = False
+    """Whether anybody can have these records: those of `tacit.data.load` and `synthetic`. Only then does a run tell their classes."""
 
     def __post_init__(self) -> None:
         shape = self.train.inputs.shape[1:]

@@ -94,13 +94,52 @@ def epsilons(
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
 ) -> list[float]:
-    """Return ε of each history. With very many distinct ones, rates are rounded up: slower to err, never low."""
+    """Return ε of each history. With very many distinct ones, most are upper bounds within some percent.
+
+    The largest is that of `largest_epsilon`, however many there are.
+    """
     check(accountant, adjacency, delta)
     merged = [_merge(events) for events in histories]
-    if len(set(merged)) <= _MANY:
-        return [_epsilon(events, delta, accountant, adjacency, _CELL) for events in merged]
-    rounded = [_merge([replace(e, sample_rate=_round_rate_up(e.sample_rate)) for e in events]) for events in merged]
-    return [_epsilon(events, delta, accountant, adjacency, _COARSE_CELL) for events in rounded]
+    cell = _CELL
+    if len(set(merged)) > _MANY:
+        cell = _COARSE_CELL
+        merged = [_merge([replace(e, sample_rate=_round_rate_up(e.sample_rate)) for e in events]) for events in merged]
+    values = [_epsilon(events, delta, accountant, adjacency, cell) for events in merged]
+    if len(set(values)) == 1 and cell == _CELL:
+        return values
+    _, most = largest_epsilon(histories, delta=delta, accountant=accountant, adjacency=adjacency)
+    return [min(value, most) for value in values]
+
+
+def largest_epsilon(
+    histories: Sequence[Sequence[Event]],
+    *,
+    delta: float,
+    accountant: Accountant = "pld",
+    adjacency: Adjacency = "add_remove",
+) -> tuple[int, float]:
+    """Return which history has the largest ε, by its place, and that ε, as exactly as for one history alone.
+
+    Histories that another one dominates (as many events, none of a larger rate or count or of less noise, in this order)
+    cannot have more. Of the others, a coarse upper bound decides which are worth deriving.
+    """
+    check(accountant, adjacency, delta)
+    if not histories:
+        raise PrivacyError("the largest ε of no histories does not exist")
+    front = _undominated(histories)
+    exact = [(place, _merge(histories[place])) for place in front]
+    if len(front) > 1 and accountant == "pld":
+        bounds = [_epsilon(events, delta, accountant, adjacency, _COARSE_CELL) for _, events in exact]
+    else:
+        bounds = [math.inf] * len(exact)
+    worst, most = front[0], -1.0
+    for bound, (place, events) in sorted(zip(bounds, exact, strict=True), key=lambda each: (-each[0], each[1][0])):
+        if bound <= most:
+            break
+        value = _epsilon(events, delta, accountant, adjacency, _CELL)
+        if value > most:
+            worst, most = place, value
+    return worst, most
 
 
 def noise_multiplier(
@@ -152,6 +191,26 @@ def _check_target(target: float, rate: float, queries: int) -> None:
     if queries < 1:
         raise PrivacyError(f"queries is {queries}; at least one is needed to calibrate noise")
     Event(sample_rate=rate, noise_multiplier=1.0)
+
+
+def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:
+    """Return the places of histories that no other dominates, the first of equal ones."""
+    first: dict[tuple[Event, ...], int] = {}
+    for place, events in enumerate(histories):
+        first.setdefault(tuple(events), place)
+    front: list[tuple[Event, ...]] = []
+    # Whoever is dominated comes after whoever dominates it.
+    for events in sorted(first, key=lambda all_of: [(-e.sample_rate, e.noise_multiplier, -e.count) for e in all_of]):
+        if not any(_dominates(other, events) for other in front):
+            front.append(events)
+    return sorted(first[events] for events in front)
+
+
+def _dominates(one: Sequence[Event], other: Sequence[Event]) -> bool:
+    return len(one) == len(other) and all(
+        a.sample_rate >= b.sample_rate and a.noise_multiplier <= b.noise_multiplier and a.count >= b.count
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def _merge(events: Sequence[Event]) -> tuple[Event, ...]:

@@ -7,12 +7,13 @@ was played to its end is charged what it made, which was settled before the firs
 reserve and not needed are not charged, since how many are needed depends on crashes and not on answers.
 """
 
+import math
 import threading
 from dataclasses import dataclass
 from typing import Literal
 
 from tacit.errors import BudgetExceeded
-from tacit.privacy.accounting import Event
+from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
 
 State = Literal["open", "stopped", "finished"]
 Ground = Literal["free", "plan", "filter"]
@@ -104,6 +105,20 @@ class Account:
         if self._state == "finished" or (self._state == "stopped" and not self._spent):
             return self._spent
         return self._allowed
+
+    def largest_epsilon(
+        self, *, delta: float, adjacency: Adjacency, accountant: Accountant, queries: int | None = None
+    ) -> tuple[int, float]:
+        """Derive ε of the owner who lost most, and say who by its place in `lines`: the one ε that a run states.
+
+        It counts what is charged or, where `queries` are given, so many of them. Without noise, ε is infinite.
+        """
+        count = self.charged if queries is None else queries
+        plain = [place for place, line in enumerate(self.lines) if not line.private]
+        if plain:
+            return plain[0], math.inf
+        histories = [[line.event(count)] for line in self.lines]
+        return largest_epsilon(histories, delta=delta, adjacency=adjacency, accountant=accountant)
 
     def spend(self) -> None:
         """Write one query to the ledger, for every owner, or raise and write nothing."""

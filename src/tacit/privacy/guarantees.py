@@ -57,11 +57,16 @@ class Guarantee:
 
 
 def shown(epsilon: float) -> str:
-    """Return ε to four digits, rounded up: never less than it is."""
+    """Return ε as it is stated, as a text."""
+    return f"{stated(epsilon):.4g}"
+
+
+def stated(epsilon: float) -> float:
+    """Return ε as every page, table and file states it: to four digits, rounded up, so never less than it is."""
     if not 0 < epsilon < math.inf:
-        return f"{epsilon:g}"
+        return epsilon
     scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
-    return f"{math.ceil(epsilon * scale * (1 - 1e-12)) / scale:.4g}"
+    return math.ceil(epsilon * scale * (1 - 1e-12)) / scale
 
 
 @dataclass(frozen=True, kw_only=True)

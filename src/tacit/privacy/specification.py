@@ -7,7 +7,6 @@ that neighbouring data sets meet the same mechanism.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -150,23 +149,6 @@ class Plan:
             adjacency=self.privacy.adjacency,
         )
         return np.array(values).reshape(len(queries), self.agents)
-
-    @cached_property
-    def foremost(self) -> int:
-        """The agent whose ε is the largest once all queries are made."""
-        return int(self.epsilons([self.queries])[0].argmax())
-
-    def largest_epsilon(self, queries: int) -> float:
-        """Return the ε of the foremost agent after so many queries of this plan alone."""
-        agent = slice(self.foremost, self.foremost + 1)
-        alone = replace(
-            self,
-            sample_rates=self.sample_rates[agent],
-            lot_sizes=self.lot_sizes[agent],
-            clips=self.clips[agent],
-            noise_multipliers=self.noise_multipliers[agent],
-        )
-        return float(alone.epsilons([queries])[0, 0])
 
 
 def _check_positive(name: str, value: Any) -> None:

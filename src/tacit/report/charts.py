@@ -185,7 +185,7 @@ def epsilon(run: Run, spent: Spending) -> Chart | None:
         "fill": "tozeroy",
         "fillcolor": "--accent@0.10",
         "text": [
-            f"ε = {spelled(e)} after {look.spent:,} queries"
+            f"ε = {spelled(e)} after {run.spent_at(look):,} queries"
             for look, e in zip(spent.snapshots, spent.epsilons, strict=True)
         ],
         "hovertemplate": "<b>round %{x}</b><br>%{text}<extra></extra>",

@@ -13,6 +13,7 @@ from tacit.report.frame import document, figure, table, text
 from tacit.report.overlays import Entry
 from tacit.report.reading import Measure, Run
 from tacit.report.spent import spending
+from tacit.report.together import together
 from tacit.report.words import ADJACENCIES, amount, duration, epsilon, number, score
 
 _LONGEST = 28
@@ -135,7 +136,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         ends = (float(scores.mean[-1]), *scores.worst_and_best) if scores else ()
         marks = [score(value, scores.measure) for value in ends] if scores else ["–"] * 3
         promised = (
-            ("none", "–", "–")
+            ("not known" if entry.unknown else "none", "–", "–")
             if spent is None
             else (
                 epsilon(spent.guarantee.epsilon),
@@ -149,7 +150,7 @@ def _summary(entries: Sequence[Entry]) -> str:
                 run.plan.algorithm,
                 *marks,
                 *promised,
-                "yes" if run.plan.release and run.plan.private else "NOT A RELEASE",
+                "yes" if run.release else "not known" if entry.unknown else "NOT A RELEASE",
                 number(run.history[-1].consensus_distance, 3) if run.history else "–",
                 amount(run.bytes_sent / run.plan.agents),
                 duration(run.seconds),
@@ -194,9 +195,14 @@ def _warnings(entries: Sequence[Entry]) -> str:
         found.append(f"Not finished: {', '.join(unfinished)}.")
     wrong = [entry.name for entry in entries if entry.spent and not entry.spent.agrees]
     if wrong:
-        found.append(f"summary.json states another ε than follows from the record: {', '.join(wrong)}.")
+        found.append(f"summary.json states another ε than follows from the ledger: {', '.join(wrong)}.")
+    if unknown := [f"{entry.name} ({entry.run.record.problem})" for entry in entries if entry.unknown]:
+        found.append(f"ε could not be derived: {', '.join(unknown)}.")
+    if changed := [entry.name for entry in entries if entry.run.record.differences]:
+        found.append(f"events.jsonl and the ledger disagree on the plan; ε is the ledger’s: {', '.join(changed)}.")
     if same := _same_data(entries):
         found.append(f"{same}. Each ε is of one run; who sees several of them sees more, and what they spend adds up.")
+    found += together(entries)
     return "".join(f'<p class="card warning" role="note">{text(words)}</p>' for words in found)
 
 

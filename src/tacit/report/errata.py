@@ -89,7 +89,7 @@ def _of_privacy(run: Run) -> Iterator[Erratum]:
 def _of_setup(run: Run) -> Iterator[Erratum]:
     plan = run.plan
     if run.config.get("mixing") == "uniform" and plan.edges:
-        regular = len({degree for _, degree in plan.graph.degree}) == 1
+        regular = len({degree for _, degree in run.graph.degree}) == 1
         yield Erratum(
             6,
             "The paper's weights are normalised by row only, which moves the agents' average on irregular graphs.",

@@ -108,8 +108,8 @@ def _partition(ax: Axes, run: Run) -> None:
 
 
 def _graph(ax: Axes, run: Run) -> None:
-    places, scores, agents = positions(run.plan.graph), run.scores, run.plan.agents
-    edges = list(run.plan.graph.edges)
+    places, scores, agents = positions(run.graph), run.scores, run.plan.agents
+    edges = list(run.graph.edges)
     for i, j in edges:
         ax.plot(*places[[i, j]].T, color="#aab4c0", lw=0.8 if len(edges) < 200 else 0.3, zorder=1)
     size = 150 if agents <= 20 else 70 if agents <= 60 else 25 if agents <= 200 else 8

@@ -63,8 +63,8 @@ def partition(run: Run) -> Chart:
 
 def graph(run: Run, spent: Spending | None) -> Chart:
     """The agents and their links, coloured by how good each is in the end."""
-    plan, places, scores = run.plan, positions(run.plan.graph), run.scores
-    edges = list(plan.graph.edges)
+    plan, places, scores = run.plan, positions(run.graph), run.scores
+    edges = list(run.graph.edges)
     links: Chart = {
         "type": "scatter",
         "mode": "lines",
@@ -124,7 +124,7 @@ def _details(run: Run, spent: Spending | None, agent: int) -> str:
     lines = [f"<b>agent {agent}</b>", html.escape(plan.owners[agent])]
     if run.scores is not None:
         lines.append(f"{run.scores.measure} {score(run.scores.final[agent], run.scores.measure)}")
-    lines.append(f"{plan.sizes[agent]:,} records, {plan.graph.degree[agent]} neighbours")
+    lines.append(f"{plan.sizes[agent]:,} records, {run.graph.degree[agent]} neighbours")
     if spent is not None:
         lines.append(f"ε = {epsilon(spent.per_agent[agent])}, σ = {number(plan.noise_multipliers[agent])}")
     return "<br>".join(lines)

@@ -47,6 +47,11 @@ class Entry:
         return self.label if self.spent is None or self.spent.guarantee.release else f"{self.label} (not a release)"
 
     @property
+    def unknown(self) -> bool:
+        """Whether the run has an ε that could not be derived."""
+        return self.spent is None and self.run.plan.private
+
+    @property
     def colour(self) -> str:
         """A variable of the page's style sheet."""
         return f"--series-{self.place % len(SERIES) + 1}"

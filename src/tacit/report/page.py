@@ -51,16 +51,20 @@ def report(run: Run) -> str:
 
 def badge(run: Run) -> str:
     """Return the word that stands beside every ε."""
-    if run.plan.release and run.plan.private:
+    if run.release:
         return '<span class="badge">✓ RELEASE</span>'
+    if run.plan.private and run.record.account is None:
+        return '<span class="badge warned">✕ ε NOT KNOWN</span>'
     nothing = "" if run.plan.private else ' <span class="badge warned">NO PRIVACY</span>'
     return f'<span class="badge warned">✕ NOT A RELEASE</span>{nothing}'
 
 
 def _header(run: Run, spent: Spending | None) -> str:
     plan = run.plan
-    if spent is None:
+    if not plan.private:
         claim, terms = "ε: none, nothing is promised", "the same lots, without clipping and noise"
+    elif spent is None:
+        claim, terms = "ε could not be derived", f"{run.record.problem}; nothing else tells what was spent"
     else:
         kept = spent.guarantee
         claim = f"ε = {epsilon(kept.epsilon)} at δ = {kept.delta:g}"
@@ -68,27 +72,27 @@ def _header(run: Run, spent: Spending | None) -> str:
             f"{ADJACENCIES[kept.adjacency]} adjacency · by {ACCOUNTANTS[kept.accountant]} · "
             f"derived from {_counted(run)}"
         )
-    started = f" · started {plan.time[:16].replace('T', ' ')}" if plan.time else ""
-    warned = "" if plan.release and plan.private else " warned"
+    started = f" · started {plan.time:%Y-%m-%d %H:%M}"
+    warned = "" if run.release else " warned"
     return (
         f'<p class="eyebrow">Tacit · report of a run</p><h1>{text(run.name)}</h1>'
         f'<p class="about">{text(about(run) + started)}</p>'
         f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
         f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(promise(spent, central=plan.agents == 1))}</p></section>"
+        f"<p>{text(promise(spent, central=plan.agents == 1, private=plan.private))}</p></section>"
     )
 
 
 def _counted(run: Run) -> str:
     """Say how many queries ε is derived from and, where those of a plan count, how many were made."""
-    if run.counted == run.spent:
-        return f"{run.counted:,} queries"
-    return f"all {run.counted:,} queries of the plan, of which {run.spent:,} were made"
+    if run.charged == run.spent:
+        return f"{run.spent:,} queries in the ledger"
+    return f"all {run.charged:,} queries of the plan, of which the ledger holds {run.spent:,}"
 
 
 def _warnings(run: Run, spent: Spending | None) -> str:
     found = []
-    if run.exposed and run.plan.private:
+    if run.record.exposed and run.plan.private:
         found.append(
             "A run without privacy has read these records: nothing is promised of them. ε below is what this run alone told."
         )
@@ -97,28 +101,27 @@ def _warnings(run: Run, spent: Spending | None) -> str:
             f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at."
             + (
                 " It is charged its whole plan, since when to stop may depend on what it gave."
-                if spent is not None and run.counted > run.spent
+                if spent is not None and run.charged != run.spent
                 else ""
             )
-            + (
-                " No ledger is beside it, which may hold queries made since then."
-                if run.plan.private and run.charged is None
-                else ""
-            )
+        )
+    if run.plan.private and spent is None:
+        found.append(
+            f"ε could not be derived: {run.record.problem}. Put the run beside the ledger that it was charged to."
+        )
+    if run.record.differences:
+        found.append(
+            f"The plan in events.jsonl and the ledger disagree: {', '.join(run.record.differences)}. ε is the ledger’s. Trust "
+            "the ledger, and find out why."
         )
     if run.checked is not None and run.checked.failed:
         found.append(
             f"A check of these settings found a fault on {run.checked.checked[:10]}: {', '.join(run.checked.failed)}."
         )
-    if run.charged is not None and run.charged < run.told:
-        found.append(
-            f"The ledger holds {run.charged:,} queries of this run, but its events tell of {run.told:,}. The ledger is not "
-            "whole, or not that of this run; ε is derived from the larger number."
-        )
     if spent is not None and spent.stated is not None and not spent.agrees:
         found.append(
             f"summary.json states ε = {epsilon(spent.stated)}, but {epsilon(spent.guarantee.epsilon)} follows from the "
-            f"plan and {run.counted:,} queries. Trust the ledger, and find out why."
+            "ledger. Trust the ledger, and find out why."
         )
     if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
         found.append(f"Agent {spent.agent} has spent more than its budget of ε = {number(spent.budget)}.")
@@ -135,7 +138,7 @@ def _tiles(run: Run, spent: Spending | None) -> str:
     if spent is not None:
         budget = spent.budget
         more = "no budget was set; σ was" if budget is None else f"of {number(budget)} allowed"
-        release = "" if plan.release else ", not a release"
+        release = "" if run.release else ", not a release"
         share = None if budget is None else spent.guarantee.epsilon / budget
         found.append(tile("ε spent", epsilon(spent.guarantee.epsilon), more + release, share))
     if run.history:
@@ -153,12 +156,12 @@ def _tiles(run: Run, spent: Spending | None) -> str:
 def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | None]) -> list[str]:
     plan = run.plan
     measure = "Accuracy" if run.scores is None else run.scores.measure.capitalize()
-    count, connected = plan.graph.number_of_edges(), connectivity(plan.graph)
+    count, connected = run.graph.number_of_edges(), connectivity(run.graph)
     links = "1 link" if count == 1 else f"{count:,} links"
     who = f"{links}; {connected}." if connected else f"{links}."
     if count == 0:
         who = "No messages: every agent is on its own." if plan.agents > 1 else "One agent holds all data."
-    release = "" if plan.release or spent is None else " <strong>Not a release.</strong>"
+    release = "" if run.release or spent is None else " <strong>Not a release.</strong>"
     over = ""
     if spent is not None:
         over = (

@@ -1,26 +1,25 @@
 """A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
 
-`events.jsonl` is the truth for everything but ε: the queries come from the ledger beside the run, if it is there. A last line that a crash cut
-off is ignored, and so are events of unknown kinds; anything else that is broken is an error that says where.
+`events.jsonl` is the truth for everything but ε, which is derived from the ledger beside the run. Where that is not there, as beside a folder that was
+copied, or does not fit the events, ε is not known.
 """
 
 import json
 import tomllib
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import numpy.typing as npt
-from pydantic import ValidationError
 
 from tacit.errors import InvalidInput
-from tacit.privacy import DurableLedger
-from tacit.report.events import Checked, Finish, Plan, Resume, Snapshot, check_lengths
-from tacit.runs.folder import LEDGER
+from tacit.runs import events
+from tacit.runs.events import Check, Plan, Snapshot
+from tacit.runs.record import Record, read_record
 
 Values = npt.NDArray[np.float64]
 Measure = Literal["accuracy", "loss"]
@@ -74,14 +73,12 @@ class Run:
     seconds: float
     resumes: int
     lost_queries: int
-    charged: int | None
-    """Queries that the ledger beside the run holds for it; None where no ledger is there, or the run is not private."""
-    closed: bool
-    """Whether that ledger says that the run was played to its end."""
-    exposed: bool
-    """Whether that ledger says that a run without privacy has read the same records."""
+    lost_before: Mapping[int, int]
+    """For the round of each snapshot: how many queries were charged by then whose answers a crash lost."""
+    record: Record
+    """What the ledger beside the run holds of it, from which alone ε is derived."""
     summary: Mapping[str, Any] | None
-    checked: Checked | None = None
+    checked: Check | None = None
     """The latest check of the run's settings, if there was one."""
 
     @classmethod
@@ -94,26 +91,24 @@ class Run:
         for name in ("config.toml", "events.jsonl"):
             if not (folder / name).is_file():
                 raise InvalidInput(f"{folder} is not a run folder: it has no {name}")
-        story = _Story(folder / "events.jsonl")
-        if story.plan is None:
+        story = events.read(folder / "events.jsonl")
+        plan, history, finish = story.plan, story.snapshots, story.finish
+        if plan is None:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
-        history = tuple(story.snapshots[number] for number in sorted(story.snapshots))
         summary = _read_summary(folder / "summary.json")
-        on_record = _on_record(folder, story.plan)
         return cls(
             name=folder.resolve().name,
             config=_read_config(folder / "config.toml"),
-            plan=story.plan,
+            plan=plan,
             history=history,
-            finished=story.seconds is not None or summary is not None,
-            seconds=story.seconds if story.seconds is not None else max((s.seconds for s in history), default=0.0),
-            resumes=story.resumes,
+            finished=finish is not None or summary is not None,
+            seconds=finish.seconds if finish is not None else max((s.seconds for s in history), default=0.0),
+            resumes=len(story.resumes),
             lost_queries=story.lost_queries,
-            charged=on_record.spent if story.plan.private else None,
-            closed=on_record.finished,
-            exposed=on_record.exposed,
+            lost_before=story.lost_before,
+            record=read_record(folder, story),
             summary=summary,
-            checked=story.checked,
+            checked=story.check,
         )
 
     @property
@@ -127,23 +122,34 @@ class Run:
         return self.history[-1].queries if self.history else 0
 
     @property
-    def spent(self) -> int:
-        """How many queries each agent's data was charged for: what the ledger holds, and never less than the events say."""
-        return max(self.charged or 0, self.told)
+    def release(self) -> bool:
+        """Whether it is a release, by its own plan and by the ledger."""
+        return self.plan.private and self.plan.release and self.record.release
 
     @property
-    def counted(self) -> int:
-        """How many queries ε is derived from: of a run that was not played to its end, at least all that were planned.
+    def spent(self) -> int:
+        """How many queries each agent's data was asked: what the ledger holds or, where ε is not known, what the events tell."""
+        account = self.record.account
+        return self.queries + self.lost_queries if account is None else account.spent
+
+    @property
+    def charged(self) -> int | None:
+        """How many queries ε is derived from; of a run that was not played to its end, all that were planned.
 
         When to stop may depend on the answers, and so ε of what was asked until then is not proven to hold.
         """
-        ended = self.finished if self.charged is None else self.closed
-        return self.spent if ended or not self.spent else max(self.spent, self.plan.queries)
+        return None if self.record.account is None else self.record.account.charged
 
-    @property
-    def told(self) -> int:
-        """How many queries the events tell of, up to the last look and in crashes after it."""
-        return self.queries + self.lost_queries
+    def spent_at(self, snapshot: Snapshot) -> int:
+        """How many queries each agent's data was asked until then: answered and lost."""
+        return snapshot.queries + self.lost_before[snapshot.round]
+
+    @cached_property
+    def graph(self) -> nx.Graph:
+        """Who talks to whom, without loops."""
+        graph = nx.empty_graph(self.plan.agents)
+        graph.add_edges_from((i, j) for i, j in self.plan.edges if i != j)
+        return graph
 
     @property
     def bytes_sent(self) -> int:
@@ -165,88 +171,6 @@ class Run:
                 values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
                 return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values)
         return None
-
-
-class _Story:
-    """What the lines of `events.jsonl` add up to."""
-
-    def __init__(self, path: Path) -> None:
-        self.plan: Plan | None = None
-        self._settled: dict[str, Any] | None = None
-        self.snapshots: dict[int, Snapshot] = {}
-        self.seconds: float | None = None
-        self.checked: Checked | None = None
-        self.resumes = self.lost_queries = 0
-        lines = _read(path).split(b"\n")
-        last = max((number for number, line in enumerate(lines) if line.strip()), default=-1)
-        for number, line in enumerate(lines):
-            if not line.strip():
-                continue
-            where = f"{path}, line {number + 1}"
-            try:
-                event = json.loads(line)
-            except ValueError as error:
-                if number == last:
-                    continue
-                raise InvalidInput(f"{where} is not JSON ({error}); only a last line may be cut off") from error
-            if not isinstance(event, dict) or not isinstance(event.get("event"), str):
-                raise InvalidInput(f"{where} is not an event: an object with the key 'event' was expected")
-            self._tell(event, where)
-
-    def _tell(self, event: dict[str, Any], where: str) -> None:
-        kind = event["event"]
-        try:
-            if kind == "plan":
-                self._settle(event, where)
-            elif kind == "snapshot":
-                snapshot = Snapshot.model_validate({**event, "lost_queries": self.lost_queries})
-                if self.plan is None:
-                    raise InvalidInput(f"{where}: a snapshot comes before the plan")
-                check_lengths(snapshot, ("accuracy", "loss", "bytes_sent"), self.plan.agents)
-                self.snapshots[snapshot.round] = snapshot
-            elif kind == "resume":
-                self.resumes += 1
-                self.lost_queries += Resume.model_validate(event).lost_queries
-            elif kind == "check":
-                self.checked = Checked.model_validate(event)
-            elif kind == "finish":
-                self.seconds = Finish.model_validate(event).seconds
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(f"{where}: {kind}{f', {field}' if field else ''}: {first['msg']}") from error
-        except InvalidInput:
-            raise
-        except ValueError as error:
-            raise InvalidInput(f"{where}: {kind}: {error}") from error
-
-    def _settle(self, event: dict[str, Any], where: str) -> None:
-        """Take a plan; a resumed run may repeat its own, and no other."""
-        settled = {key: value for key, value in event.items() if key != "time"}
-        if self._settled not in (None, settled):
-            raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
-        self._settled, self.plan = settled, self.plan or Plan.model_validate(event)
-
-
-@dataclass(frozen=True)
-class _Recorded:
-    """What the ledger beside a run holds of it."""
-
-    spent: int | None = None
-    finished: bool = False
-    exposed: bool = False
-
-
-def _on_record(folder: Path, plan: Plan) -> _Recorded:
-    path = folder.resolve().parent / LEDGER
-    if not path.is_file():
-        return _Recorded()
-    with closing(DurableLedger(path, read_only=True)) as ledger:
-        account = ledger.account(folder.resolve().name)
-        exposed = any(ledger.readers_without_privacy(plan.owners).values())
-    if account is None:
-        return _Recorded(0, False, exposed)
-    return _Recorded(account.spent, account.state == "finished", exposed)
 
 
 def _read(path: Path) -> bytes:

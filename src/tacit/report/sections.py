@@ -22,7 +22,7 @@ def plan(run: Run) -> str:
     if not plan.private:
         shown = [(lot, rate, "none", "none") for lot, rate, *_ in shown]
     cells = [(who, _range([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
-    budget = "" if plan.epsilon is None else f" for ε = {_range(plan.epsilon)}"
+    budget = "" if plan.epsilon is None or run.record.account is None else f" for ε = {_range(plan.epsilon)}"
     size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
     words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
     head = ("agent", "records", "lot L", "rate q", "clip C", "noise σ")
@@ -49,9 +49,9 @@ def ledger(run: Run, spent: Spending | None) -> str:
         ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
         (
             "charged",
-            f"{run.counted:,}{'' if run.counted == run.spent else ', the whole plan: the run is not finished'}",
+            f"{run.charged:,}{'' if run.charged == run.spent else ', the whole plan: the run is not finished'}",
         ),
-        ("counted by", "the events of this run alone" if run.charged is None else "the ledger, one row a query"),
+        ("counted by", "the ledger, one row a query"),
         ("most spent", f"agent {spent.agent}: {kept}"),
         ("other adjacency", str(other)),
     ]
@@ -69,7 +69,7 @@ def ledger(run: Run, spent: Spending | None) -> str:
     for line, members, who in _groups(lines):
         name = plan.owners[members[0]].removeprefix(begin)
         whose = name if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
-        rows.append((text(whose), f"{run.counted:,}", *line))
+        rows.append((text(whose), f"{run.charged:,}", *line))
     return (
         '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
         "Other runs on the same data add to it; <code>tacit ledger</code> knows them all. The sum holds if no run was planned "

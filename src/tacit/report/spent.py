@@ -1,4 +1,4 @@
-"""ε of a run, derived from its plan and its count of queries. Nothing is taken from a configuration or a summary.
+"""ε of a run, derived from its account in the ledger. Nothing is taken from its events, a configuration or a summary.
 
 A run that was not played to its end is charged its whole plan.
 """
@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy import Adjacency, Event, Guarantee
+from tacit.privacy import Adjacency, Guarantee
 from tacit.privacy.accounting import epsilon, epsilons
-from tacit.report.events import Snapshot
+from tacit.privacy.guarantees import shown
 from tacit.report.reading import Run
+from tacit.runs.events import Snapshot
 
 _POINTS = 12
-# A summary rounds what it states; anything further off than this is another ε.
-_AGREES = 5e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,61 +33,52 @@ class Spending:
     budget: float | None
     """What `agent` may spend."""
     other: Guarantee
-    """The same queries of `agent` under the other adjacency, by the accountant that knows both."""
+    """The largest ε of the same queries under the other adjacency, by the accountant that knows both."""
     stated: float | None
-    """The largest ε that the run's summary states, to be held against the derived one."""
+    """ε as the run's summary states it, to be held against the derived one."""
 
     @property
     def agrees(self) -> bool:
         """Whether the summary, if there is one, states the ε that follows from the record."""
-        return self.stated is None or abs(self.stated - self.guarantee.epsilon) <= _AGREES * self.guarantee.epsilon
+        return self.stated is None or shown(self.stated) == shown(self.guarantee.epsilon)
 
 
 def spending(run: Run) -> Spending | None:
-    """Derive what a run is charged; None for a run that promises nothing."""
-    plan = run.plan
-    if not plan.private:
+    """Derive what a run is charged; None for a run that promises nothing, and where the ledger does not tell.
+
+    Rates, noise and queries are those of the run's account in the ledger. The plan gives δ, adjacency and accountant,
+    which are stated with ε.
+    """
+    plan, account = run.plan, run.record.account
+    if not plan.private or account is None:
         return None
     assert plan.delta is not None
     assert plan.adjacency is not None
     assert plan.accountant is not None
-    settings: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-
-    mechanisms = list(zip(plan.sample_rates, plan.noise_multipliers, strict=True))
-    distinct = sorted(set(mechanisms))
-    ends = epsilons([_events(mechanism, run.counted) for mechanism in distinct], **settings)
-    end_of = dict(zip(distinct, ends, strict=True))
-    agent = max(range(plan.agents), key=lambda i: end_of[mechanisms[i]])
-    most, end = mechanisms[agent], end_of[mechanisms[agent]]
+    terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
+    lines, charged = account.lines, account.charged
+    agent, end = account.largest_epsilon(**terms)
 
     looks = _some(run.history)
-    curve = [min(epsilon(_events(most, look.spent), **settings), end) for look in looks]
-    if looks and looks[-1].spent == run.counted:
+    curve = [min(epsilon([lines[agent].event(run.spent_at(look))], **terms), end) for look in looks]
+    if looks and run.spent_at(looks[-1]) == charged:
         curve[-1] = end
-    other: Adjacency = "replace_one" if plan.adjacency == "add_remove" else "add_remove"
-    other_end = epsilon(_events(most, run.counted), delta=plan.delta, adjacency=other, accountant="pld")
+    other: dict[str, Any] = {"delta": plan.delta, "adjacency": _other(plan.adjacency), "accountant": "pld"}
+    stamp: dict[str, Any] = {"release": run.release, "exposed": run.record.exposed}
     return Spending(
-        guarantee=Guarantee(epsilon=end, release=plan.release, exposed=run.exposed, **settings),
+        guarantee=Guarantee(epsilon=end, **terms, **stamp),
         agent=agent,
-        per_agent=tuple(end_of[mechanism] for mechanism in mechanisms),
+        per_agent=tuple(epsilons([[line.event(charged)] for line in lines], **terms)),
         snapshots=tuple(looks),
         epsilons=tuple(curve),
         budget=None if plan.epsilon is None else plan.epsilon[agent],
-        other=Guarantee(
-            epsilon=other_end,
-            delta=plan.delta,
-            adjacency=other,
-            accountant="pld",
-            release=plan.release,
-            exposed=run.exposed,
-        ),
+        other=Guarantee(epsilon=account.largest_epsilon(**other)[1], **other, **stamp),
         stated=_stated(run),
     )
 
 
-def _events(mechanism: tuple[float, float], queries: int) -> list[Event]:
-    rate, sigma = mechanism
-    return [Event(sample_rate=rate, noise_multiplier=sigma, count=queries)]
+def _other(adjacency: Adjacency) -> Adjacency:
+    return "replace_one" if adjacency == "add_remove" else "add_remove"
 
 
 def _some(history: Sequence[Snapshot]) -> list[Snapshot]:
@@ -100,7 +90,5 @@ def _some(history: Sequence[Snapshot]) -> list[Snapshot]:
 
 
 def _stated(run: Run) -> float | None:
-    values = (run.summary or {}).get("epsilon_per_agent")
-    if not isinstance(values, list) or not values or not all(isinstance(v, int | float) for v in values):
-        return None
-    return float(max(values))
+    value = (run.summary or {}).get("epsilon")
+    return float(value) if isinstance(value, int | float) else None

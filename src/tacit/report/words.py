@@ -3,6 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
+from tacit.privacy.guarantees import shown
+
 if TYPE_CHECKING:
     from tacit.report.reading import Run
     from tacit.report.spent import Spending
@@ -33,10 +35,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def epsilon(value: float) -> str:
     """Write an ε to four digits, rounded up: never less than it is."""
-    if not 0 < value < math.inf:
-        return number(value)
-    scale = 10.0 ** (3 - math.floor(math.log10(value)))
-    return f"{math.ceil(value * scale * (1 - 1e-12)) / scale:.4g}"
+    return shown(value) if 0 < value < math.inf else number(value)
 
 
 def score(value: float, measure: str) -> str:
@@ -99,8 +98,10 @@ def thin(count: int) -> float:
     return max(0.12, min(0.45, 4.5 / count))
 
 
-def promise(spent: "Spending | None", *, central: bool = False) -> str:
+def promise(spent: "Spending | None", *, central: bool = False, private: bool = True) -> str:
     """What a run that spent this promises to every single record, of agents or of one who has all data."""
+    if spent is None and private:
+        return "What this run promises cannot be said without the ledger that it was charged to."
     if spent is None:
         return (
             f"This run clips nothing and adds no noise: {'the model' if central else 'what the agents said'} can reveal "

@@ -6,41 +6,40 @@ A check counts for every run whose settings are the same in all that it looks at
 import hashlib
 import json
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from tacit.config import RunConfig
-from tacit.errors import StorageError
-from tacit.runs.folder import RunFolder, read_lines
+from tacit.errors import InvalidInput, StorageError
+from tacit.runs.events import Check, now, parse, to_line
+from tacit.runs.lines import whole_lines
 
 CHECKS = "checks.jsonl"
 # What a check does not depend on.
 _ASIDE = ("seed", "data_dir", "evaluate_every", "checkpoint_every", "tensorboard", "private_diagnostics")
 
-Check = dict[str, Any]
 
-
-def check_facts(config: RunConfig, report: dict[str, Any]) -> Check:
+def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
     """Return what is kept of a check: of which settings, when, and how it came out."""
-    return {
-        "settings": _settings(config),
-        "checked": datetime.now(UTC).isoformat(timespec="seconds"),
-        "verdict": report["verdict"],
-        "failed": report["failed"],
-        "false_alarm": report["false_alarm"],
-    }
+    return Check(
+        time=now(),
+        settings=_settings(config),
+        checked=now().isoformat(timespec="seconds"),
+        verdict=report["verdict"],
+        failed=tuple(report["failed"]),
+        false_alarm=report["false_alarm"],
+    )
 
 
-def keep_check(runs: Path, facts: Check) -> None:
+def keep_check(runs: Path, check: Check) -> None:
     """Append a check to those of a folder of runs."""
     path = runs / CHECKS
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
-            file.write(json.dumps(facts, ensure_ascii=False).encode() + b"\n")
+        with path.open("ab") as file:  # without a look at what is there: several processes may write
+            file.write(to_line(check))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -48,16 +47,16 @@ def keep_check(runs: Path, facts: Check) -> None:
 
 
 def last_check(runs: Path, config: RunConfig) -> Check | None:
-    """Return the latest check of such settings, if there is one."""
-    settings = _settings(config)
-    found = [facts for facts in read_lines(runs / CHECKS) if facts.get("settings") == settings]
-    return found[-1] if found else None
-
-
-def check_of(folder: RunFolder) -> Check | None:
-    """Return the check that a run's own folder knows of."""
-    found = [event for event in folder.events() if event.get("event") == "check"]
-    return found[-1] if found else None
+    """Return the latest check of such settings, if there is one; lines that are no check of this version are skipped."""
+    settings, found = _settings(config), None
+    for number, line in whole_lines(runs / CHECKS):
+        try:
+            event = parse(line, f"{runs / CHECKS}, line {number}")
+        except InvalidInput:
+            continue
+        if isinstance(event, Check) and event.settings == settings:
+            found = event
+    return found
 
 
 def _settings(config: RunConfig) -> str:

@@ -12,17 +12,16 @@ runs/<name>/summary.json      once it is finished
 """
 
 import json
-import os
 import re
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, sync_folder, write_atomically
-from tacit.runs import lock
+from tacit.runs import events, lock
+from tacit.runs.lines import append_line
 
 LEDGER = "ledger.sqlite"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -93,17 +92,17 @@ class RunFolder:
         """Whether a process is working on this run. Asking keeps no process from it."""
         return lock.is_held(self.path / ".lock")
 
-    def log(self, event: str, **facts: Any) -> None:
+    def log(self, event: events.Event) -> None:
         """Append one event and wait until it is on disk."""
-        self._append(self.events_file, {"event": event, "time": datetime.now(UTC).isoformat(), **facts})
+        events.append(self.events_file, event)
 
     def log_private(self, facts: dict[str, Any]) -> None:
         """Append what a query saw of the private data, to a file of its own."""
-        self._append(self.private_file, facts)
+        append_line(self.private_file, json.dumps(finite(facts), ensure_ascii=False).encode() + b"\n")
 
-    def events(self) -> list[dict[str, Any]]:
-        """Return all whole events; a last line that a crash cut off is left out."""
-        return read_lines(self.events_file)
+    def events(self) -> events.Events:
+        """Return all events; a last line that a crash cut off is left out."""
+        return events.read(self.events_file)
 
     def summarise(self, summary: dict[str, Any]) -> None:
         """Write the summary of a finished run."""
@@ -124,46 +123,3 @@ class RunFolder:
     def released_file(self, answered: int) -> Path:
         """Return where answers go that follow so many others."""
         return self.path / f"released-{answered:08d}.bin"
-
-    def _append(self, path: Path, facts: dict[str, Any]) -> None:
-        line = json.dumps(finite(facts), ensure_ascii=False).encode() + b"\n"
-        try:
-            _drop_cut_line(path)
-            with path.open("ab") as file:
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a file, line by line, without lines that a crash cut off."""
-    found = []
-    if path.exists():
-        for line in _content(path).split(b"\n"):
-            try:
-                facts = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(facts, dict):
-                found.append(facts)
-    return found
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _drop_cut_line(path: Path) -> None:
-    """Remove a last line that a crash cut off, so that what follows stands on a line of its own."""
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    with path.open("rb+") as file:
-        file.seek(-1, os.SEEK_END)
-        if file.read(1) != b"\n":
-            file.seek(0)
-            file.truncate(file.read().rfind(b"\n") + 1)

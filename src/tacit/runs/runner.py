@@ -7,6 +7,7 @@ made by chance, is in the ledger, the plan, the checkpoint and the log: files of
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,14 +18,15 @@ from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.privacy import Budget, DurableAccount, DurableLedger
-from tacit.results import Result
+from tacit.results import Result, Snapshot
 from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
+from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts
+from tacit.runs.events import CheckpointSaved, Finish, Resume, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
-from tacit.runs.telling import edges_of, plan_facts, snapshot_facts, snapshots, summary_facts
 from tacit.session import Session
 
 Say = Callable[[str], None]
@@ -52,8 +54,8 @@ class Runner:
             on_step("loading data")
             data = config.load_data()
             graph = config.load_graph(data.agents)
-            plan = None if fresh else self._plan_on_record()
-            compiled = None if plan is None else plan.get("compiled")
+            plan = None if fresh else self.folder.events().plan
+            compiled = None if plan is None else plan.compiled
             training = config.training(name=folder.name, ledger=self.ledger, data=data, graph=graph, compiled=compiled)
             accounts = None if fresh else [self._account()]
             on_step("calibrating noise" if config.private else "preparing models")
@@ -66,13 +68,13 @@ class Runner:
             if fresh:
                 self._log_plan()
                 if config.private and (checked := last_check(folder.path.parent, config)) is not None:
-                    folder.log("check", **checked)
+                    folder.log(replace(checked, time=now()))
                 self._record(ReleasedLog(folder.released_file(0), self._token), answered=0)
             else:
                 self._restore()
             if config.tensorboard:
                 resumed_at = None if fresh else self.session.round
-                self._board = Board(folder.board_folder, self.session.plan, resumed_at=resumed_at)
+                self._board = Board(folder.board_folder, self.epsilon_at, resumed_at=resumed_at)
                 self._resources.callback(self._board.close)
         except BaseException:
             if fresh and hasattr(self, "session"):
@@ -140,12 +142,31 @@ class Runner:
             before.close()
             self._oracle.log = ReleasedLog(after, self._token)
             before.path.unlink(missing_ok=True)
-        self.folder.log("checkpoint", round=session.round)
+        self.folder.log(CheckpointSaved(time=now(), round=session.round))
 
     @property
     def lost_queries(self) -> int:
         """How many queries were charged whose answers a crash lost."""
         return self.session.accounts[0].spent - self._oracle.on_record if self.config.private else 0
+
+    def epsilon(self, queries: int | None = None) -> float | None:
+        """Derive ε of the agent that lost most from the run's account in the ledger; None for a run without privacy.
+
+        It is that of what is charged or, where `queries` are given, of so many of them.
+        """
+        promise = self.session.plan.privacy
+        if promise is None:
+            return None
+        terms: dict[str, Any] = {
+            "delta": promise.delta,
+            "adjacency": promise.adjacency,
+            "accountant": promise.accountant,
+        }
+        return self.session.accounts[0].largest_epsilon(**terms, queries=queries)[1]
+
+    def epsilon_at(self, look: Snapshot) -> float | None:
+        """Derive ε, as `epsilon` does, of all queries that were made until a look, lost ones too."""
+        return self.epsilon(look.queries + self.lost_queries)
 
     def close(self) -> None:
         """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
@@ -175,41 +196,37 @@ class Runner:
 
     def _check_settings(self) -> None:
         """Refuse settings that are not those the run began with."""
-        plan = self._plan_on_record()
-        if plan is not None and plan.get("fingerprint") != self.config.fingerprint:
+        plan = self.folder.events().plan
+        if plan is not None and plan.fingerprint != self.config.fingerprint:
             raise InvalidInput(
                 f"{self.folder.config_file} was changed since the run began; put it back, or start a new run with it"
             )
 
-    def _plan_on_record(self) -> dict[str, Any] | None:
-        return next((event for event in self.folder.events() if event.get("event") == "plan"), None)
-
     def _find_token(self) -> str:
         """Return what tells this run from any other; the ledger knows it, and the plan must agree."""
-        plan, account = self._plan_on_record(), self.session.accounts[0]
+        plan, account = self.folder.events().plan, self.session.accounts[0]
         assert isinstance(account, DurableAccount)
         if plan is None and account.spent:
             raise StorageError(
                 f"{self.folder.events_file} has no plan, but {account.spent} queries of this run are on record; the run "
                 "cannot go on without it"
             )
-        if plan is not None and plan.get("token") != account.token:
+        if plan is not None and plan.token != account.token:
             raise StorageError(f"{self.folder.events_file} belongs to another run than the one that the ledger knows")
         return account.token
 
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
-        plan = self._plan_on_record()
-        if plan is not None and plan["edges"] != edges_of(self._graph):
+        plan = self.folder.events().plan
+        if plan is not None and plan.edges != edges_of(self._graph):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:
         """Refuse to go on under another declaration of what a record may be."""
-        plan = self._plan_on_record()
-        if plan is not None and plan.get("schema") != self.session.schema.to_dict():
-            began = Schema.of(plan["schema"]) if "schema" in plan else "no schema"
+        plan = self.folder.events().plan
+        if plan is not None and plan.schema != self.session.schema.to_dict():
             raise InvalidInput(
-                f"the run began with {began}, and its data and model now give {self.session.schema}; put back what was "
+                f"the run began with {Schema.of(plan.schema)}, and its data and model now give {self.session.schema}; put back what was "
                 "changed, or start a new run"
             )
 
@@ -218,7 +235,7 @@ class Runner:
         answered = 0
         self._check_graph()
         self._check_schema()
-        if self._plan_on_record() is None:
+        if folder.events().plan is None:
             self._log_plan()  # it was killed before it could say so
         if folder.checkpoint_file.exists():
             saved = Checkpoint.load(folder.checkpoint_file)
@@ -243,19 +260,19 @@ class Runner:
                 f"{lost} answers of run {folder.name!r} were charged and lost; the {missing} queries still to make do not "
                 f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
             )
-        if looks := snapshots(folder.events(), until=session.round):
+        events = folder.events()
+        if looks := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
             session.watch.histories[0][:] = looks
             self._logged = len(looks)
-        told = sum(event.get("lost_queries", 0) for event in folder.events() if event.get("event") == "resume")
-        folder.log("resume", round=session.round, lost_queries=lost - told)
+        folder.log(Resume(time=now(), round=session.round, lost_queries=lost - events.lost_queries))
 
     def _log_plan(self) -> None:
-        self.folder.log("plan", token=self._token, **plan_facts(self.config, self.session, self._graph))
+        self.folder.log(plan_event(self.config, self.session, self._graph, self._token))
 
     def _log_snapshots(self) -> None:
         history = self.session.watch.histories[0]
         for snapshot in history[self._logged :]:
-            self.folder.log("snapshot", **snapshot_facts(snapshot), seconds=self.session.seconds)
+            self.folder.log(snapshot_event(snapshot, self.session.seconds))
             if self._board is not None:
                 self._board.write(snapshot)
         self._logged = len(history)
@@ -268,7 +285,7 @@ class Runner:
             self.session.look()  # killed between its last checkpoint and its last look
             self._log_snapshots()
         result = self.session.results()[0]
-        self.folder.log("finish", round=self.session.round, seconds=result.seconds)
+        self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds))
         self.session.close()  # before the summary, whose ε is that of a finished run
         self.folder.summarise(summary_facts(self.config, result))
         self._oracle.log.close()

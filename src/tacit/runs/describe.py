@@ -1,0 +1,118 @@
+"""What a session is and does, as events and as the summary of a finished run."""
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from tacit.algorithms.averaged import name_of
+from tacit.config import RunConfig
+from tacit.models.hashing import models_sha256
+from tacit.privacy.guarantees import stated
+from tacit.results import Result, Snapshot
+from tacit.runs import events
+from tacit.session import Session
+
+
+def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, token: str) -> events.Plan:
+    """Return what was settled before the first query."""
+    data, plan = session.training.data, session.plan
+    promise = plan.privacy
+    # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
+    # numbers of records are declared, the table would tell the true ones.
+    counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
+    return events.Plan(
+        time=events.now(),
+        token=token,
+        fingerprint=config.fingerprint,
+        algorithm=name_of(session.training.algorithm),
+        dataset=data.data.name,
+        agents=data.agents,
+        rounds=session.training.rounds,
+        edges=edges_of(graph),
+        counts=None if counts is None else tuple(tuple(row) for row in counts),
+        sizes=tuple(session.sizes),
+        owners=tuple(data.owners),
+        schema=session.schema.to_dict(),
+        sample_rates=plan.sample_rates,
+        lot_sizes=plan.lot_sizes,
+        clips=plan.clips,
+        noise_multipliers=plan.noise_multipliers,
+        queries=plan.queries,
+        spare_queries=session.training.spare_queries,
+        private=promise is not None,
+        epsilon=_for_each(promise.epsilon, data.agents) if promise is not None else None,
+        delta=promise.delta if promise is not None else None,
+        adjacency=promise.adjacency if promise is not None else None,
+        accountant=promise.accountant if promise is not None else None,
+        release=session.training.is_release,
+        params=session.model.size,
+        engine=session.chosen.why,
+        compiled=session.chosen.compiled,
+    )
+
+
+def edges_of(graph: nx.Graph | None) -> tuple[tuple[int, int], ...]:
+    """Return who talks to whom."""
+    return () if graph is None else tuple((int(one), int(other)) for one, other in graph.edges)
+
+
+def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
+    """Return what was seen at one look."""
+    return events.Snapshot(
+        time=events.now(),
+        round=snapshot.round,
+        queries=snapshot.queries,
+        accuracy=None if snapshot.accuracy is None else tuple(snapshot.accuracy.tolist()),
+        loss=None if snapshot.loss is None else tuple(snapshot.loss.tolist()),
+        consensus_distance=snapshot.consensus_distance,
+        bytes_sent=tuple(snapshot.bytes_sent.tolist()),
+        seconds=seconds,
+    )
+
+
+def snapshot_of(event: events.Snapshot) -> Snapshot:
+    """Return what was seen at a look that an event tells of."""
+    return Snapshot(
+        round=event.round,
+        queries=event.queries,
+        loss=None if event.loss is None else np.array(event.loss, dtype=np.float64),
+        accuracy=None if event.accuracy is None else np.array(event.accuracy, dtype=np.float64),
+        consensus_distance=event.consensus_distance,
+        bytes_sent=np.array(event.bytes_sent, dtype=np.int64),
+    )
+
+
+def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
+    """Return what came of a finished run.
+
+    `epsilon` is that of the agent that lost most, derived from the ledger and rounded up: the number that is shown everywhere.
+    """
+    privacy, last = result.plan.privacy, result.history[-1]
+    accuracy, kept = last.accuracy, result.guarantees()
+    return {
+        "algorithm": config.algorithm,
+        "dataset": config.dataset,
+        "accuracy_mean": None if accuracy is None else float(accuracy.mean()),
+        "accuracy_min": None if accuracy is None else float(accuracy.min()),
+        "accuracy_max": None if accuracy is None else float(accuracy.max()),
+        "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
+        "consensus_distance": result.consensus_distance,
+        "epsilon": stated(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
+        "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
+        "exposed": any(guarantee.exposed for guarantee in kept),
+        "delta": privacy.delta if privacy else None,
+        "adjacency": privacy.adjacency if privacy else None,
+        "accountant": privacy.accountant if privacy else None,
+        "release": result.release,
+        "models_sha256": models_sha256(result.theta),
+        "rounds": last.round,
+        "bytes_sent": result.bytes_sent,
+        "seconds": result.seconds,
+        "samples_per_second": result.samples_per_second,
+    }
+
+
+def _for_each(value: Any, agents: int) -> tuple[float, ...] | None:
+    """Return one number for every agent, of one for all or one for each."""
+    return None if value is None else tuple(np.broadcast_to(np.asarray(value, dtype=np.float64), agents).tolist())

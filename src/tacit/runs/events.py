@@ -1,0 +1,276 @@
+"""`events.jsonl`, the record of one run: its events, how they are written and how they are read. Nothing else knows the format.
+
+A plan comes first. Then come checks of the settings, snapshots, checkpoints and resumes, and in the end a finish. Lines are
+appended and never changed. A last line without an end is what a crash left and is ignored; whatever else does not fit the
+schema (not JSON, an unknown kind or field, a missing field or one of another type) is an error that names line and field.
+
+The file tells what was planned and seen. It does not tell ε, which is the ledger's.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from math import isfinite, nan
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from tacit.errors import InvalidInput
+from tacit.files import finite
+from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.runs.lines import append_line, whole_lines
+
+# JSON has no word for what is not a finite number; the writer puts null there.
+_Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
+_Count = Annotated[int, Field(ge=0)]
+_Positive = Annotated[int, Field(ge=1)]
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def now() -> datetime:
+    """Return the time, as events state it."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Plan:
+    """What was settled before the first query; sequences hold one value for each agent."""
+
+    event: Literal["plan"] = "plan"
+    time: AwareDatetime
+    token: str
+    """Tells the run from any other with the same settings; the ledger, the checkpoint and the answers have it, too."""
+    fingerprint: str
+    """Tells the settings that the run was started with."""
+    algorithm: str
+    dataset: str
+    agents: _Positive
+    rounds: _Positive
+    edges: tuple[tuple[_Count, _Count], ...]
+    counts: tuple[tuple[_Count, ...], ...] | None
+    """How many records of each class every agent holds; None unless the data set is a published one."""
+    sizes: tuple[_Count, ...]
+    owners: tuple[str, ...]
+    schema: dict[str, Any]
+    """What a record may be, as declared."""
+    sample_rates: tuple[float, ...]
+    lot_sizes: tuple[float, ...]
+    clips: tuple[_Number, ...]
+    noise_multipliers: tuple[float, ...]
+    queries: _Count
+    """How many queries of each agent's data the run is allowed, spare ones among them."""
+    spare_queries: _Count
+    private: bool
+    epsilon: tuple[float, ...] | None
+    """What each agent may spend; None where σ was given and not ε."""
+    delta: float | None
+    adjacency: Adjacency | None
+    accountant: Accountant | None
+    release: bool
+    params: _Count
+    engine: str
+    """How gradients are computed, in words."""
+    compiled: bool
+
+    def __post_init__(self) -> None:
+        each = ("counts", "sizes", "owners", "sample_rates", "lot_sizes", "clips", "noise_multipliers", "epsilon")
+        _check_lengths(self, each, self.agents)
+        if any(agent >= self.agents for edge in self.edges for agent in edge):
+            raise ValueError(f"an edge leads to an agent that is not among the {self.agents}")
+        if self.counts is not None and len({len(row) for row in self.counts}) > 1:
+            raise ValueError("counts has rows of different lengths")
+        if self.private:
+            if self.delta is None or self.adjacency is None or self.accountant is None:
+                raise ValueError("a private run needs delta, adjacency and accountant")
+            if not 0 < self.delta < 1:
+                raise ValueError(f"delta is {self.delta}; it must lie strictly between 0 and 1")
+            if not all(0 < rate <= 1 for rate in self.sample_rates):
+                raise ValueError("a sample rate lies outside (0, 1]")
+            if not all(sigma > 0 and isfinite(sigma) for sigma in self.noise_multipliers):
+                raise ValueError("a noise multiplier of a private run is not positive and finite")
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Check:
+    """A check of the run's settings, by `tacit audit`."""
+
+    event: Literal["check"] = "check"
+    time: AwareDatetime
+    settings: str
+    """Tells the settings that were checked, with the versions of the library and torch."""
+    checked: str
+    """When."""
+    verdict: str
+    failed: tuple[str, ...]
+    false_alarm: float
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Snapshot:
+    """The system after `round` rounds; sequences hold one value for each agent."""
+
+    event: Literal["snapshot"] = "snapshot"
+    time: AwareDatetime
+    round: _Count
+    queries: _Count
+    """How many queries of each agent's data were answered."""
+    accuracy: tuple[_Number, ...] | None
+    loss: tuple[_Number, ...] | None
+    consensus_distance: _Number
+    bytes_sent: tuple[_Count, ...]
+    seconds: Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class CheckpointSaved:
+    """The state after `round` rounds is on disk."""
+
+    event: Literal["checkpoint"] = "checkpoint"
+    time: AwareDatetime
+    round: _Count
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Resume:
+    """A run that was stopped goes on from `round`."""
+
+    event: Literal["resume"] = "resume"
+    time: AwareDatetime
+    round: _Count
+    lost_queries: _Count
+    """Queries that were charged since the last resume and whose answers a crash lost."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Finish:
+    """The last round is played."""
+
+    event: Literal["finish"] = "finish"
+    time: AwareDatetime
+    round: _Count
+    seconds: Annotated[float, Field(ge=0)]
+
+
+Event = Annotated[Plan | Check | Snapshot | CheckpointSaved | Resume | Finish, Field(discriminator="event")]
+_EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+
+
+class Events:
+    """All events of one run, in the order in which they were written."""
+
+    def __init__(self, all_events: Sequence[Any]) -> None:
+        self._all = tuple(all_events)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The plan; None if nothing was written yet."""
+        return next((event for event in self if isinstance(event, Plan)), None)
+
+    @cached_property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """One snapshot a round at most, in the order of rounds; of two at one round, the later."""
+        found = {event.round: event for event in self if isinstance(event, Snapshot)}
+        return tuple(found[number] for number in sorted(found))
+
+    @cached_property
+    def lost_before(self) -> dict[int, int]:
+        """For the round of each of `snapshots`: how many queries were charged by then whose answers a crash lost."""
+        lost, found = 0, {}
+        for event in self:
+            if isinstance(event, Resume):
+                lost += event.lost_queries
+            elif isinstance(event, Snapshot):
+                found[event.round] = lost
+        return found
+
+    @property
+    def resumes(self) -> tuple[Resume, ...]:
+        """Every time that the run went on."""
+        return tuple(event for event in self if isinstance(event, Resume))
+
+    @property
+    def lost_queries(self) -> int:
+        """How many queries were charged whose answers a crash lost."""
+        return sum(event.lost_queries for event in self.resumes)
+
+    @property
+    def check(self) -> Check | None:
+        """The latest check of the settings."""
+        return next((event for event in reversed(self._all) if isinstance(event, Check)), None)
+
+    @property
+    def finish(self) -> Finish | None:
+        """The end, if the run came to it."""
+        return next((event for event in reversed(self._all) if isinstance(event, Finish)), None)
+
+    @property
+    def round(self) -> int:
+        """The last round that any event tells of."""
+        return max((event.round for event in self if not isinstance(event, Plan | Check)), default=0)
+
+
+def append(path: Path, event: Event) -> None:
+    """Append one event to a file and wait until it is on disk."""
+    append_line(path, to_line(event))
+
+
+def to_line(event: Event) -> bytes:
+    """Return an event as it stands in a file, with the end of its line."""
+    return json.dumps(finite(_EVENT.dump_python(event, mode="json")), ensure_ascii=False).encode() + b"\n"
+
+
+def read(path: Path) -> Events:
+    """Return the events in a file, none if there is no file, or raise an error that says which line and field is wrong."""
+    found: list[Any] = []
+    for number, line in whole_lines(path):
+        where = f"{path}, line {number}"
+        event = parse(line, where)
+        if isinstance(event, Plan) and found:
+            if replace(event, time=found[0].time) != found[0]:
+                raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
+        elif not isinstance(event, Plan) and not found:
+            raise InvalidInput(f"{where}: a {event.event} comes before the plan")
+        elif isinstance(event, Snapshot):
+            try:
+                _check_lengths(event, ("accuracy", "loss", "bytes_sent"), found[0].agents)
+            except ValueError as error:
+                raise InvalidInput(f"{where}: snapshot: {error}") from None
+        found.append(event)
+    return Events(found)
+
+
+def parse(line: bytes, where: str) -> Any:
+    """Return the event on one line, or raise an error that says what is wrong `where`."""
+    try:
+        content = json.loads(line)
+    except ValueError as error:
+        raise InvalidInput(f"{where} is not JSON ({error}); only a last line may be cut off") from error
+    if not isinstance(content, dict) or not isinstance(content.get("event"), str):
+        raise InvalidInput(f"{where} is not an event: an object with the key 'event' was expected")
+    try:
+        return _EVENT.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "union_tag_invalid":
+            raise InvalidInput(f"{where}: event: {content['event']!r} is not a kind of event") from None
+        place = ", ".join((str(first["loc"][0]), ".".join(map(str, first["loc"][1:])))).removesuffix(", ")
+        words = "unknown field" if first["type"] == "unexpected_keyword_argument" else first["msg"]
+        raise InvalidInput(f"{where}: {place}: {words.removeprefix('Value error, ')}") from None
+
+
+def _check_lengths(event: Any, names: Sequence[str], agents: int) -> None:
+    """Refuse sequences that do not hold one value for each agent."""
+    for name in names:
+        value = getattr(event, name)
+        if value is not None and len(value) != agents:
+            raise ValueError(f"{name} has {len(value)} values for {agents} agents")

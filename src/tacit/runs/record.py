@@ -1,0 +1,90 @@
+"""What the ledger beside a run holds of it: the only place from which pages and tables take a run's ε."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tacit.privacy import DurableAccount, DurableLedger
+from tacit.runs.events import Events, Plan
+from tacit.runs.folder import LEDGER
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Record:
+    """A run's account in the ledger, held against the run's events."""
+
+    account: DurableAccount | None
+    """None where ε cannot be derived."""
+    problem: str | None
+    """Why ε cannot be derived, as the end of a sentence."""
+    exposed: bool
+    """Whether a run without privacy has read the same records."""
+    differences: tuple[str, ...] = ()
+    """In what the plan in `events.jsonl` differs from the account; ε is derived from the account."""
+
+    @property
+    def release(self) -> bool:
+        """Whether the ledger says that lots and noise were secret, for all owners."""
+        return self.account is not None and all(line.release for line in self.account.lines)
+
+
+class Records:
+    """What one ledger holds of all its runs, read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._there = path.is_file()
+        self._accounts: dict[str, DurableAccount] = {}
+        self._exposed: set[str] = set()
+        if self._there:
+            with closing(DurableLedger(path, read_only=True)) as ledger:
+                found = [account for account in ledger.accounts if isinstance(account, DurableAccount)]
+                self._accounts = {account.run: account for account in found}
+                owners = {line.owner for account in found for line in account.lines}
+                readers = ledger.readers_without_privacy(sorted(owners))
+                self._exposed = {owner for owner, names in readers.items() if names}
+
+    def of(self, run: str, events: Events) -> Record:
+        """Return what the ledger holds of a run with these events."""
+        plan, account = events.plan, self._accounts.get(run)
+        if not self._there or plan is None:
+            why = "the run has no plan" if self._there else "there is no ledger beside the run"
+            return Record(account=None, problem=why, exposed=False)
+        exposed = not self._exposed.isdisjoint(plan.owners)
+        problem = _problem(account, plan, events)
+        if account is None or problem is not None:
+            return Record(account=None, problem=problem, exposed=exposed)
+        return Record(account=account, problem=None, exposed=exposed, differences=tuple(_differences(account, plan)))
+
+
+def read_record(folder: Path, events: Events) -> Record:
+    """Return what the ledger beside a run's folder holds of the run."""
+    folder = folder.resolve()
+    return Records(folder.parent / LEDGER).of(folder.name, events)
+
+
+def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str | None:
+    """Say why ε of a run cannot be derived from an account, if so."""
+    if account is None:
+        return "the ledger beside the run does not know it"
+    if account.token != plan.token:
+        return "the ledger beside the run knows another run by this name"
+    if tuple(line.owner for line in account.lines) != plan.owners:
+        return "the ledger beside the run names other data owners than its plan"
+    if plan.private != all(line.private for line in account.lines):
+        return "the ledger and the plan of the run disagree on whether there was noise"
+    told = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    if plan.private and account.spent < told:
+        return f"the ledger holds {account.spent:,} queries of this run, but its events tell of {told:,}"
+    return None
+
+
+def _differences(account: DurableAccount, plan: Plan) -> Iterator[str]:
+    if tuple(line.sample_rate for line in account.lines) != plan.sample_rates:
+        yield "sampling rates"
+    if plan.private and tuple(line.noise_multiplier for line in account.lines) != plan.noise_multipliers:
+        yield "noise"
+    if plan.private and account.allowed != plan.queries:
+        yield "number of queries"
+    if any(line.release != plan.release for line in account.lines):
+        yield "whether it is a release"

@@ -1,0 +1,159 @@
+"""`events.jsonl`: what is written is read back, and what was not written so is refused by line and field."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from tacit.errors import InvalidInput, StorageError
+from tacit.runs import events
+from tacit.runs.events import Check, CheckpointSaved, Finish, Plan, Resume, Snapshot, append, now, read
+
+PLAN = Plan(
+    time=now(),
+    token="t",
+    fingerprint="f",
+    algorithm="DSGT",
+    dataset="digits",
+    agents=2,
+    rounds=9,
+    edges=((0, 1),),
+    counts=None,
+    sizes=(50, 60),
+    owners=("Ä", "b"),
+    schema={"inputs": {"kind": "float32"}},
+    sample_rates=(0.1, 0.2),
+    lot_sizes=(5.0, 12.0),
+    clips=(1.0, math.inf),
+    noise_multipliers=(1.5, 2.0),
+    queries=11,
+    spare_queries=2,
+    private=True,
+    epsilon=None,
+    delta=1e-5,
+    adjacency="add_remove",
+    accountant="pld",
+    release=True,
+    params=3,
+    engine="layer by layer",
+    compiled=False,
+)
+
+
+def look(number, **changes):
+    seen = {"accuracy": (0.1, 1 / 3), "loss": (math.nan, 2.0), "consensus_distance": math.nan, "bytes_sent": (4, 5)}
+    return Snapshot(time=now(), round=number, queries=number, seconds=0.5, **(seen | changes))
+
+
+STORY = [
+    PLAN,
+    Check(time=now(), settings="s", checked="2026-10-20", verdict="no fault found", failed=("a",), false_alarm=1e-3),
+    look(0),
+    look(3),
+    CheckpointSaved(time=now(), round=3),
+    look(4),
+    Resume(time=now(), round=3, lost_queries=2),
+    look(4, bytes_sent=(8, 9)),
+    Finish(time=now(), round=4, seconds=2.25),
+]
+
+
+@pytest.fixture
+def path(tmp_path):
+    for event in STORY:
+        append(tmp_path / "events.jsonl", event)
+    return tmp_path / "events.jsonl"
+
+
+def test_what_is_written_is_read_back(path):
+    found = list(read(path))
+    assert [type(event) for event in found] == [type(event) for event in STORY]
+    for event, told in zip(found, STORY, strict=True):
+        assert event.time == told.time
+    assert found[1] == STORY[1]
+    assert found[3].accuracy == STORY[3].accuracy
+    assert math.isnan(found[3].loss[0])
+    assert math.isnan(found[0].clips[1])  # JSON has no word for infinity
+    assert replace(found[0], clips=PLAN.clips) == PLAN
+    strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
+    for line in path.read_text().splitlines():
+        json.loads(line, **strict)
+
+
+def test_the_events_add_up(path):
+    story = read(path)
+    assert story.plan.owners == ("Ä", "b")
+    assert [seen.round for seen in story.snapshots] == [0, 3, 4]
+    assert story.snapshots[-1].bytes_sent == (8, 9)  # the later of two
+    assert story.lost_before == {0: 0, 3: 0, 4: 2}
+    assert (story.round, story.lost_queries, len(story.resumes), story.finish.seconds) == (4, 2, 1, 2.25)
+    assert story.check.verdict == "no fault found"
+
+
+def test_no_file_is_no_events(tmp_path):
+    story = read(tmp_path / "events.jsonl")
+    assert (len(story), story.plan, story.snapshots, story.finish, story.check, story.round) == (
+        0,
+        None,
+        (),
+        None,
+        None,
+        0,
+    )
+
+
+@pytest.mark.parametrize("cut", [1, 30, -1])
+def test_a_last_line_without_an_end_is_ignored_and_replaced_by_the_next(path, cut):
+    *whole, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole) + last[:cut])
+    assert len(read(path)) == len(STORY) - 1
+    append(path, STORY[-1])
+    assert len(read(path)) == len(STORY)
+
+
+def spoil(path, number, **fields):
+    lines = path.read_text().splitlines()
+    lines[number - 1] = json.dumps(json.loads(lines[number - 1]) | fields)
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "message"),
+    [
+        (1, {"compiled": "no"}, "line 1: plan, compiled: Input should be a valid boolean"),
+        (1, {"rounds": 9.0}, "line 1: plan, rounds"),
+        (1, {"epsilons": [1.0]}, "line 1: plan, epsilons: unknown field"),
+        (2, {"failed": "a"}, "line 2: check, failed"),
+        (3, {"round": -1}, "line 3: snapshot, round"),
+        (3, {"round": True}, "line 3: snapshot, round"),
+        (3, {"seconds": None}, "line 3: snapshot, seconds"),
+        (3, {"bytes_sent": [1]}, "line 3: snapshot: bytes_sent has 1 values for 2 agents"),
+        (5, {"time": "yesterday"}, "line 5: checkpoint, time"),
+        (7, {"lost_queries": 0.5}, "line 7: resume, lost_queries"),
+        (9, {"event": "end"}, "line 9: event: 'end' is not a kind of event"),
+        (9, {"event": None}, "line 9 is not an event"),
+    ],
+)
+def test_what_does_not_fit_is_an_error_that_names_line_and_field(path, number, fields, message):
+    spoil(path, number, **fields)
+    with pytest.raises(InvalidInput, match=message):
+        read(path)
+
+
+def test_what_comes_before_the_plan_is_refused(path):
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[2:]))
+    with pytest.raises(InvalidInput, match="line 1: a snapshot comes before the plan"):
+        read(path)
+
+
+def test_an_event_that_does_not_fit_cannot_be_made():
+    with pytest.raises(ValueError, match="sizes has 3 values for 2 agents"):
+        replace(PLAN, sizes=(1, 2, 3))
+    with pytest.raises(ValueError, match="lost_queries"):
+        Resume(time=now(), round=3, lost_queries=-1)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    with pytest.raises(StorageError, match="cannot be read"):
+        events.read(tmp_path)
