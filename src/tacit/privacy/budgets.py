@@ -25,6 +25,8 @@ class Request:
     budget: Budget
     charged: list[Event]
     asked: list[Event]
+    reserved: str = ""
+    """Which runs hold queries that they have not made, and how to free them."""
 
 
 def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Ground]:
@@ -45,7 +47,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             raise BudgetExceeded(
                 f"{queries} more queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
-                "by the results of others. Nothing was spent"
+                f"by the results of others. Nothing was spent{request.reserved}"
             )
         else:
             rest.setdefault(budget, []).append(request)

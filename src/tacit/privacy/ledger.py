@@ -19,9 +19,10 @@ from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
+from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 
-_FORMAT = "tacit-ledger-2"
+_FORMAT = "tacit-ledger-3"
 
 
 class Ledger:
@@ -33,6 +34,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None) -> None:
         self.budget = budget
         self.budgets = dict(budgets or {})
+        self.decisions: list[Decision] = []
         self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
         self._accounts: dict[str, Account] = {}
 
@@ -122,12 +124,27 @@ class Ledger:
                 raise BudgetExceeded(
                     f"a run without privacy has read the records of {line.owner!r}: nothing is promised of them any more, "
                     f"and no run fits its budget of {budget}. Nothing was spent"
+                    + self._reserved(
+                        [self._accounts[run] for run in readers[line.owner] if not self._accounts[run].spent]
+                    )
                 )
             held = self._by_owner.get(line.owner, [])
-            history = [other.event(account.charged) for account, other in held if account.charged]
-            requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs)))
+            history = [other.event(count) for account, other in held if (count := account.filtered(other))]
+            reserved = self._reserved([account for account, other in held if account.to_free(other)])
+            requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs), reserved))
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
+
+    def _reserved(self, accounts: Sequence[Account]) -> str:
+        """Say which accounts hold queries that they have not made, and how to free them; nothing if there are none."""
+        if not accounts:
+            return ""
+        named = [f"run {each.run!r} ({each.spent} of {each.allowed} made)" for each in accounts[:3]]
+        more = f" and {len(accounts) - 3} others" if len(accounts) > 3 else ""
+        return f". Queries not made are held for {', '.join(named)}{more}; {self._how_to_free(accounts[0].run)}"
+
+    def _how_to_free(self, run: str) -> str:
+        return "they are free once it is finished"
 
     def _check_partition(self, lines: Sequence[Line]) -> None:
         """Refuse, under a budget, records that were dealt to owners in another way before."""
@@ -227,6 +244,8 @@ class Ledger:
             if not all(line.private for _, line in own) or (exposed and run is None):
                 value = math.inf
             basis, adaptive = self._basis(owner, own, delta, adjacency)
+            if adaptive is not None:
+                value = min(value, adaptive)  # a released run counts here with its plan, and in the filter with less
             made.append(
                 Guarantee(
                     epsilon=value,
@@ -274,6 +293,7 @@ class Ledger:
                 }
                 for account in self._accounts.values()
             ],
+            "decisions": [asdict(decision) for decision in self.decisions],
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -288,6 +308,7 @@ class Ledger:
             ledger = cls(budget, {owner: Budget(**b) for owner, b in content["budgets"].items()})
             for row in content["accounts"]:
                 ledger._read(**row)
+            ledger.decisions = [read_decision(row) for row in content["decisions"]]
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             if isinstance(error, PrivacyError):
                 raise
