@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from invoking import QUICK, one_line
 
+import tacit as tacit_package
 from tacit.privacy import Budget, DurableLedger
 
 RUN = """
@@ -111,3 +113,46 @@ def test_a_release_that_makes_no_sense_is_refused(tacit, words, said):
     assert code == 2
     assert said in one_line(error).lower()
     assert tacit("ledger", "--json")[1] == before
+
+
+def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
+    tacit("train", *QUICK, "--name", "one", "--budget", "50", "--delta", "1e-3")
+    out = one_line(tacit("ledger")[1])
+    assert "budget: all runs together may spend ε=50 at δ=0.001 (add-or-remove-one) on each owner's records" in out
+    assert "its filter counts ε=" in out
+    code, _, error = tacit("train", *QUICK, "--name", "two", "--budget", "60", "--delta", "1e-3")
+    assert code == 2
+    assert "has a budget already: ε=50" in error
+    assert "`tacit ledger raise`" in error
+    code, out, _ = tacit("ledger", "raise", "60", "--reason", "the owners agreed", "--who", "data board")
+    assert code == 0
+    assert "data board raised the budget from ε=50 to ε=60: the owners agreed" in one_line(out)
+    assert tacit("train", *QUICK, "--name", "two", "--budget", "60", "--delta", "1e-3")[0] == 0
+    code, out, _ = tacit("ledger", "--verify")
+    assert code == 0
+    assert "may spend ε=60 at δ=0.001" in one_line(out)
+    assert "data board raised the budget from ε=50 to ε=60: the owners agreed" in one_line(out)
+    document = json.loads(tacit("ledger", "--json")[1])
+    assert document["budgets"] == [
+        {"owner": None, "epsilon": 60.0, "delta": 1e-3, "adjacency": "add_remove", "accountant": "pld"}
+    ]
+    assert [each["kind"] for each in document["decisions"]] == ["raise"]
+
+
+def test_a_budget_that_is_not_there_or_not_raised_is_refused(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    assert "has no budget that could be raised" in tacit("ledger", "raise", "5", "--reason", "x")[2]
+    tacit("train", *QUICK, "--name", "two", "--budget", "50")
+    code, _, error = tacit("ledger", "raise", "5", "--reason", "x")
+    assert code == 2
+    assert "ε=5 does not raise it" in error
+
+
+def test_no_message_advises_a_way_around_a_budget():
+    """Another folder, or a ledger without a budget, is a way for the same records to lose more."""
+    source = Path(tacit_package.__file__).parent
+    for path in (source / "privacy", source / "runs"):
+        for file in path.rglob("*.py"):
+            text = " ".join(file.read_text().split()).lower()
+            for advice in ("another folder", "other folder", "ledger without a budget", "another ledger", "new ledger"):
+                assert advice not in text, f"{file.name} says {advice!r}"

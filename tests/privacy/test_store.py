@@ -370,3 +370,63 @@ def test_a_release_without_a_decision_is_not_whole(path):
     open_account(ledger).spend()
     ledger._database.execute("UPDATE accounts SET state = 'released'")
     assert ledger.verify() == ["run 'run' is released, and nothing says by whom"]
+
+
+def test_a_budget_is_raised_with_who_and_why(path):
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5), {"b": Budget(epsilon=2.0, delta=1e-5)})
+    ledger.raise_budget(3.0, who="board", reason="agreed")
+    ledger.raise_budget(4, who="b itself", reason="consent", owner="b")
+    again = DurableLedger(path)
+    assert again.budget == Budget(epsilon=3.0, delta=1e-5)
+    assert again.budgets == {"b": Budget(epsilon=4.0, delta=1e-5)}
+    assert [(each.subject, each.before, each.after, each.who) for each in again.decisions] == [
+        ("", 1.0, 3.0, "board"),
+        ("b", 2.0, 4.0, "b itself"),
+    ]
+    assert again.verify() == []
+    assert Ledger.from_json(again.to_json()).decisions == again.decisions
+    again._database.execute("UPDATE budgets SET budget = replace(budget, '3.0', '9.0') WHERE owner = ''")
+    assert DurableLedger(path).verify() == [
+        "a budget was raised to ε=3, and ε=9 at δ=1e-05 (add-or-remove-one) is stored"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        ({"epsilon": 1.0}, "does not raise it"),
+        ({"epsilon": float("nan")}, "makes no sense"),
+        ({"epsilon": 3.0, "owner": "c"}, "no budget of its own for 'c'"),
+        ({"epsilon": 3.0, "reason": " "}, "say the reason"),
+    ],
+)
+def test_a_budget_is_not_raised_without_sense(path, terms, said):
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
+    with pytest.raises(PrivacyError, match=said):
+        ledger.raise_budget(**({"who": "me", "reason": "x"} | terms))
+    assert DurableLedger(path).budget == Budget(epsilon=1.0, delta=1e-5)
+    assert DurableLedger(path).decisions == []
+
+
+def test_a_raised_budget_proves_nothing_of_runs_before_it(path):
+    """It may have been raised by their results, and the filter's order follows from the budget."""
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
+    for run in ("one", "two"):
+        open_account(ledger, run=run, sigma=9.0).spend()
+    assert ledger.guarantee("a", delta=1e-5).basis == "filter"
+    ledger.raise_budget(2.0, who="me", reason="more")
+    open_account(ledger, run="three", sigma=9.0).spend()
+    assert (ledger.guarantee("a", delta=1e-5).basis, ledger.guarantee("a", delta=1e-5).adaptive) == ("plans", None)
+    assert Ledger.from_json(ledger.to_json()).guarantee("a", delta=1e-5).basis == "plans"
+
+
+def test_what_a_released_run_did_not_ask_counts_again_once_the_budget_is_raised(path):
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
+    account = open_account(ledger, run="one", sigma=5.0, queries=100)
+    account.spend()
+    account.close()
+    ledger.release("one", who="me", reason="gone")
+    made = ledger.filtered("a")
+    assert made < 0.6
+    ledger.raise_budget(1.001, who="me", reason="more")
+    assert ledger.filtered("a") > 0.8, "the filter of this budget did not let it in"

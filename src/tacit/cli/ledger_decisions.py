@@ -2,6 +2,7 @@
 
 import getpass
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -81,3 +82,29 @@ def release(
             "run in, all of its plan stays charged, because when it ended may depend on what it was answered"
         )
     console().print(f"released {name}: {words}", soft_wrap=True)
+
+
+@app.command("raise")
+def raise_(
+    epsilon: Annotated[float, typer.Argument(metavar="ε", help="What all runs together may spend from now on.")],
+    reason: Why,
+    who: Who = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="OWNER", help="Raise the budget that this owner has of its own.")
+    ] = None,
+    runs: RunsFolder = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Raise the budget that is stored in the ledger, at the same δ and adjacency.
+
+    Whoever holds the records should decide this. What runs before and after it spend together is then promised only if none
+    was planned by another's results.
+
+    Example: tacit ledger raise 20 --reason "the owners agreed on 3 May" --who "data board"
+    """
+    with closing(DurableLedger(ledger_in(runs))) as durable:
+        decision = durable.raise_budget(epsilon, reason=reason, who=who or getpass.getuser(), owner=owner)
+    if json:
+        print_json(asdict(decision))
+    else:
+        console().print(str(decision), soft_wrap=True)

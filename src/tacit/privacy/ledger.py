@@ -20,9 +20,11 @@ from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
+from tacit.privacy.filters import filtered_epsilon
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 
 _FORMAT = "tacit-ledger-3"
+EVERYONE = ""  # the owner under which the budget of all is kept
 
 
 class Ledger:
@@ -128,12 +130,35 @@ class Ledger:
                         [self._accounts[run] for run in readers[line.owner] if not self._accounts[run].spent]
                     )
                 )
+            history = self._filtered_events(line.owner)
             held = self._by_owner.get(line.owner, [])
-            history = [other.event(count) for account, other in held if (count := account.filtered(other))]
             reserved = self._reserved([account for account, other in held if account.to_free(other)])
             requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs), reserved))
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
+
+    def filtered(self, owner: str) -> float:
+        """Derive what the filter of an owner's budget counts as spent: a run that fits the rest is let in."""
+        self._refresh()
+        if (budget := self.budgets.get(owner, self.budget)) is None:
+            raise PrivacyError(f"{owner!r} has no budget")
+        terms: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency}
+        return filtered_epsilon(self._filtered_events(owner), **terms)
+
+    def _filtered_events(self, owner: str) -> list[Event]:
+        """Return what the filter counts of an owner's data: of a released run what it made, unless the budget was raised since."""
+        before = self._before_raise(owner)
+        found = []
+        for account, line in self._by_owner.get(owner, []):
+            if count := account.charged if account.run in before else account.filtered(line):
+                found.append(line.event(count))
+        return found
+
+    def _before_raise(self, owner: str) -> set[str]:
+        """Return the runs that were opened before an owner's budget was last raised, which may be because of them."""
+        subject = owner if owner in self.budgets else EVERYONE
+        raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
+        return set(list(self._accounts)[: raises[-1]]) if raises else set()
 
     def _reserved(self, accounts: Sequence[Account]) -> str:
         """Say which accounts hold queries that they have not made, and how to free them; nothing if there are none."""
@@ -162,7 +187,7 @@ class Ledger:
                     raise BudgetExceeded(
                         f"records of {records!r} were held by {owner!r} and others when they were asked before, and "
                         f"now by {line.owner!r} and others; a budget cannot follow records that are dealt out anew. Keep "
-                        "one partition, or use a ledger without a budget. Nothing was spent"
+                        "one partition. Nothing was spent"
                     )
 
     @property
@@ -270,6 +295,7 @@ class Ledger:
         if (
             budget is not None
             and all(line.ground == "filter" for _, line in own)
+            and not self._before_raise(owner) & {account.run for account, _ in own}
             and budget.adjacency == adjacency
             and budget.delta <= delta
         ):

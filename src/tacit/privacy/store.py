@@ -13,7 +13,7 @@ import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, fields
+from dataclasses import asdict, astuple, fields, replace
 from pathlib import Path
 
 from tacit import lock
@@ -21,7 +21,7 @@ from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, decide, read_decision
 from tacit.privacy.guarantees import Budget
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import EVERYONE, Ledger
 
 _APPLICATION = 0x7AC17
 _VERSION = 4
@@ -45,7 +45,6 @@ PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 _LINE = ", ".join(["account", "place", *(field.name for field in fields(Line))])
-_EVERYONE = ""  # the owner under which the budget of all is kept
 _DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
 
 
@@ -74,10 +73,10 @@ class DurableLedger(Ledger):
 
     def _store_budgets(self, budget: Budget | None, budgets: Mapping[str, Budget] | None) -> None:
         with self._writing():
-            for owner, each in {**({_EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
+            for owner, each in {**({EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
                 row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
                 if row is not None and _budget(row[0], self.path) != each:
-                    raise PrivacyError(f"the ledger {self.path} has another budget already: {row[0]}")
+                    raise PrivacyError(has_a_budget(self.path, _budget(row[0], self.path), owner))
                 self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
 
     def reopen(self, run: str) -> "DurableAccount":
@@ -108,6 +107,36 @@ class DurableLedger(Ledger):
             self._database.execute("UPDATE accounts SET state = 'released' WHERE id = ?", (account.id,))
             self._decide(decision)
         self._leave(account)
+        self._load()
+        return decision
+
+    def raise_budget(self, epsilon: float, *, reason: str, who: str, owner: str | None = None) -> Decision:
+        """Let all runs together spend more on each owner's data, or on one owner's if it has a budget of its own.
+
+        Who raised it and why is kept in `decisions`. It may have been raised by results, so that what runs before and
+        after it spend together holds only if none was planned by another's results.
+        """
+        key = EVERYONE if owner is None else owner
+        with self._writing():
+            self._load()
+            stored = self.budget if owner is None else self.budgets.get(owner)
+            if stored is None:
+                whose = "" if owner is None else f" of its own for {owner!r}"
+                raise PrivacyError(f"the ledger {self.path} has no budget{whose} that could be raised")
+            larger = replace(stored, epsilon=float(epsilon))
+            if larger.epsilon <= stored.epsilon:
+                raise PrivacyError(f"the budget is {stored}; ε={epsilon:g} does not raise it")
+            decision = decide(
+                kind="raise",
+                subject=key,
+                who=who,
+                reason=reason,
+                before=float(stored.epsilon),
+                after=larger.epsilon,
+                runs=len(self._accounts),
+            )
+            self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (key, json.dumps(asdict(larger))))
+            self._decide(decision)
         self._load()
         return decision
 
@@ -143,6 +172,10 @@ class DurableLedger(Ledger):
         for (run,) in self._database.execute("SELECT run FROM accounts WHERE state = 'released'"):
             if run not in released:
                 problems.append(f"run {run!r} is released, and nothing says by whom")
+        budgets = {EVERYONE: self.budget, **self.budgets}
+        for subject, after in {each.subject: each.after for each in self.decisions if each.kind == "raise"}.items():
+            if (stored := budgets.get(subject)) is None or stored.epsilon != after:
+                problems.append(f"a budget was raised to ε={after:g}, and {stored or 'none'} is stored")
         mixed = "SELECT run FROM accounts WHERE id IN (SELECT account FROM lines GROUP BY account "
         mixed += "HAVING MIN(noise_multiplier) <= 0 AND (MAX(noise_multiplier) > 0 OR MAX(release) = 1))"
         problems += [f"run {run!r} has a line without noise" for (run,) in self._database.execute(mixed)]
@@ -227,7 +260,7 @@ class DurableLedger(Ledger):
         with _reported(self.path):
             stored = dict(self._database.execute("SELECT owner, budget FROM budgets").fetchall())
             self.budgets = {owner: _budget(text, self.path) for owner, text in stored.items()}
-            self.budget = self.budgets.pop(_EVERYONE, None)
+            self.budget = self.budgets.pop(EVERYONE, None)
             lines: dict[int, list[Line]] = {}
             for number, _, *values in self._database.execute(f"SELECT {_LINE} FROM lines ORDER BY account, place"):
                 owner, records, partition, rate, sigma, release, ground = values
@@ -312,6 +345,16 @@ def _budget(text: str, path: Path) -> Budget:
         return Budget(**json.loads(text))
     except (TypeError, ValueError) as error:
         raise StorageError(f"{path} holds a budget that cannot be read: {text!r}; it was left as it is") from error
+
+
+def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
+    """Say that a ledger has a budget already, which holds."""
+    whose = f" for {owner!r}" if owner else ""
+    return (
+        f"the ledger {path} has a budget already{whose}: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
+        f"{stored.accountant}. It holds for all runs on record there, and those to come; leave the new one out. To raise it is a "
+        "decision that is kept with who made it and why: `tacit ledger raise`"
+    )
 
 
 def _decision(text: str, path: Path) -> Decision:

@@ -5,6 +5,7 @@ from typing import Any
 
 from tacit.errors import PrivacyError
 from tacit.privacy import Account, Budget, DurableLedger
+from tacit.privacy.store import has_a_budget
 
 
 class BudgetedLedger(DurableLedger):
@@ -20,10 +21,7 @@ class BudgetedLedger(DurableLedger):
             stored = self.budget
             assert stored is not None
             self.close()
-            raise PrivacyError(
-                f"the ledger {path} has a budget already: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
-                f"{stored.accountant}. It holds for all runs beside it; leave the new one out, or use another folder of runs"
-            )
+            raise PrivacyError(has_a_budget(path, stored))
 
     def open_together(self, **accounts: Any) -> list[Account]:
         """Store the budget, then allow the runs their queries or refuse them."""
