@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -156,3 +157,28 @@ def test_no_message_advises_a_way_around_a_budget():
             text = " ".join(file.read_text().split()).lower()
             for advice in ("another folder", "other folder", "ledger without a budget", "another ledger", "new ledger"):
                 assert advice not in text, f"{file.name} says {advice!r}"
+
+
+def test_a_budget_that_refuses_the_run_it_comes_with_is_not_stored(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    code, _, error = tacit("train", *QUICK, "--name", "two", "--budget", "0.05")
+    assert code == 2
+    assert "past its budget of ε=0.05" in error
+    assert json.loads(tacit("ledger", "--json")[1])["budgets"] == []
+    assert tacit("train", *QUICK, "--name", "two")[0] == 0
+
+
+def test_a_folder_whose_records_were_dealt_in_two_ways_takes_a_budget_that_follows_them(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    tacit("train", *QUICK, "--name", "again", "--seed", 1)
+    used = []
+    for name, seed in (("two", 0), ("three", 1), ("four", 2)):
+        code, _, error = tacit("train", *QUICK, "--name", name, "--seed", seed, "--budget", "4")
+        assert code == 0, error
+        found = re.search(r"counts ε=([\d.]+) as spent", one_line(tacit("ledger")[1]))
+        used.append(float(found[1]))
+    assert used == sorted(used)
+    assert used[0] < used[-1]
+    code, _, error = tacit("train", *QUICK, "--name", "five", "--seed", 3, "--rounds", 5000)
+    assert code == 2
+    assert "This counts what 'one', 'again', 'two' and others asked of the same records" in error

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tacit.errors import BudgetExceeded
 from tacit.privacy.accounting import Event, epsilons
 from tacit.privacy.accounts import Ground
-from tacit.privacy.filters import filtered_epsilon
 from tacit.privacy.guarantees import Budget, shown
 
 
@@ -35,12 +34,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
     rest: dict[Budget, list[Request]] = {}
     for request in requests:
         budget = request.budget
-        total = filtered_epsilon(
-            [*request.charged, *request.asked],
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            adjacency=budget.adjacency,
-        )
+        total = budget.filtered([*request.charged, *request.asked])
         if total <= budget.epsilon:
             found[request.owner] = "filter"
         elif request.charged:

@@ -10,7 +10,7 @@ A run without privacy has an account, too, on which it writes that it read the r
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, get_args
@@ -20,7 +20,6 @@ from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
-from tacit.privacy.filters import filtered_epsilon
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 
 _FORMAT = "tacit-ledger-3"
@@ -111,8 +110,8 @@ class Ledger:
         """Return the lines with the grounds on which budgets let them in, or refuse."""
         if self.budget is None and not self.budgets:
             return lines
-        self._check_partition(lines)
         requests: list[Request] = []
+        elsewhere: dict[tuple[str, str, Budget], list[tuple[Account, Event]]] = {}
         readers = self._readers([line.owner for line in lines])
         for line in lines:
             if (budget := self.budgets.get(line.owner, self.budget)) is None:
@@ -130,9 +129,12 @@ class Ledger:
                         [self._accounts[run] for run in readers[line.owner] if not self._accounts[run].spent]
                     )
                 )
-            history = self._filtered_events(line.owner)
+            key = line.records, line.partition, budget
+            if key not in elsewhere:
+                elsewhere[key] = self._elsewhere(*key)
+            history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
             held = self._by_owner.get(line.owner, [])
-            reserved = self._reserved([account for account, other in held if account.to_free(other)])
+            reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
             requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs), reserved))
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
@@ -142,17 +144,45 @@ class Ledger:
         self._refresh()
         if (budget := self.budgets.get(owner, self.budget)) is None:
             raise PrivacyError(f"{owner!r} has no budget")
-        terms: dict[str, Any] = {"epsilon": budget.epsilon, "delta": budget.delta, "adjacency": budget.adjacency}
-        return filtered_epsilon(self._filtered_events(owner), **terms)
+        held = {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}
+        return max(
+            (budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget))) for of in held),
+            default=0.0,
+        )
 
-    def _filtered_events(self, owner: str) -> list[Event]:
-        """Return what the filter counts of an owner's data: of a released run what it made, unless the budget was raised since."""
+    def _filtered_events(
+        self, owner: str, records: str, partition: str, elsewhere: Sequence[tuple[Account, Event]]
+    ) -> list[Event]:
+        """Return what the filter counts of an owner's data, with what was asked of its records when others held them."""
         before = self._before_raise(owner)
+        own = [
+            line.event(count)
+            for account, line in self._by_owner.get(owner, [])
+            if not _elsewhere(line, records, partition) and (count := self._filtered(account, line, before))
+        ]
+        return own + [event for _, event in elsewhere]
+
+    def _elsewhere(self, records: str, partition: str, budget: Budget) -> list[tuple[Account, Event]]:
+        """Return what each run asked of these records as they were dealt to owners in another way: of the owner asked most.
+
+        Which owner held a record then is not on record, and this one bounds them all.
+        """
         found = []
-        for account, line in self._by_owner.get(owner, []):
-            if count := account.charged if account.run in before else account.filtered(line):
-                found.append(line.event(count))
+        for account in self._accounts.values():
+            events = [
+                line.event(count)
+                for line in account.lines
+                if _elsewhere(line, records, partition)
+                and line.private
+                and (count := self._filtered(account, line, self._before_raise(line.owner)))
+            ]
+            if events:
+                found.append((account, max(set(events), key=budget.divergence)))
         return found
+
+    def _filtered(self, account: Account, line: Line, before: Collection[str]) -> int:
+        """Return how many queries the filter counts: of a released run those made, unless the budget was raised since."""
+        return account.charged if account.run in before else account.filtered(line)
 
     def _before_raise(self, owner: str) -> set[str]:
         """Return the runs that were opened before an owner's budget was last raised, which may be because of them."""
@@ -160,8 +190,16 @@ class Ledger:
         raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
         return set(list(self._accounts)[: raises[-1]]) if raises else set()
 
-    def _reserved(self, accounts: Sequence[Account]) -> str:
-        """Say which accounts hold queries that they have not made, and how to free them; nothing if there are none."""
+    def _reserved(self, accounts: Sequence[Account], elsewhere: Sequence[tuple[Account, Event]] = ()) -> str:
+        """Say which accounts hold queries that they have not made, and how to free them; and which asked other owners."""
+        others = [account for account, _ in elsewhere]
+        accounts = [*accounts, *(account for account in others if any(map(account.to_free, account.lines)))]
+        if others:
+            told = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
+            return (
+                f". This counts what {told} asked of the same records, dealt to owners in another way: for each record, of the "
+                f"owner that was asked most{self._reserved(accounts)}"
+            )
         if not accounts:
             return ""
         named = [f"run {each.run!r} ({each.spent} of {each.allowed} made)" for each in accounts[:3]]
@@ -170,25 +208,6 @@ class Ledger:
 
     def _how_to_free(self, run: str) -> str:
         return "they are free once it is finished"
-
-    def _check_partition(self, lines: Sequence[Line]) -> None:
-        """Refuse, under a budget, records that were dealt to owners in another way before."""
-        known = {
-            (line.records, line.partition): line.owner
-            for held in self._by_owner.values()
-            for account, line in held
-            if line.records and account.charged
-        }
-        for line in lines:
-            if self.budgets.get(line.owner, self.budget) is None:
-                continue
-            for (records, partition), owner in known.items():
-                if records == line.records and partition != line.partition:
-                    raise BudgetExceeded(
-                        f"records of {records!r} were held by {owner!r} and others when they were asked before, and "
-                        f"now by {line.owner!r} and others; a budget cannot follow records that are dealt out anew. Keep "
-                        "one partition. Nothing was spent"
-                    )
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -397,6 +416,11 @@ class Ledger:
         self._accounts[account.run] = account
         for line in account.lines:
             self._by_owner.setdefault(line.owner, []).append((account, line))
+
+
+def _elsewhere(line: Line, records: str, partition: str) -> bool:
+    """Say whether a line is of the same records, dealt to owners in another way."""
+    return bool(records) and line.records == records and line.partition != partition
 
 
 def _read_line(row: dict[str, Any], allowed: int) -> Line:

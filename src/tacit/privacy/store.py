@@ -74,10 +74,14 @@ class DurableLedger(Ledger):
     def _store_budgets(self, budget: Budget | None, budgets: Mapping[str, Budget] | None) -> None:
         with self._writing():
             for owner, each in {**({EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
-                row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
-                if row is not None and _budget(row[0], self.path) != each:
-                    raise PrivacyError(has_a_budget(self.path, _budget(row[0], self.path), owner))
-                self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
+                self._store_budget(owner, each)
+
+    def _store_budget(self, owner: str, budget: Budget) -> None:
+        """Store a budget in the transaction that is under way, or refuse where there is another."""
+        row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
+        if row is not None and _budget(row[0], self.path) != budget:
+            raise PrivacyError(has_a_budget(self.path, _budget(row[0], self.path), owner))
+        self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(budget))))
 
     def reopen(self, run: str) -> "DurableAccount":
         """Return the account of a run that stopped before its end, with all that it has spent."""
