@@ -239,3 +239,43 @@ def test_t_may_be_a_number_and_a_shared_file_serves_every_algorithm(tacit, tmp_p
     )
     for algorithm in ("dinno", "dsgt", "local"):
         assert tacit("train", "run.toml", "--algorithm", algorithm, "-q")[0] == 0
+
+
+PER_AGENT = {"lot_size": [12.0, 24.0, 24.0, 36.0], "clip": [0.5, 1.0, 1.0, 2.0], "epsilon": [1.0, 2.0, 2.0, 4.0]}
+
+
+def test_lot_size_clip_and_epsilon_are_given_per_agent(tacit, tmp_path):
+    rest = ("--agents", 4, "--split", "iid", "--delta", "1e-3", "--rounds", 3, "--lr", 1)
+    words = [
+        word for key, value in PER_AGENT.items() for word in (f"--{key.replace('_', '-')}", ",".join(map(str, value)))
+    ]
+    code, _, error = tacit("train", *rest, *words, "--name", "options")
+    assert code == 0, error
+    (tmp_path / "run.toml").write_text("\n".join(f"{key} = {value}" for key, value in PER_AGENT.items()))
+    assert tacit("train", "run.toml", *rest, "--name", "file")[0] == 0
+    for name in ("options", "file"):
+        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
+        assert plan["lot_sizes"] == PER_AGENT["lot_size"]
+        assert plan["clips"] == PER_AGENT["clip"]
+        assert plan["epsilon"] == PER_AGENT["epsilon"]
+        assert len(set(plan["noise_multipliers"])) > 2
+        spent = json.loads((tmp_path / "runs" / name / "summary.json").read_text())["epsilon_per_agent"]
+        assert all(0.5 * target < value <= target for value, target in zip(spent, PER_AGENT["epsilon"], strict=True))
+        assert tacit("report", name)[0] == 0
+    assert tacit("train", "runs/options/config.toml", "--name", "copy")[0] == 0
+    assert tacit("ledger", "--verify")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--lot-size", "12,24"), "--lot-size has 2 values, and there are 4 agents; give one for each, or one for all"),
+        (("--lot-size", "12,24,x,4"), "--lot-size is '12,24,x,4'; it must be a number, or one for each agent"),
+        (("--clip", "1,1,0,1"), "--clip is [1.0, 1.0, 0.0, 1.0]; it must be greater than 0"),
+        (("--lot-size", "12,24,24,24", "--algorithm", "sgd"), "has 4 values, and sgd trains one agent"),
+    ],
+)
+def test_values_per_agent_that_make_no_sense_are_refused(tacit, words, said):
+    code, _, error = tacit("train", *QUICK, *words)
+    assert code == 2
+    assert said in one_line(error)

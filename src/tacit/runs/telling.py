@@ -35,7 +35,7 @@ def plan_facts(config: RunConfig, session: Session, graph: nx.Graph | None) -> d
         "queries": plan.queries,
         "spare_queries": session.training.spare_queries,
         "private": promise is not None,
-        "epsilon": [promise.epsilon] * data.agents if promise and promise.epsilon else None,
+        "epsilon": promise.targets(data.agents) if promise else None,
         "delta": promise.delta if promise else None,
         "adjacency": promise.adjacency if promise else None,
         "accountant": promise.accountant if promise else None,
