@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from tacit.algorithms import Algorithm, Step
     from tacit.data import AgentData
-    from tacit.privacy import Compile, Ledger, Sources
+    from tacit.privacy import Ledger, Sources
     from tacit.settings import Training
-
-_COMPILE: dict[str, "Compile"] = {"auto": "auto", "always": True, "never": False}
 
 
 def _as_option(key: str) -> str:
@@ -85,6 +83,13 @@ def _known(value: Any) -> Any:
     return None if value is None else _positive(value)
 
 
+def _compile(value: Any) -> Any:
+    """Return what the library takes: True, False or "auto"."""
+    if isinstance(value, bool) or value == "auto":
+        return value
+    raise ValueError('it must be true, false or "auto"')
+
+
 PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
 PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
 
@@ -103,7 +108,7 @@ class RunConfig(BaseModel):
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
     split: Annotated[str, BeforeValidator(_as_text)] = Field(
-        "1.0", description="who gets what: t of A(t), iid or dirichlet:ALPHA"
+        "1.0", description="who gets what: t of A(t), iid, dirichlet:ALPHA or dirichlet:ALPHA,min_size=N"
     )
     graph: str = Field("ring", description="a kind such as ring or torus, random:fiedler=0.39, or a file")
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
@@ -147,8 +152,8 @@ class RunConfig(BaseModel):
 
     seed: int = Field(0, ge=0, description="public chance: start, split, graph")
     device: str = Field("cpu", description="cpu or cuda")
-    compile: Literal["auto", "always", "never"] = Field(
-        "auto", description="compile gradients: auto (long runs), always or never"
+    compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
+        "auto", description="compile gradients: auto (long runs), true or false"
     )
     evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
@@ -254,7 +259,7 @@ class RunConfig(BaseModel):
             spare_queries=self.spare_queries if self.private else 0,
             evaluate_every=self.evaluate_every,
             private_diagnostics=self.private_diagnostics,
-            compile=_COMPILE[self.compile] if compiled is None else compiled,
+            compile=self.compile if compiled is None else compiled,
             device=self.device,
         )
 

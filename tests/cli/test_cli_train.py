@@ -2,10 +2,13 @@
 
 import json
 import sqlite3
+import tomllib
 
 import pytest
 from invoking import PLAIN, QUICK, one_line
 
+from tacit.cli.options import given_settings
+from tacit.config import RunConfig
 from tacit.privacy import DurableLedger
 from tacit.report import Run, write_report
 from tacit.runs import RunFolder
@@ -279,3 +282,33 @@ def test_values_per_agent_that_make_no_sense_are_refused(tacit, words, said):
     code, _, error = tacit("train", *QUICK, *words)
     assert code == 2
     assert said in one_line(error)
+
+
+@pytest.mark.parametrize(("word", "kept"), [("auto", "auto"), ("true", True), ("no", False), ("False", False)])
+def test_compile_takes_the_words_of_the_library(word, kept):
+    config = RunConfig.of({"epsilon": 1.0}, given_settings(dict.fromkeys(RunConfig.model_fields) | {"compile": word}))
+    assert config.compile is kept or config.compile == kept == "auto"
+    assert RunConfig.of(tomllib.loads(config.to_toml())) == config
+
+
+def test_another_word_for_compile_is_refused(tacit, tmp_path):
+    said = 'it must be true, false or "auto"'
+    assert f"--compile is 'always'; {said}" in one_line(tacit("train", *QUICK, "--compile", "always")[2])
+    (tmp_path / "run.toml").write_text('compile = "never"\n')
+    assert f"compile is 'never'; {said}" in one_line(tacit("train", "run.toml", *QUICK)[2])
+
+
+def test_a_dirichlet_split_takes_a_least_size(tacit, tmp_path):
+    rest = ("--agents", 4, "--lot-size", 10, "--rounds", 1, "--noise-multiplier", 3)
+    assert tacit("train", *rest, "--split", "dirichlet:0.3,min_size=150", "--name", "one")[0] == 0
+    (tmp_path / "run.toml").write_text('split = "dirichlet:0.3, min_size=150"\n')
+    assert tacit("train", "run.toml", *rest, "--name", "two")[0] == 0
+    for name in ("one", "two"):
+        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
+        assert min(plan["sizes"]) >= 150
+        assert "min_size=150" in plan["owners"][0]
+    for text in ("dirichlet:0.3,min_size=x", "dirichlet:0.3,least=3", "dirichlet:0.3,"):
+        code, _, error = tacit("train", *rest, "--split", text)
+        assert code == 2
+        assert "write a whole number as in dirichlet:0.3,min_size=50" in one_line(error)
+    assert "not the 900 asked for" in one_line(tacit("train", *rest, "--split", "dirichlet:0.3,min_size=900")[2])

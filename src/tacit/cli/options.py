@@ -45,6 +45,7 @@ PANELS = {
     "Run": ("seed", "device", "compile", "evaluate_every", "checkpoint_every", "tensorboard"),
 }
 RUN_PANEL = "Run"
+COMPILE: dict[str, Any] = {"auto": "auto", "true": True, "yes": True, "false": False, "no": False}
 FLAG = ""  # what stands in help where an option takes no value
 _PLACEHOLDERS = {int: "N", float: "NUMBER", str: "NAME"}
 _PLACEHOLDER_OF = {
@@ -58,6 +59,7 @@ _PLACEHOLDER_OF = {
     "lot_size": "RECORDS",
     "evaluate_every": "ROUNDS",
     "checkpoint_every": "ROUNDS",
+    "compile": "WHEN",
 }
 
 _TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
@@ -98,6 +100,8 @@ def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(key: str, value: Any) -> Any:
     """Return the value of an option; one that may be given per agent is a number, or several with commas."""
+    if key == "compile":
+        return COMPILE.get(value.lower(), value)
     if key not in PER_AGENT:
         return value
     try:
@@ -120,8 +124,8 @@ def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
         yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
         yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
         return
-    if key in PER_AGENT:
-        kind = str  # one number, or several with commas
+    if key in PER_AGENT or key == "compile":
+        kind = str  # one number or several with commas; a word that the library has as a bool
     default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
     placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
     option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)
