@@ -484,3 +484,39 @@ def test_a_run_without_privacy_promises_nothing(data):
     assert all(math.isinf(guarantee.epsilon) for guarantee in result.guarantees())
     assert np.isinf(result.epsilons_over_time()[1:]).all()
     assert math.isinf(result.plan.clips[0])
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        (lambda agents: tacit.graphs.ring(agents), "graph is a function; give a networkx graph"),
+        ("ring", "graph is the text 'ring'; give a networkx graph"),
+        ([tacit.graphs.ring(AGENTS), "ring"], "graph is a list; give a networkx graph"),
+        ([], "graph is a list; give a networkx graph"),
+    ],
+)
+def test_a_graph_of_another_kind_is_refused(data, graph, said):
+    with pytest.raises(tacit.TacitError, match=said):
+        tacit.train(tacit.DSGD(), **settings(data, graph=graph))
+
+
+def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
+    result = tacit.train(tacit.DSGD(), **settings(data))
+    test = data.data.test
+    scored = result.evaluate()
+    for pair in (
+        (test.inputs, test.targets),
+        [test.inputs.numpy(), test.targets.numpy()],
+        (test.inputs, test.targets.to(torch.int32)),
+    ):
+        assert (result.evaluate(pair).loss == scored.loss).all()
+        assert (result.evaluate(pair).accuracy == scored.accuracy).all()
+    for wrong, said in (
+        (test.inputs, "cannot read records from a Tensor"),
+        ((test.inputs, test.targets[:3]), "each record has one of both"),
+        ((test.inputs.float(), test.targets), "inputs of the records to score are float32"),
+        ((test.inputs[:, :, :4], test.targets), "the schema says"),
+        ((test.inputs[:0], test.targets[:0]), "no records to score"),
+    ):
+        with pytest.raises(tacit.TacitError, match=said):
+            result.evaluate(wrong)
