@@ -87,7 +87,11 @@ def connect(
     if graph is None:
         alone = sparse.csr_array(sparse.eye_array(agents, format="csr"))
         return [alone], [alone]
-    graphs = [as_graph(g) for g in ([graph] if isinstance(graph, nx.Graph) else graph)]
+    given = [graph] if isinstance(graph, nx.Graph) else graph
+    own = [weights for each in given if (weights := each.graph.get("weights")) is not None]
+    if own and not (isinstance(mixing, str) and mixing == "metropolis"):
+        raise GraphError("the graph's file has weights of its own, so that mixing means nothing; leave one of them out")
+    graphs = [as_graph(g) for g in given]
     if len(graphs) not in (1, trials):
         raise GraphError(f"{len(graphs)} graphs for {trials} trials; give one for all, or one for each")
     for each in graphs:
@@ -95,6 +99,10 @@ def connect(
             raise GraphError(f"the graph has {len(each)} nodes and the data {agents} agents; they must be as many")
     links = [adjacency(each) for each in graphs]
     if isinstance(mixing, str):
+        if own:
+            rules = [each.graph.get("weights") for each in given]
+            made = [mixing_matrix(each) if rule is None else rule for each, rule in zip(graphs, rules, strict=True)]
+            return [check_mixing_matrix(each, on) for each, on in zip(made, graphs, strict=True)], links
         return [mixing_matrix(each, mixing, allow_drift=allow_drift) for each in graphs], links
     if not allow_drift:
         return [check_mixing_matrix(mixing, each) for each in graphs], links

@@ -312,3 +312,16 @@ def test_a_dirichlet_split_takes_a_least_size(tacit, tmp_path):
         assert code == 2
         assert "write a whole number as in dirichlet:0.3,min_size=50" in one_line(error)
     assert "not the 900 asked for" in one_line(tacit("train", *rest, "--split", "dirichlet:0.3,min_size=900")[2])
+
+
+def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
+    (tmp_path / "links.txt").write_text("north south 0.4\nsouth west 0.4\nwest east 0.3\n")
+    code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--name", "one")
+    assert code == 0, error
+    plan = RunFolder.find(tmp_path / "runs" / "one").events()[0]
+    assert plan["edges"] == [[0, 3], [1, 2], [2, 3]], "east, north, south, west"
+    assert plan["weights"] == [0.3, 0.4, 0.4]
+    assert tacit("report", "one")[0] == 0
+    code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
+    assert code == 2
+    assert "the graph's file has weights of its own" in one_line(error)

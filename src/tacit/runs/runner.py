@@ -205,7 +205,7 @@ class Runner:
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self._plan_on_record()
-        if plan is not None and plan["edges"] != edges_of(self._graph):
+        if plan is not None and (plan["edges"] != edges_of(self._graph) or plan.get("weights") != self._weights()):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:
@@ -258,7 +258,14 @@ class Runner:
         folder.log("resume", round=session.round, lost_queries=lost - told)
 
     def _log_plan(self) -> None:
-        self.folder.log("plan", token=self._token, **plan_facts(self.config, self.session, self._graph))
+        own = {} if (weights := self._weights()) is None else {"weights": weights}
+        self.folder.log("plan", token=self._token, **plan_facts(self.config, self.session, self._graph), **own)
+
+    def _weights(self) -> list[float] | None:
+        """Return the weights that the graph's file gives its links, in their order; None if it gives none."""
+        if self._graph is None or (weights := self._graph.graph.get("weights")) is None:
+            return None
+        return [float(weights[i, j]) for i, j in self._graph.edges]
 
     def _log_snapshots(self) -> None:
         history = self.session.watch.histories[0]
