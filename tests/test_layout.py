@@ -12,12 +12,13 @@ MAY_IMPORT = {
     "errors": set(),
     "lazy": set(),
     "files": {"errors"},
+    "lock": {"errors"},
     "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "data"},
     "models": {"errors", "models"},
     "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "lazy", "privacy", "data", "models"},
+    "privacy": {"errors", "lazy", "lock", "privacy", "data", "models"},
 }
 
 

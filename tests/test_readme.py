@@ -133,6 +133,7 @@ def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     for line in lines:
         code, printed = tacit(line)
         assert code == 0, f"{line}\n{printed}"
+    assert any(" --budget " in line for line in lines), "the budget is one of the commands that are tried"
     for made in ("graph.png", "runs/dsgt-digits-1/report.html", "comparison.html"):
         assert (tmp_path / made).is_file()
 

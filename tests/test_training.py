@@ -425,11 +425,12 @@ def test_counting_plays_the_runs_own_agents_seed_and_steps(data):
 
 
 def test_a_budget_follows_records_that_are_dealt_out_anew(data):
-    ledger = tacit.Ledger(tacit.Budget(epsilon=5.0, delta=1e-5))
+    spent = max(each.epsilon for each in tacit.train(tacit.DSGT(), **settings(data)).guarantees())
+    ledger = tacit.Ledger(tacit.Budget(epsilon=1.001 * spent, delta=1e-5))
     tacit.train(tacit.DSGT(), **settings(data, ledger=ledger))
     other = data.data.split(AGENTS, tacit.data.ByClass(t=0.5), seed=1)
     for again in (other, data.pooled()):
-        with pytest.raises(BudgetExceeded, match="dealt out anew"):
+        with pytest.raises(BudgetExceeded, match="asked of the same records, dealt to owners in another way"):
             tacit.train(tacit.Local(), **settings(again, ledger=ledger, graph=None))
 
 
@@ -488,3 +489,39 @@ def test_a_run_without_privacy_promises_nothing(data):
     assert all(math.isinf(guarantee.epsilon) for guarantee in result.guarantees())
     assert np.isinf(result.epsilons_over_time()[1:]).all()
     assert math.isinf(result.plan.clips[0])
+
+
+@pytest.mark.parametrize(
+    ("graph", "said"),
+    [
+        (lambda agents: tacit.graphs.ring(agents), "graph is a function; give a networkx graph"),
+        ("ring", "graph is the text 'ring'; give a networkx graph"),
+        ([tacit.graphs.ring(AGENTS), "ring"], "graph is a list; give a networkx graph"),
+        ([], "graph is a list; give a networkx graph"),
+    ],
+)
+def test_a_graph_of_another_kind_is_refused(data, graph, said):
+    with pytest.raises(tacit.TacitError, match=said):
+        tacit.train(tacit.DSGD(), **settings(data, graph=graph))
+
+
+def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
+    result = tacit.train(tacit.DSGD(), **settings(data))
+    test = data.data.test
+    scored = result.evaluate()
+    for pair in (
+        (test.inputs, test.targets),
+        [test.inputs.numpy(), test.targets.numpy()],
+        (test.inputs, test.targets.to(torch.int32)),
+    ):
+        assert (result.evaluate(pair).loss == scored.loss).all()
+        assert (result.evaluate(pair).accuracy == scored.accuracy).all()
+    for wrong, said in (
+        (test.inputs, "cannot read records from a Tensor"),
+        ((test.inputs, test.targets[:3]), "each record has one of both"),
+        ((test.inputs.float(), test.targets), "inputs of the records to score are float32"),
+        ((test.inputs[:, :, :4], test.targets), "the schema says"),
+        ((test.inputs[:0], test.targets[:0]), "no records to score"),
+    ):
+        with pytest.raises(tacit.TacitError, match=said):
+            result.evaluate(wrong)

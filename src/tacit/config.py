@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
 from tacit.privacy.accounting import Accountant, Adjacency
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
     from tacit.algorithms import Algorithm, Step
     from tacit.data import AgentData
-    from tacit.privacy import Compile, Ledger, Sources
+    from tacit.privacy import Ledger, Sources
     from tacit.settings import Training
-
-_COMPILE: dict[str, "Compile"] = {"auto": "auto", "always": True, "never": False}
 
 
 def _as_option(key: str) -> str:
@@ -68,6 +67,33 @@ def _as_text(value: Any) -> Any:
     return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _positive(value: Any) -> Any:
+    """Return one positive number for all agents, or a list with one for each."""
+    numbers = value if isinstance(value, list) and value else [value]
+    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
+        raise ValueError("it must be a number, or a list with one for each agent")
+    for number in numbers:
+        if not number > 0:
+            raise PydanticKnownError("greater_than", {"gt": 0.0})
+    return [float(number) for number in value] if isinstance(value, list) else float(value)
+
+
+def _known(value: Any) -> Any:
+    """Return a ε or σ that may be missing."""
+    return None if value is None else _positive(value)
+
+
+def _compile(value: Any) -> Any:
+    """Return what the library takes: True, False or "auto"."""
+    if isinstance(value, bool) or value == "auto":
+        return value
+    raise ValueError('it must be true, false or "auto"')
+
+
+PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
+PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
+
+
 class RunConfig(BaseModel):
     """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
 
@@ -82,7 +108,7 @@ class RunConfig(BaseModel):
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
     split: Annotated[str, BeforeValidator(_as_text)] = Field(
-        "1.0", description="who gets what: t of A(t), iid or dirichlet:ALPHA"
+        "1.0", description="who gets what: t of A(t), iid, dirichlet:ALPHA or dirichlet:ALPHA,min_size=N"
     )
     graph: str = Field("ring", description="a kind such as ring or torus, random:fiedler=0.39, or a file")
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
@@ -92,11 +118,15 @@ class RunConfig(BaseModel):
     model: str = Field("logistic", description="logistic, mlp, convnet or resnet9")
 
     private: bool = Field(True, description="clip and add noise")
-    epsilon: float | None = Field(None, gt=0, description="ε that every record may lose; noise follows from it")
-    noise_multiplier: float | None = Field(None, gt=0, description="σ, in the place of epsilon")
+    epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
+        None, description="ε that every record may lose; noise follows from it; or one for each agent, as in 1,2,4"
+    )
+    noise_multiplier: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
+        None, description="σ, in the place of epsilon; or one for each agent"
+    )
     delta: float = Field(1e-5, gt=0, lt=1, description="δ of (ε, δ)")
-    clip: float = Field(1.0, gt=0, description="norm C to which gradients are clipped")
-    lot_size: float = Field(64.0, gt=0, description="expected records in a lot")
+    clip: PerAgent = Field(1.0, description="norm C to which gradients are clipped; or one for each agent")
+    lot_size: PerAgent = Field(64.0, description="expected records in a lot; or one for each agent")
     adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are: add_remove or replace_one")
     accountant: Accountant = Field("pld", description="how ε is derived: pld (tight) or rdp (a looser bound)")
     source: Literal["secret", "seeded", "fast"] = Field(
@@ -122,8 +152,8 @@ class RunConfig(BaseModel):
 
     seed: int = Field(0, ge=0, description="public chance: start, split, graph")
     device: str = Field("cpu", description="cpu or cuda")
-    compile: Literal["auto", "always", "never"] = Field(
-        "auto", description="compile gradients: auto (long runs), always or never"
+    compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
+        "auto", description="compile gradients: auto (long runs), true or false"
     )
     evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
@@ -229,7 +259,7 @@ class RunConfig(BaseModel):
             spare_queries=self.spare_queries if self.private else 0,
             evaluate_every=self.evaluate_every,
             private_diagnostics=self.private_diagnostics,
-            compile=_COMPILE[self.compile] if compiled is None else compiled,
+            compile=self.compile if compiled is None else compiled,
             device=self.device,
         )
 
@@ -250,6 +280,15 @@ class RunConfig(BaseModel):
             raise InvalidInput(
                 f"{said['private_diagnostics']} tells of clipping, and a run without privacy does not clip"
             )
+        agents = 1 if self.algorithm == "sgd" else self.agents
+        for key in PER_AGENT:
+            value = getattr(self, key)
+            if isinstance(value, list) and len(value) != agents:
+                named = _as_option(key) if said is _OPTIONS else key
+                raise InvalidInput(
+                    f"{named} has {len(value)} values, and {'sgd trains one agent' if agents == 1 else f'there are {agents} agents'}; "
+                    "give one for each, or one for all"
+                )
         for key in sorted(_idle(self.algorithm)):
             if key != "step" and getattr(self, key) != RunConfig.model_fields[key].default:
                 named = _as_option(key) if said is _OPTIONS else key

@@ -106,6 +106,12 @@ def _topology(
     if len(fixed) != agents:
         raise GraphError(f"the graph has {len(fixed)} nodes and the data {agents} agents; they must be as many")
     heard = adjacency(fixed)
+    if (weights := graph.graph.get("weights")) is not None:
+        if not isinstance(mixing, str) or mixing != "metropolis":
+            raise GraphError(
+                "the graph's file has weights of its own, so that mixing means nothing; leave one of them out"
+            )
+        return Static(Links.of(check_mixing_matrix(weights, fixed), heard))
     if isinstance(mixing, str):
         return Static(Links.of(mixing_matrix(fixed, mixing, allow_drift=allow_drift), heard))
     if not allow_drift:

@@ -6,17 +6,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from tacit.algorithms.averaged import name_of, rule_of
 from tacit.data import AgentData, Records, Schema
+from tacit.data.records import Source
 from tacit.errors import DataError
 from tacit.evaluation import Score, evaluate
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Plan
 
 Values = npt.NDArray[np.float64]
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,11 +80,18 @@ class Result:
         """Throughput in *expected* samples; the true number is private."""
         return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
 
-    def evaluate(self, records: Records | None = None) -> Score:
-        """Score every agent's model on other public records, the test records unless given."""
-        records = self.data.data.test if records is None else records
-        if records is None:
-            raise DataError(f"{self.data.data.name} has no test records")
+    def evaluate(self, records: Source | None = None) -> Score:
+        """Score every agent's model on other public records, the test records unless given.
+
+        They are given as `Records`, as a pair of inputs and targets, or as a data set of such pairs, not yet prepared, and must
+        be of the shapes and types that the run's records have.
+        """
+        if records is None and self.data.data.test is None:
+            raise DataError(f"{self.data.data.name} has no test records; give some")
+        records = self.data.data.test if records is None else _public(records, self.schema)
+        assert records is not None
+        if not len(records):
+            raise DataError("there are no records to score models on")
         classification = self.data.data.classes is not None
         return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
 
@@ -129,3 +139,12 @@ class Result:
 
     def __reduce__(self) -> NoReturn:
         raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")
+
+
+def _public(source: Source, schema: Schema) -> Records:
+    """Return public records as a table that fits the run's schema in shapes and types, or say what they should be."""
+    records = Records.of(source)
+    if schema.targets.is_integer and not schema.targets.shape and records.targets.dtype in _WHOLE:
+        records = Records(records.inputs, records.targets.to(schema.targets.dtype))
+    schema.check_kind(records, "the records to score")
+    return records

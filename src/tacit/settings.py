@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import networkx as nx
 import torch
 from scipy import sparse
 from torch import nn
@@ -111,6 +112,13 @@ class Training:
             raise InvalidInput(f"compile is {self.compile!r}; it must be True, False or 'auto'")
         if not callable(self.loss):
             raise InvalidInput(f"loss is {self.loss!r}; give a function of outputs and targets, one value per record")
+        given: Any = self.graph
+        graphs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        if given is not None and not (graphs and all(isinstance(graph, nx.Graph) for graph in graphs)):
+            what = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            raise InvalidInput(
+                f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), or a list with one for each trial"
+            )
         if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
             raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")
         if self.ledger is not None and not isinstance(self.ledger, Ledger):

@@ -42,16 +42,25 @@ def parse_split(text: str) -> Partition:
 
     - a number t from 0 to 1, such as `1.0` or `0.5`: the paper's A(t)
     - `iid`: everyone gets records at random
-    - `dirichlet:ALPHA`, such as `dirichlet:0.3`: shares of each class drawn from a Dirichlet distribution
+    - `dirichlet:ALPHA`, such as `dirichlet:0.3`: shares of each class drawn from a Dirichlet distribution; with
+      `dirichlet:0.3,min_size=50` drawn anew until everyone has so many records
     """
     name, colon, value = text.strip().lower().partition(":")
     if name == "iid" and not colon:
         return IID()
     if name == "dirichlet":
-        alpha = _number(value)
+        first, comma, option = (part.strip() for part in value.partition(","))
+        alpha = _number(first)
         if alpha is None:
             raise InvalidInput(f"split {text!r} has no number for alpha; write it as in dirichlet:0.3")
-        return Dirichlet(alpha=alpha)
+        if not comma:
+            return Dirichlet(alpha=alpha)
+        key, _, least = (part.strip() for part in option.partition("="))
+        if key != "min_size" or not least.isdecimal():
+            raise InvalidInput(
+                f"split {text!r} has {option!r} behind alpha; write a whole number as in dirichlet:0.3,min_size=50"
+            )
+        return Dirichlet(alpha=alpha, min_size=int(least))
     t = _number(name)
     if t is None or colon:
         near = get_close_matches(name, ("iid", "dirichlet"), n=1, cutoff=0.4)

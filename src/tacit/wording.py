@@ -40,4 +40,5 @@ def mistake(name: str, error: Mapping[str, Any]) -> str:
         near = get_close_matches(str(value), known, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         return f"{name} is {value!r}; it must be one of {', '.join(known)}{hint}"
-    return f"{name} is {value!r}: {error['msg'].removeprefix('Value error, ').rstrip('.')}"
+    said = error["msg"].removeprefix("Value error, ").rstrip(".")
+    return f"{name} is {value!r}{';' if said.startswith('it must') else ':'} {said}"

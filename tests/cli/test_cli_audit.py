@@ -355,7 +355,7 @@ def test_bad_input_is_refused_with_a_sentence(options, message, tmp_path):
         (("--algorithm", "al"), "it must be one of sgd, dsgd, dsgt, dinno, all; did you mean 'all'?"),
         (("--lot-size", 1000), "1000"),
         (("--rounds", 0), "rounds is 0; it must be at least 1"),
-        (("--compile", "now"), "--compile is 'now'; it must be one of auto, always, never"),
+        (("--compile", "now"), "--compile is 'now'; it must be one of auto, true, false"),
     ],
 )
 def test_bad_input_to_membership_is_refused_with_a_sentence(options, message, tmp_path):

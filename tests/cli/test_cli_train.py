@@ -2,10 +2,13 @@
 
 import json
 import sqlite3
+import tomllib
 
 import pytest
 from invoking import PLAIN, QUICK, one_line
 
+from tacit.cli.options import given_settings
+from tacit.config import RunConfig
 from tacit.privacy import DurableLedger
 from tacit.report import Run, write_report
 from tacit.runs import RunFolder
@@ -238,3 +241,86 @@ def test_t_may_be_a_number_and_a_shared_file_serves_every_algorithm(tacit, tmp_p
     )
     for algorithm in ("dinno", "dsgt", "local"):
         assert tacit("train", "run.toml", "--algorithm", algorithm, "-q")[0] == 0
+
+
+PER_AGENT = {"lot_size": [12.0, 24.0, 24.0, 36.0], "clip": [0.5, 1.0, 1.0, 2.0], "epsilon": [1.0, 2.0, 2.0, 4.0]}
+
+
+def test_lot_size_clip_and_epsilon_are_given_per_agent(tacit, tmp_path):
+    rest = ("--agents", 4, "--split", "iid", "--delta", "1e-3", "--rounds", 3, "--lr", 1)
+    words = [
+        word for key, value in PER_AGENT.items() for word in (f"--{key.replace('_', '-')}", ",".join(map(str, value)))
+    ]
+    code, _, error = tacit("train", *rest, *words, "--name", "options")
+    assert code == 0, error
+    (tmp_path / "run.toml").write_text("\n".join(f"{key} = {value}" for key, value in PER_AGENT.items()))
+    assert tacit("train", "run.toml", *rest, "--name", "file")[0] == 0
+    for name in ("options", "file"):
+        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
+        assert plan["lot_sizes"] == PER_AGENT["lot_size"]
+        assert plan["clips"] == PER_AGENT["clip"]
+        assert plan["epsilon"] == PER_AGENT["epsilon"]
+        assert len(set(plan["noise_multipliers"])) > 2
+        spent = json.loads((tmp_path / "runs" / name / "summary.json").read_text())["epsilon_per_agent"]
+        assert all(0.5 * target < value <= target for value, target in zip(spent, PER_AGENT["epsilon"], strict=True))
+        assert tacit("report", name)[0] == 0
+    assert tacit("train", "runs/options/config.toml", "--name", "copy")[0] == 0
+    assert tacit("ledger", "--verify")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--lot-size", "12,24"), "--lot-size has 2 values, and there are 4 agents; give one for each, or one for all"),
+        (("--lot-size", "12,24,x,4"), "--lot-size is '12,24,x,4'; it must be a number, or one for each agent"),
+        (("--clip", "1,1,0,1"), "--clip is [1.0, 1.0, 0.0, 1.0]; it must be greater than 0"),
+        (("--lot-size", "12,24,24,24", "--algorithm", "sgd"), "has 4 values, and sgd trains one agent"),
+    ],
+)
+def test_values_per_agent_that_make_no_sense_are_refused(tacit, words, said):
+    code, _, error = tacit("train", *QUICK, *words)
+    assert code == 2
+    assert said in one_line(error)
+
+
+@pytest.mark.parametrize(("word", "kept"), [("auto", "auto"), ("true", True), ("no", False), ("False", False)])
+def test_compile_takes_the_words_of_the_library(word, kept):
+    config = RunConfig.of({"epsilon": 1.0}, given_settings(dict.fromkeys(RunConfig.model_fields) | {"compile": word}))
+    assert config.compile is kept or config.compile == kept == "auto"
+    assert RunConfig.of(tomllib.loads(config.to_toml())) == config
+
+
+def test_another_word_for_compile_is_refused(tacit, tmp_path):
+    said = 'it must be true, false or "auto"'
+    assert f"--compile is 'always'; {said}" in one_line(tacit("train", *QUICK, "--compile", "always")[2])
+    (tmp_path / "run.toml").write_text('compile = "never"\n')
+    assert f"compile is 'never'; {said}" in one_line(tacit("train", "run.toml", *QUICK)[2])
+
+
+def test_a_dirichlet_split_takes_a_least_size(tacit, tmp_path):
+    rest = ("--agents", 4, "--lot-size", 10, "--rounds", 1, "--noise-multiplier", 3)
+    assert tacit("train", *rest, "--split", "dirichlet:0.3,min_size=150", "--name", "one")[0] == 0
+    (tmp_path / "run.toml").write_text('split = "dirichlet:0.3, min_size=150"\n')
+    assert tacit("train", "run.toml", *rest, "--name", "two")[0] == 0
+    for name in ("one", "two"):
+        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
+        assert min(plan["sizes"]) >= 150
+        assert "min_size=150" in plan["owners"][0]
+    for text in ("dirichlet:0.3,min_size=x", "dirichlet:0.3,least=3", "dirichlet:0.3,"):
+        code, _, error = tacit("train", *rest, "--split", text)
+        assert code == 2
+        assert "write a whole number as in dirichlet:0.3,min_size=50" in one_line(error)
+    assert "not the 900 asked for" in one_line(tacit("train", *rest, "--split", "dirichlet:0.3,min_size=900")[2])
+
+
+def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
+    (tmp_path / "links.txt").write_text("north south 0.4\nsouth west 0.4\nwest east 0.3\n")
+    code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--name", "one")
+    assert code == 0, error
+    plan = RunFolder.find(tmp_path / "runs" / "one").events()[0]
+    assert plan["edges"] == [[0, 3], [1, 2], [2, 3]], "east, north, south, west"
+    assert plan["weights"] == [0.3, 0.4, 0.4]
+    assert tacit("report", "one")[0] == 0
+    code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
+    assert code == 2
+    assert "the graph's file has weights of its own" in one_line(error)

@@ -409,6 +409,7 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
 
     message = refusal(one(), **line)
     assert "2 with inputs that are not finite, 1 with targets that are not finite" in message
+    assert "allow_missing=True lets in what is not finite" in message
     declared = Schema(
         inputs=Field(shape=(2,), dtype=torch.float32, finite=False),
         targets=Field(shape=(), dtype=torch.float32, finite=False),
@@ -416,6 +417,17 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
     training, _ = run(one(schema=declared), **line)
     with tacit.Session(training) as session:
         assert session.schema == declared
+    training, _ = run(one(allow_missing=True), **line)
+    with tacit.Session(training) as session:
+        assert session.schema == declared
+    with pytest.raises(DataError, match="declare finite=False in its fields"):
+        one(schema=declared, allow_missing=True)
+
+
+def test_allow_missing_means_nothing_where_nothing_can_be_missing():
+    whole = (torch.zeros(4, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
+    with pytest.raises(DataError, match="allow_missing means nothing for bytes"):
+        AgentData.from_parts([whole], name="bytes", allow_missing=True)
 
 
 def test_a_declared_range_is_kept_and_one_wider_than_the_model_is_refused():

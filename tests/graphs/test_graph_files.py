@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tacit import graphs
 from tacit.errors import GraphError, StorageError
+from tacit.preparation import connect
 
 
 def same(one: nx.Graph, other: nx.Graph) -> bool:
@@ -178,3 +179,39 @@ def test_a_numpy_file_cut_short_is_an_error(tmp_path):
         (tmp_path / "short.npy").write_bytes(path.read_bytes()[:size])
         with pytest.raises(GraphError, match=r"short.npy: not a readable numpy array"):
             graphs.read_graph(tmp_path / "short.npy")
+
+
+def test_agents_may_have_names_which_are_sorted(file):
+    graph = graphs.read_graph(file("# hospitals\nwest north\nsouth,north\n"))
+    assert graph.graph["names"] == ("north", "south", "west")
+    assert same(graph, graphs.star(3))
+
+
+def test_weights_in_a_file_make_the_mixing_matrix(file):
+    graph = graphs.read_graph(file("b a 0.25\nb c 0.5\n"))
+    expected = [[0.75, 0.25, 0], [0.25, 0.25, 0.5], [0, 0.5, 0.5]]
+    assert np.allclose(graph.graph["weights"].toarray(), expected)
+    numbered = graphs.read_graph(file("0 1 0.25\n1 2 0.5\n2 1 0.5\n"))
+    assert np.allclose(numbered.graph["weights"].toarray(), expected)
+    mixing, _ = connect(graph, "metropolis", allow_drift=False, agents=3, trials=1)
+    assert np.allclose(mixing[0].toarray(), expected)
+    with pytest.raises(GraphError, match="the graph's file has weights of its own"):
+        connect(graph, "max_degree", allow_drift=False, agents=3, trials=1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0 1 0.7\n1 2 0.7\n", "the weights of agent 1 sum to 1.4; they must sum to at most one"),
+        ("0 1 0.5\n1 0 0.4\n", "line 2: this link has another weight above; .* symmetric"),
+        ("0 1 0.5\n1 2\n", "line 2: the first edge has a weight, .* got 2 values"),
+        ("0 1 0.5\n1 2 x\n", "line 2: the weight is 'x'; it must be above 0 and at most 1"),
+        ("0 1 0.5\n1 2 -0.1\n", "line 2: the weight is '-0.1'"),
+        ("0 1 0.5\n1 1 0.2\n", "line 2: an agent's own weight follows from the others'"),
+        ("# agents 3\nnorth south\n", "agent 2 is in no edge; the 3 agents"),
+        ("north south\nsouth 3\n", "'north' is not a whole number"),
+    ],
+)
+def test_names_and_weights_that_make_no_sense_are_refused(file, content, message):
+    with pytest.raises(GraphError, match=message):
+        graphs.read_graph(file(content))

@@ -304,14 +304,59 @@ def test_a_run_name_is_used_once():
         open_account(ledger)
 
 
+def deal(ledger, *, run, owners, seed, rates=(0.1, 0.1), sigma=5.0, queries=60, records="digits"):
+    return ledger.open(
+        run=run,
+        owners=owners,
+        sample_rates=rates,
+        noise_multipliers=[sigma] * len(owners),
+        queries=queries,
+        release=True,
+        records=records,
+        partition=f"seed {seed}",
+    )
+
+
 def test_a_budget_does_not_start_afresh_when_records_are_dealt_out_anew():
-    ledger = Ledger(Budget(epsilon=50.0, delta=1e-5))
-    held = {"sample_rates": [0.1], "noise_multipliers": [2.0], "queries": 5, "release": True, "records": "digits"}
-    ledger.open(run="one", owners=["x"], partition="seed 0", **held).spend()
-    ledger.open(run="two", owners=["x"], partition="seed 0", **held)
-    with pytest.raises(BudgetExceeded, match="dealt out anew"):
-        ledger.open(run="three", owners=["y"], partition="seed 1", **held)
-    ledger.open(run="four", owners=["z"], partition="seed 1", **(held | {"records": "mnist"}))
+    """Of σ=5 at q=0.1, 140 queries fit the filter of ε=1 at δ=1e-5."""
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    play(deal(ledger, run="two", owners=["v", "w"], seed=1), 60)
+    said = "This counts what 'one', 'two' asked of the same records, dealt to owners in another way"
+    for owners, seed in ((["x", "y"], 0), (["v", "w"], 1), (["t", "u"], 2)):
+        with pytest.raises(BudgetExceeded, match=said if seed == 2 else "This counts what '(one|two)' asked"):
+            deal(ledger, run="three", owners=owners, seed=seed)
+    assert ledger.filtered("x") == ledger.filtered("v") == pytest.approx(0.919, abs=1e-3)
+    deal(ledger, run="other records", owners=["r", "s"], seed=2, records="mnist")
+    deal(ledger, run="what is left", owners=["t", "u"], seed=2, queries=15)
+
+
+def test_of_records_that_were_dealt_otherwise_the_owner_who_was_asked_most_counts():
+    """Which owner held a record then is not on record."""
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0, rates=(0.02, 0.1)), 60)
+    alone = ledger.filtered("y")
+    assert ledger.filtered("x") < alone
+    with pytest.raises(BudgetExceeded):
+        deal(ledger, run="two", owners=["v", "w"], seed=1, queries=90)
+    play(deal(ledger, run="two", owners=["v", "w"], seed=1, rates=(0.001, 0.001), queries=1), 1)
+    assert ledger.filtered("v") == pytest.approx(alone, abs=1e-4)
+
+
+def test_a_first_run_that_only_its_plan_let_in_leaves_no_room_for_its_records_dealt_otherwise():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0, sigma=3.0, queries=45), 45)
+    with pytest.raises(BudgetExceeded, match="This counts what 'one' asked"):
+        deal(ledger, run="two", owners=["v", "w"], seed=1, rates=(1e-4, 1e-4), sigma=50.0, queries=1)
+
+
+def test_a_ledger_whose_records_were_dealt_in_two_ways_before_its_budget_can_be_used():
+    ledger = Ledger()
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    play(deal(ledger, run="two", owners=["v", "w"], seed=1), 60)
+    ledger.budget = Budget(epsilon=3.0, delta=1e-5)
+    for number, owners in ((0, ["x", "y"]), (1, ["v", "w"])):
+        play(deal(ledger, run=f"again {number}", owners=owners, seed=number), 60)
 
 
 def test_counters_cannot_be_set():

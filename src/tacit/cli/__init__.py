@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import audit, budget, data, graph, ledger, listing, report, reproduce, train
+from tacit.cli import audit, budget, data, graph, ledger_decisions, listing, report, reproduce, train
 from tacit.cli.failing import Commands
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def _tacit(
 app.command("train")(train.make_train())
 app.command("resume")(train.resume)
 app.command("list")(listing.list_)
-app.command("ledger")(ledger.ledger)
+app.add_typer(ledger_decisions.app, name="ledger")
 app.command("report")(report.report)
 app.command("compare")(report.compare)
 app.command("budget", cls=budget.Command)(budget.budget)

@@ -151,7 +151,7 @@ def membership_cases(
     runs_each: how many runs a process will play; every process compiles for itself.
     """
     data = load(dataset, data_dir)
-    compiled = _worth_compiling(data, rounds, runs_each) if compile == "auto" else compile == "always"
+    compiled = _worth_compiling(data, rounds, runs_each) if compile == "auto" else compile == "true"
     cases = []
     for rule in SETTINGS if algorithm == "all" else (algorithm,):
         made = paper_attack(data, rule, epsilon=epsilon, delta=delta, rounds=rounds, lot_size=lot_size)

@@ -47,7 +47,7 @@ def membership(
     compile: Annotated[
         Compiled,
         typer.Option(
-            metavar="WHEN", rich_help_panel=PLAYING, help="Compile gradients: auto (long audits), always, never."
+            metavar="WHEN", rich_help_panel=PLAYING, help="Compile gradients: auto (long audits), true, false."
         ),
     ] = "auto",
     folder: Folder = None,

@@ -24,9 +24,9 @@ from tacit.cli.output import check_output, messages, working
 from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, write_atomically
+from tacit.lock import held
 from tacit.memory import keep_pages
 from tacit.report.words import duration
-from tacit.runs.lock import held
 
 SCORES, RESULT, PAGE, LOCK = "scores.jsonl", "audit.json", "audit.html", "lock"
 AUDITS = Path("audits")

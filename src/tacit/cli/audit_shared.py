@@ -73,7 +73,7 @@ AsJson = Annotated[
     bool, typer.Option("--json", metavar="", rich_help_panel=PLAYING, help="Print one JSON document only.")
 ]
 Silent = Annotated[bool, typer.Option("--quiet", "-q", metavar="", rich_help_panel=PLAYING, help="Show no progress.")]
-Compiled = Literal["auto", "always", "never"]
+Compiled = Literal["auto", "true", "false"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""`tacit ledger`: what was spent, of whose data, by which run."""
+"""`tacit ledger`: what was spent, of whose data, by which run. Decisions about the ledger are in `ledger_decisions`."""
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -12,16 +13,17 @@ from rich.table import Table
 
 from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
 from tacit.cli.spending import Record, Spent, group_of
-from tacit.errors import InvalidInput, TacitError, choose
-from tacit.privacy import DurableLedger, Guarantee
+from tacit.errors import TacitError, choose
+from tacit.privacy import Decision, DurableLedger, Guarantee
+from tacit.privacy.guarantees import shown
 from tacit.runs import list_runs
-from tacit.runs.folder import LEDGER
+from tacit.runs.folder import ledger_in
 
 BROKEN = 1
 _DELTA = 1e-5  # where no run says otherwise
 
 
-def ledger(
+def show(
     only: Annotated[
         list[str] | None, typer.Argument(metavar="RUN", help="Show these runs only, and not all together.")
     ] = None,
@@ -44,9 +46,7 @@ def ledger(
     """
     from tacit.cli.verifying import misstated
 
-    path = runs / LEDGER
-    if not path.is_file():
-        raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")
+    path = ledger_in(runs)
     with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
         record = Record(durable)
         asked = [choose("run", Path(name).name, record.runs) for name in only] if only else None
@@ -59,11 +59,15 @@ def ledger(
         whole = not problems if verify else None
         spent = [row.to_dict() for row in rows]
         exposed = record.exposed(asked)
-        print_json({"ledger": str(path), "whole": whole, "problems": problems, "exposed": exposed, "spent": spent})
+        document = {"ledger": str(path), "whole": whole, "problems": problems, "exposed": exposed, "spent": spent}
+        document["budgets"] = [{"owner": owner or None, **asdict(budget)} for owner, budget in record.budgets.items()]
+        print_json(document | {"decisions": [asdict(decision) for decision in record.ledger.decisions]})
     else:
         _print(rows, chosen, len(deltas) > 1 and delta is None, every)
         for words in [*_conditions(rows), *record.dealt_out_anew(asked), *record.exposed(asked)]:
             console().print(f"\nNote: {words}", soft_wrap=True)
+        _print_budgets(record)
+        _print_decisions(record.ledger.decisions)
         _print_problems(problems, verify)
     if problems:
         raise typer.Exit(BROKEN)
@@ -103,17 +107,17 @@ def _tables(rows: Sequence[Spent], every: bool) -> Iterator[Table]:
             table.add_column(column, overflow="fold")
         for column in ("queries", "ε add-or-remove", "ε replace-one", "release"):
             table.add_column(column, justify="right")
-        shown = None
+        last = None
         for row in group:
             owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all together"
             table.add_row(
-                *(("" if owner == shown else owner, run) if every else (run, owner)),
+                *(("" if owner == last else owner, run) if every else (run, owner)),
                 _queries(row),
                 _epsilon(row.add_remove),
                 _epsilon(row.replace_one),
                 "yes" if row.release else "no",
             )
-            shown = owner
+            last = owner
         yield table
 
 
@@ -137,6 +141,24 @@ def _conditions(rows: Sequence[Spent]) -> Iterator[str]:
         yield "all together holds if no run was planned by another's results; a budget set before the first run needs no such condition"
     for kept in {kept.adaptive: kept for kept in together if kept.adaptive is not None}.values():
         yield f"all together holds if no run was planned by another's results; else the budget, ε={kept.adaptive:g}, holds"
+
+
+def _print_budgets(record: Record) -> None:
+    """Show every budget and, of the owner for whom most is used, how much of it."""
+    for owner, budget in record.budgets.items():
+        worst, used = record.used(owner)
+        on = f" on the records of {owner!r}" if owner else " on each owner's records"
+        words = f"\nbudget: all runs together may spend {budget}{on}"
+        if used:
+            words += f"; its filter counts ε={shown(used)} as spent" + ("" if owner else f" for {worst}")
+        console().print(words, soft_wrap=True)
+
+
+def _print_decisions(decisions: Sequence[Decision]) -> None:
+    if decisions:
+        console().print("\ndecided:")
+    for decision in decisions:
+        console().print(f"  {decision}", soft_wrap=True)
 
 
 def _print_problems(problems: Sequence[str], verified: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional, get_args, get_type_hints
 
 import typer
 
-from tacit.config import RunConfig
+from tacit.config import PER_AGENT, RunConfig
 from tacit.errors import InvalidInput
 
 PANELS = {
@@ -45,6 +45,7 @@ PANELS = {
     "Run": ("seed", "device", "compile", "evaluate_every", "checkpoint_every", "tensorboard"),
 }
 RUN_PANEL = "Run"
+COMPILE: dict[str, Any] = {"auto": "auto", "true": True, "yes": True, "false": False, "no": False}
 FLAG = ""  # what stands in help where an option takes no value
 _PLACEHOLDERS = {int: "N", float: "NUMBER", str: "NAME"}
 _PLACEHOLDER_OF = {
@@ -58,6 +59,7 @@ _PLACEHOLDER_OF = {
     "lot_size": "RECORDS",
     "evaluate_every": "ROUNDS",
     "checkpoint_every": "ROUNDS",
+    "compile": "WHEN",
 }
 
 _TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
@@ -86,7 +88,7 @@ def settings_options() -> dict[str, tuple[Any, Any]]:
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were given as options, out of what typer hands over."""
-    given = {key: values[key] for key in RunConfig.model_fields if values[key] is not None}
+    given = {key: _read(key, values[key]) for key in RunConfig.model_fields if values[key] is not None}
     for key in RunConfig.model_fields:
         if values.get(f"no_{key}"):
             if key in given:
@@ -94,6 +96,22 @@ def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
                 raise InvalidInput(f"--{name} and --no-{name} contradict each other; leave one of them out")
             given[key] = False
     return given
+
+
+def _read(key: str, value: Any) -> Any:
+    """Return the value of an option; one that may be given per agent is a number, or several with commas."""
+    if key == "compile":
+        return COMPILE.get(value.lower(), value)
+    if key not in PER_AGENT:
+        return value
+    try:
+        numbers = [float(part) for part in value.split(",")]
+    except ValueError:
+        name = key.replace("_", "-")
+        raise InvalidInput(
+            f"--{name} is {value!r}; it must be a number, or one for each agent with commas, as in 1,2,4"
+        ) from None
+    return numbers if "," in value else numbers[0]
 
 
 def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -106,6 +124,8 @@ def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
         yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
         yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
         return
+    if key in PER_AGENT or key == "compile":
+        kind = str  # one number or several with commas; a word that the library has as a bool
     default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
     placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
     option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)

@@ -29,8 +29,8 @@ from tacit.experiments import (
     restrict,
 )
 from tacit.experiments.running import FINDING, POINTS, Told, missing
+from tacit.lock import held
 from tacit.report.words import counted, duration
-from tacit.runs.lock import held
 
 LOCK = "lock"
 _WORTH_PROCESSES = 120.0  # seconds of work

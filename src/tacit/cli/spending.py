@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tacit.privacy import Guarantee, Ledger
+from tacit.privacy import Budget, Guarantee, Ledger
 from tacit.privacy.accounting import largest_epsilon
 from tacit.privacy.guarantees import EXPOSED
+from tacit.privacy.ledger import EVERYONE
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,19 @@ class Record:
     def runs_on(self, owners: Sequence[str]) -> list[str]:
         """Return the runs that asked any of these owners' data."""
         return list(dict.fromkeys(run for owner in owners for run in self._runs_of.get(owner, ())))
+
+    @property
+    def budgets(self) -> dict[str, Budget]:
+        """The budgets by owner; that of all other owners stands first, without a name."""
+        everyone = {EVERYONE: self.ledger.budget} if self.ledger.budget is not None else {}
+        return {**everyone, **self.ledger.budgets}
+
+    def used(self, owner: str) -> tuple[str, float]:
+        """Return what the filter of a budget counts as spent, of the owner under it for whom that is most."""
+        under = [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
+        return max(
+            ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
+        )
 
     def dealt_out_anew(self, runs: Sequence[str] | None = None) -> list[str]:
         """Return a sentence for every data set that was dealt to owners in more ways than one, by these runs or all."""

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tacit.data.fields import Field
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, Source, concatenate
@@ -61,6 +62,7 @@ class DataSet:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
+        allow_missing: bool = False,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
 
@@ -70,11 +72,16 @@ class DataSet:
 
         `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
         integer per record is int64; a highest target that it declares gives the number of classes.
+
+        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in: one whose
+        gradient is not finite then counts as zero, silently.
         """
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
         records = _read(train)
+        if allow_missing:
+            schema = _with_missing(name, records, schema)
         if classes is None and schema is not None:
             classes = schema.classes
         if classes is None:
@@ -166,6 +173,7 @@ class AgentData:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
+        allow_missing: bool = False,
         owners: Sequence[str] | None = None,
     ) -> "AgentData":
         """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
@@ -184,6 +192,7 @@ class AgentData:
             classes=classes,
             prepare=prepare,
             schema=schema,
+            allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
         if owners is None:
@@ -264,3 +273,22 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
     if low < 0 or high >= classes:
         # The labels themselves are private: the message says only that they do not fit.
         raise DataError(f"{name} do not all lie between 0 and {classes - 1}, the numbers of {classes} classes")
+
+
+def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
+    """Return the schema of tables that may hold NaN and infinity."""
+    if schema is not None:
+        raise DataError(
+            "a schema says itself what may be missing: leave out allow_missing, and declare finite=False in its fields"
+        )
+    fields = {
+        part: Field(
+            shape=tuple(table.shape[1:]),
+            dtype=table.dtype,
+            finite=not (table.is_floating_point() or table.is_complex()),
+        )
+        for part, table in (("inputs", records.inputs), ("targets", records.targets))
+    }
+    if all(field.finite for field in fields.values()):
+        raise DataError(f"allow_missing means nothing for {name}: its tables are of whole numbers, which are never NaN")
+    return Schema(**fields)

@@ -134,8 +134,8 @@ def check_records(data: "AgentData", schema: Schema) -> None:
         lines.append(f"and {len(holders) - _SHOWN} more agents")
     raise DataError(
         f"training records do not fit the schema of {data.data.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
-        "tells which fit), correct them, or declare a wider range with schema=. This message is about private records: do "
-        "not forward it"
+        f"tells which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
+        "records: do not forward it"
     )
 
 
@@ -151,6 +151,13 @@ def _misfits(records: Records, schema: Schema) -> Misfits:
 def _held(wrong: Misfits, held: Tensor) -> str:
     mine = {words: rows[torch.isin(rows.cpu(), held.cpu())] for words, rows in wrong.items()}
     return _counted({words: rows for words, rows in mine.items() if len(rows)})
+
+
+def _missing(wrong: Misfits) -> str:
+    """Say how to let NaN in, where there is any."""
+    if not any(words.endswith("that are not finite") for words in wrong):
+        return ""
+    return "; allow_missing=True lets in what is not finite, which training mostly counts as zero"
 
 
 def _counted(wrong: Misfits) -> str:

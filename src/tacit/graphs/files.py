@@ -4,7 +4,10 @@ A file that starts as numpy arrays do is an adjacency matrix in .npy form. Any o
 comments, blank lines, and numbers separated by spaces or commas. It is an edge list if it says `# agents N`
 or if its first line of numbers holds two; otherwise it is an adjacency matrix of zeros and ones. (Two lines
 `0 1` and `1 0` are the same graph either way.) Agents are numbered from 0 with none left out; self-loops and
-repeated edges count for nothing, as in `as_graph`.
+repeated edges count for nothing, as in `as_graph`. Agents may have names instead, which begin with a letter; sorted, they are
+agents 0, 1, 2 and so on, and stand in `graph.graph["names"]`. A third value on every line, between 0 and 1, is the weight that the two
+give each other's value in mixing: with what is left of 1 on the diagonal, these must make a symmetric doubly stochastic matrix,
+which stands in `graph.graph["weights"]` and is what `train` mixes with.
 """
 
 import os
@@ -15,10 +18,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tacit.errors import GraphError
 from tacit.files import write_atomically
 from tacit.graphs.adjacency import as_graph, from_pairs
+from tacit.graphs.mixing import TOLERANCE, check_mixing_matrix
 
 NPY_MAGIC = b"\x93NUMPY"
 HEADER = re.compile(r"#\s*agents\s+(\S+)\s*")
@@ -35,7 +40,12 @@ def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
         raise GraphError(f"{path}: cannot be read: {error.strerror}") from error
     graph = _from_npy(path) if content.startswith(NPY_MAGIC) else _from_text(path, content)
     try:
-        return as_graph(graph)
+        plain = as_graph(graph)
+        if names := graph.graph.get("names"):
+            plain.graph["names"] = names
+        if (weights := graph.graph.get("weights")) is not None:
+            plain.graph["weights"] = check_mixing_matrix(weights, plain)
+        return plain
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from error
 
@@ -63,7 +73,7 @@ def _from_text(path: Path, content: bytes) -> nx.Graph:
             agents = count
         elif fields := row.partition("#")[0].replace(",", " ").split():
             lines.append((number, fields))
-    if agents is not None or (lines and len(lines[0][1]) == 2):
+    if agents is not None or (lines and (len(lines[0][1]) == 2 or _has_weight(lines[0][1]))):
         return _from_edges(path, lines, agents)
     if not lines:
         raise GraphError(f"{path}: no graph in it; a single agent is written as '# agents 1'")
@@ -72,6 +82,16 @@ def _from_text(path: Path, content: bytes) -> nx.Graph:
 
 def _from_edges(path: Path, lines: list[Line], agents: int | None) -> nx.Graph:
     pairs = np.empty((len(lines), 2), dtype=np.int64)
+    weighted = bool(lines) and len(lines[0][1]) == 3
+    values = [_weight(path, number, fields) for number, fields in lines] if weighted else []
+    if weighted:
+        lines = [(number, fields[:2]) for number, fields in lines]
+    names = sorted({field for _, fields in lines for field in fields})
+    if names and all(name[0].isalpha() for name in names):
+        numbers = {name: str(number) for number, name in enumerate(names)}
+        lines = [(number, [numbers[field] for field in fields]) for number, fields in lines]
+    else:
+        names = []
     for row, (number, fields) in enumerate(lines):
         if len(fields) != 2:
             raise GraphError(f"{path}, line {number}: an edge is two agents, got {len(fields)} values")
@@ -88,7 +108,62 @@ def _from_edges(path: Path, lines: list[Line], agents: int | None) -> nx.Graph:
             f"{path}: agent {missing} is in no edge; the {agents} agents are numbered 0 to {agents - 1}, "
             "and each needs a neighbour"
         )
-    return from_pairs(agents, pairs)
+    graph = from_pairs(agents, pairs)
+    if names:
+        graph.graph["names"] = tuple(names)
+    if weighted:
+        graph.graph["weights"] = _weights(path, [number for number, _ in lines], pairs, values, agents)
+    return graph
+
+
+def _has_weight(fields: list[str]) -> bool:
+    """Say whether a line is an edge and its weight; a row of an adjacency matrix holds zeros and ones."""
+    if len(fields) != 3:
+        return False
+    try:
+        return 0 < float(fields[2]) < 1
+    except ValueError:
+        return False
+
+
+def _weight(path: Path, number: int, fields: list[str]) -> float:
+    if len(fields) != 3:
+        raise GraphError(
+            f"{path}, line {number}: the first edge has a weight, so that each line is two agents and a weight, got "
+            f"{len(fields)} values"
+        )
+    try:
+        value = float(fields[2])
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise GraphError(f"{path}, line {number}: the weight is {fields[2]!r}; it must be above 0 and at most 1")
+    return value
+
+
+def _weights(
+    path: Path, numbers: list[int], pairs: NDArray[np.int64], values: list[float], agents: int
+) -> sparse.csr_array:
+    """Return the matrix that weights make with what is left of one on the diagonal."""
+    found: dict[tuple[int, int], float] = {}
+    for number, (i, j), value in zip(numbers, pairs.tolist(), values, strict=True):
+        if i == j:
+            raise GraphError(f"{path}, line {number}: an agent's own weight follows from the others'; leave it out")
+        if found.setdefault((i, j), value) != value or found.setdefault((j, i), value) != value:
+            raise GraphError(
+                f"{path}, line {number}: this link has another weight above; neighbours must weigh each other alike, so that "
+                "the matrix is symmetric"
+            )
+    rows, columns = (np.array(side) for side in zip(*found, strict=True))
+    matrix = sparse.csr_array((list(found.values()), (rows, columns)), shape=(agents, agents))
+    own: NDArray[np.float64] = 1 - np.asarray(matrix.sum(axis=1), dtype=np.float64)
+    if own.min() < -TOLERANCE:
+        worst = int(own.argmin())
+        raise GraphError(
+            f"{path}: the weights of agent {worst} sum to {1 - own[worst]:.6g}; they must sum to at most one, so that its own "
+            "is not negative and the matrix doubly stochastic"
+        )
+    return sparse.csr_array(matrix + sparse.diags_array(own))
 
 
 def _whole(path: Path, number: int, field: str) -> int:

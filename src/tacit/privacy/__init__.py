@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
     from tacit.privacy.accounts import Account, Entry, Line
     from tacit.privacy.clipping import Engine, Lot, PerSample, Record
+    from tacit.privacy.decisions import Decision
     from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
@@ -22,6 +23,7 @@ else:
             "tacit.privacy.accounting": ("Accountant", "Adjacency", "Event", "epsilon", "noise_multiplier"),
             "tacit.privacy.accounts": ("Account", "Entry", "Line"),
             "tacit.privacy.clipping": ("Engine", "Lot", "PerSample", "Record"),
+            "tacit.privacy.decisions": ("Decision",),
             "tacit.privacy.engines": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
             "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
             "tacit.privacy.ledger": ("Ledger",),
@@ -40,6 +42,7 @@ __all__ = [
     "Budget",
     "Chosen",
     "Compile",
+    "Decision",
     "Diagnostics",
     "DurableAccount",
     "DurableLedger",

@@ -5,6 +5,10 @@ beforehand. So an account that is open, or was stopped on the way, is charged al
 stop may depend on the answers, and what was heard until then is a part of what the whole plan would have said. One that
 was played to its end is charged what it made, which was settled before the first answer; queries that were kept in
 reserve and not needed are not charged, since how many are needed depends on crashes and not on answers.
+
+A run that was killed, or stopped, can be *released*: it never asks again. Its ε stays that of its plan. But the filter of a
+budget adds up what was in fact asked, and holds whenever one stops; so a run that the filter let in then counts there with the queries
+that it made, each of which was written before its answer left the oracle, and the rest is free for other runs.
 """
 
 import math
@@ -15,7 +19,7 @@ from typing import Literal
 from tacit.errors import BudgetExceeded
 from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
 
-State = Literal["open", "stopped", "finished"]
+State = Literal["open", "stopped", "finished", "released"]
 Ground = Literal["free", "plan", "filter"]
 """How a run was let in: without a budget; by ε of its plan, as the first; by the budget's filter."""
 
@@ -102,7 +106,7 @@ class Account:
     @property
     def charged(self) -> int:
         """How many queries count: those made by a finished run, else all that were allowed; none if none was made."""
-        if self._state == "finished" or (self._state == "stopped" and not self._spent):
+        if self._state == "finished" or (self._state in ("stopped", "released") and not self._spent):
             return self._spent
         return self._allowed
 
@@ -119,6 +123,16 @@ class Account:
             return plain[0], math.inf
         histories = [[line.event(count)] for line in self.lines]
         return largest_epsilon(histories, delta=delta, adjacency=adjacency, accountant=accountant)
+
+    def filtered(self, line: Line) -> int:
+        """How many queries of one owner's data the filter of a budget counts: of a released run that it let in, those made."""
+        return self._spent if self._state == "released" and line.ground == "filter" else self.charged
+
+    def to_free(self, line: Line) -> int:
+        """How many queries of one owner's data a release would free for other runs."""
+        if self._state not in ("open", "stopped") or (self._spent and line.ground != "filter"):
+            return 0
+        return self.charged - self._spent
 
     def spend(self) -> None:
         """Write one query to the ledger, for every owner, or raise and write nothing."""

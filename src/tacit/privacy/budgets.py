@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from tacit.errors import BudgetExceeded
 from tacit.privacy.accounting import Event, epsilons
 from tacit.privacy.accounts import Ground
-from tacit.privacy.filters import filtered_epsilon
 from tacit.privacy.guarantees import Budget, shown
 
 
@@ -25,6 +24,8 @@ class Request:
     budget: Budget
     charged: list[Event]
     asked: list[Event]
+    reserved: str = ""
+    """Which runs hold queries that they have not made, and how to free them."""
 
 
 def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Ground]:
@@ -33,19 +34,14 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
     rest: dict[Budget, list[Request]] = {}
     for request in requests:
         budget = request.budget
-        total = filtered_epsilon(
-            [*request.charged, *request.asked],
-            epsilon=budget.epsilon,
-            delta=budget.delta,
-            adjacency=budget.adjacency,
-        )
+        total = budget.filtered([*request.charged, *request.asked])
         if total <= budget.epsilon:
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
                 f"{queries} more queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
-                "by the results of others. Nothing was spent"
+                f"by the results of others. Nothing was spent{request.reserved}"
             )
         else:
             rest.setdefault(budget, []).append(request)

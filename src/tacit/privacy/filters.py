@@ -25,12 +25,15 @@ _ROUNDING = 1e-14  # more than what rounding can take from ρ of one query
 def filtered_epsilon(events: Sequence[Event], *, epsilon: float, delta: float, adjacency: Adjacency) -> float:
     """Return what the filter of a budget of (ε, δ) makes of all these queries: they pass if it is at most ε."""
     order = order_of(epsilon, delta, adjacency)
-    spent = sum(
-        event.count * _divergence(event.sample_rate, event.noise_multiplier, order, adjacency) for event in events
-    )
+    spent = sum(divergence(event, order, adjacency) for event in events)
     if spent == 0 or math.isinf(spent):
         return spent
     return max(0.0, spent + _conversion(order, delta))
+
+
+def divergence(event: Event, order: int, adjacency: Adjacency) -> float:
+    """Return ρ(α) of an event's queries together."""
+    return event.count * _divergence(event.sample_rate, event.noise_multiplier, order, adjacency)
 
 
 @lru_cache(maxsize=1024)

@@ -1,11 +1,13 @@
 """What an ε is stated with (`Guarantee`), on what ground it holds (`Basis`), and how far it may go (`Budget`)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import Accountant, Adjacency, check
+from tacit.privacy.accounting import Accountant, Adjacency, Event, check
+from tacit.privacy.filters import divergence, filtered_epsilon, order_of
 
 WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 EXPOSED = "a run without privacy has read these records: nothing is promised"
@@ -82,6 +84,14 @@ class Budget:
         check(self.accountant, self.adjacency, self.delta)
         if not 0 < self.epsilon < math.inf:
             raise PrivacyError(f"a budget of epsilon={self.epsilon} makes no sense; it must be positive and finite")
+
+    def filtered(self, events: Sequence[Event]) -> float:
+        """Return what the filter of this budget makes of these queries: they pass if it is at most ε."""
+        return filtered_epsilon(events, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
+
+    def divergence(self, event: Event) -> float:
+        """Return how much an event counts in the filter."""
+        return divergence(event, order_of(self.epsilon, self.delta, self.adjacency), self.adjacency)
 
     def __str__(self) -> str:
         return f"ε={self.epsilon:g} at δ={self.delta:g} ({WORDS[self.adjacency]})"

@@ -10,7 +10,7 @@ A run without privacy has an account, too, on which it writes that it read the r
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, get_args
@@ -19,9 +19,11 @@ from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
+from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 
-_FORMAT = "tacit-ledger-2"
+_FORMAT = "tacit-ledger-3"
+EVERYONE = ""  # the owner under which the budget of all is kept
 
 
 class Ledger:
@@ -33,6 +35,7 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None) -> None:
         self.budget = budget
         self.budgets = dict(budgets or {})
+        self.decisions: list[Decision] = []
         self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
         self._accounts: dict[str, Account] = {}
 
@@ -107,8 +110,8 @@ class Ledger:
         """Return the lines with the grounds on which budgets let them in, or refuse."""
         if self.budget is None and not self.budgets:
             return lines
-        self._check_partition(lines)
         requests: list[Request] = []
+        elsewhere: dict[tuple[str, str, Budget], list[tuple[Account, Event]]] = {}
         readers = self._readers([line.owner for line in lines])
         for line in lines:
             if (budget := self.budgets.get(line.owner, self.budget)) is None:
@@ -122,31 +125,89 @@ class Ledger:
                 raise BudgetExceeded(
                     f"a run without privacy has read the records of {line.owner!r}: nothing is promised of them any more, "
                     f"and no run fits its budget of {budget}. Nothing was spent"
+                    + self._reserved(
+                        [self._accounts[run] for run in readers[line.owner] if not self._accounts[run].spent]
+                    )
                 )
+            key = line.records, line.partition, budget
+            if key not in elsewhere:
+                elsewhere[key] = self._elsewhere(*key)
+            history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
             held = self._by_owner.get(line.owner, [])
-            history = [other.event(account.charged) for account, other in held if account.charged]
-            requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs)))
+            reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
+            requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs), reserved))
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
 
-    def _check_partition(self, lines: Sequence[Line]) -> None:
-        """Refuse, under a budget, records that were dealt to owners in another way before."""
-        known = {
-            (line.records, line.partition): line.owner
-            for held in self._by_owner.values()
-            for account, line in held
-            if line.records and account.charged
-        }
-        for line in lines:
-            if self.budgets.get(line.owner, self.budget) is None:
-                continue
-            for (records, partition), owner in known.items():
-                if records == line.records and partition != line.partition:
-                    raise BudgetExceeded(
-                        f"records of {records!r} were held by {owner!r} and others when they were asked before, and "
-                        f"now by {line.owner!r} and others; a budget cannot follow records that are dealt out anew. Keep "
-                        "one partition, or use a ledger without a budget. Nothing was spent"
-                    )
+    def filtered(self, owner: str) -> float:
+        """Derive what the filter of an owner's budget counts as spent: a run that fits the rest is let in."""
+        self._refresh()
+        if (budget := self.budgets.get(owner, self.budget)) is None:
+            raise PrivacyError(f"{owner!r} has no budget")
+        held = {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}
+        return max(
+            (budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget))) for of in held),
+            default=0.0,
+        )
+
+    def _filtered_events(
+        self, owner: str, records: str, partition: str, elsewhere: Sequence[tuple[Account, Event]]
+    ) -> list[Event]:
+        """Return what the filter counts of an owner's data, with what was asked of its records when others held them."""
+        before = self._before_raise(owner)
+        own = [
+            line.event(count)
+            for account, line in self._by_owner.get(owner, [])
+            if not _elsewhere(line, records, partition) and (count := self._filtered(account, line, before))
+        ]
+        return own + [event for _, event in elsewhere]
+
+    def _elsewhere(self, records: str, partition: str, budget: Budget) -> list[tuple[Account, Event]]:
+        """Return what each run asked of these records as they were dealt to owners in another way: of the owner asked most.
+
+        Which owner held a record then is not on record, and this one bounds them all.
+        """
+        found = []
+        for account in self._accounts.values():
+            events = [
+                line.event(count)
+                for line in account.lines
+                if _elsewhere(line, records, partition)
+                and line.private
+                and (count := self._filtered(account, line, self._before_raise(line.owner)))
+            ]
+            if events:
+                found.append((account, max(set(events), key=budget.divergence)))
+        return found
+
+    def _filtered(self, account: Account, line: Line, before: Collection[str]) -> int:
+        """Return how many queries the filter counts: of a released run those made, unless the budget was raised since."""
+        return account.charged if account.run in before else account.filtered(line)
+
+    def _before_raise(self, owner: str) -> set[str]:
+        """Return the runs that were opened before an owner's budget was last raised, which may be because of them."""
+        subject = owner if owner in self.budgets else EVERYONE
+        raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
+        return set(list(self._accounts)[: raises[-1]]) if raises else set()
+
+    def _reserved(self, accounts: Sequence[Account], elsewhere: Sequence[tuple[Account, Event]] = ()) -> str:
+        """Say which accounts hold queries that they have not made, and how to free them; and which asked other owners."""
+        others = [account for account, _ in elsewhere]
+        accounts = [*accounts, *(account for account in others if any(map(account.to_free, account.lines)))]
+        if others:
+            told = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
+            return (
+                f". This counts what {told} asked of the same records, dealt to owners in another way: for each record, of the "
+                f"owner that was asked most{self._reserved(accounts)}"
+            )
+        if not accounts:
+            return ""
+        named = [f"run {each.run!r} ({each.spent} of {each.allowed} made)" for each in accounts[:3]]
+        more = f" and {len(accounts) - 3} others" if len(accounts) > 3 else ""
+        return f". Queries not made are held for {', '.join(named)}{more}; {self._how_to_free(accounts[0].run)}"
+
+    def _how_to_free(self, run: str) -> str:
+        return "they are free once it is finished"
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -227,6 +288,8 @@ class Ledger:
             if not all(line.private for _, line in own) or (exposed and run is None):
                 value = math.inf
             basis, adaptive = self._basis(owner, own, delta, adjacency)
+            if adaptive is not None:
+                value = min(value, adaptive)  # a released run counts here with its plan, and in the filter with less
             made.append(
                 Guarantee(
                     epsilon=value,
@@ -251,6 +314,7 @@ class Ledger:
         if (
             budget is not None
             and all(line.ground == "filter" for _, line in own)
+            and not self._before_raise(owner) & {account.run for account, _ in own}
             and budget.adjacency == adjacency
             and budget.delta <= delta
         ):
@@ -274,6 +338,7 @@ class Ledger:
                 }
                 for account in self._accounts.values()
             ],
+            "decisions": [asdict(decision) for decision in self.decisions],
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -288,6 +353,7 @@ class Ledger:
             ledger = cls(budget, {owner: Budget(**b) for owner, b in content["budgets"].items()})
             for row in content["accounts"]:
                 ledger._read(**row)
+            ledger.decisions = [read_decision(row) for row in content["decisions"]]
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -350,6 +416,11 @@ class Ledger:
         self._accounts[account.run] = account
         for line in account.lines:
             self._by_owner.setdefault(line.owner, []).append((account, line))
+
+
+def _elsewhere(line: Line, records: str, partition: str) -> bool:
+    """Say whether a line is of the same records, dealt to owners in another way."""
+    return bool(records) and line.records == records and line.partition != partition
 
 
 def _read_line(row: dict[str, Any], allowed: int) -> Line:

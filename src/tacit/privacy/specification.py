@@ -48,6 +48,10 @@ class Privacy:
             if (value := getattr(self, name)) is not None:
                 _check_positive(name, value)
 
+    def targets(self, agents: int) -> tuple[float, ...] | None:
+        """Return the ε that was asked for, of each agent; None where σ was."""
+        return None if self.epsilon is None else _spread("epsilon", self.epsilon, agents)
+
     def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
         """Settle every agent's mechanism for its declared number of records and this many queries."""
         if queries < 1:

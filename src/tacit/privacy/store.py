@@ -1,30 +1,35 @@
 """The ledger on disk: an SQLite file that survives `kill -9` at any moment and can be shared by processes.
 
 Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
-when its process died keeps its allowance until the run is resumed, so that nothing is promised twice.
+when its process died keeps its allowance until the run is resumed or released, so that nothing is promised twice. The process
+that works on an account holds a lock, in a file beside the ledger, which tells whether it is alive.
 """
 
 import json
 import os
 import secrets
+import shlex
 import sqlite3
+import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, astuple, fields
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, astuple, fields, replace
 from pathlib import Path
 
+from tacit import lock
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.decisions import Decision, decide, read_decision
 from tacit.privacy.guarantees import Budget
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import EVERYONE, Ledger
 
 _APPLICATION = 0x7AC17
-_VERSION = 3
+_VERSION = 4
 _SCHEMA = f"""
 CREATE TABLE budgets (owner TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT;
 CREATE TABLE accounts (
   id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, token TEXT NOT NULL, allowed INTEGER NOT NULL CHECK (allowed >= 0),
-  state TEXT NOT NULL CHECK (state IN ('open', 'stopped', 'finished')), together TEXT NOT NULL
+  state TEXT NOT NULL CHECK (state IN ('open', 'stopped', 'finished', 'released')), together TEXT NOT NULL
 ) STRICT;
 CREATE TABLE lines (
   account INTEGER NOT NULL REFERENCES accounts, place INTEGER NOT NULL, owner TEXT NOT NULL, records TEXT NOT NULL,
@@ -35,11 +40,12 @@ CREATE TABLE lines (
 CREATE TABLE queries (
   account INTEGER NOT NULL REFERENCES accounts, number INTEGER NOT NULL, PRIMARY KEY (account, number)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE decisions (id INTEGER PRIMARY KEY, decision TEXT NOT NULL) STRICT;
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
 _LINE = ", ".join(["account", "place", *(field.name for field in fields(Line))])
-_EVERYONE = ""  # the owner under which the budget of all is kept
+_DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
 
 
 class DurableLedger(Ledger):
@@ -59,6 +65,7 @@ class DurableLedger(Ledger):
         super().__init__()
         self.path = Path(path)
         self._own: dict[int, DurableAccount] = {}
+        self._locks: dict[str, weakref.finalize[[int], DurableLedger]] = {}
         self._database = _connect(self.path, read_only=read_only)
         if not read_only:
             self._store_budgets(budget, budgets)
@@ -66,11 +73,15 @@ class DurableLedger(Ledger):
 
     def _store_budgets(self, budget: Budget | None, budgets: Mapping[str, Budget] | None) -> None:
         with self._writing():
-            for owner, each in {**({_EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
-                row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
-                if row is not None and _budget(row[0], self.path) != each:
-                    raise PrivacyError(f"the ledger {self.path} has another budget already: {row[0]}")
-                self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(each))))
+            for owner, each in {**({EVERYONE: budget} if budget else {}), **(budgets or {})}.items():
+                self._store_budget(owner, each)
+
+    def _store_budget(self, owner: str, budget: Budget) -> None:
+        """Store a budget in the transaction that is under way, or refuse where there is another."""
+        row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
+        if row is not None and _budget(row[0], self.path) != budget:
+            raise PrivacyError(has_a_budget(self.path, _budget(row[0], self.path), owner))
+        self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(budget))))
 
     def reopen(self, run: str) -> "DurableAccount":
         """Return the account of a run that stopped before its end, with all that it has spent."""
@@ -79,7 +90,63 @@ class DurableLedger(Ledger):
             raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
         if account.state != "open":
             raise PrivacyError(f"run {run!r} is {account.state} and its account closed; start a new run")
+        self._work_on(account)
         return account
+
+    def release(self, run: str, *, reason: str, who: str) -> Decision:
+        """Let a run that was killed or stopped never ask again, which frees what it has not asked; see `accounts`.
+
+        A run on which a process is at work is refused. Who did it and why is kept in `decisions`.
+        """
+        decision = decide(kind="release", subject=run, who=who, reason=reason)
+        with self._writing():
+            self._load()
+            account = self._accounts.get(run)
+            if not isinstance(account, DurableAccount):
+                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+            if account.state not in ("open", "stopped"):
+                raise PrivacyError(f"run {run!r} is {account.state}; it holds no queries that could be freed")
+            if self.is_alive(account):
+                raise PrivacyError(f"a process is working on run {run!r}; stop it first. Nothing was changed")
+            self._database.execute("UPDATE accounts SET state = 'released' WHERE id = ?", (account.id,))
+            self._decide(decision)
+        self._leave(account)
+        self._load()
+        return decision
+
+    def raise_budget(self, epsilon: float, *, reason: str, who: str, owner: str | None = None) -> Decision:
+        """Let all runs together spend more on each owner's data, or on one owner's if it has a budget of its own.
+
+        Who raised it and why is kept in `decisions`. It may have been raised by results, so that what runs before and
+        after it spend together holds only if none was planned by another's results.
+        """
+        key = EVERYONE if owner is None else owner
+        with self._writing():
+            self._load()
+            stored = self.budget if owner is None else self.budgets.get(owner)
+            if stored is None:
+                whose = "" if owner is None else f" of its own for {owner!r}"
+                raise PrivacyError(f"the ledger {self.path} has no budget{whose} that could be raised")
+            larger = replace(stored, epsilon=float(epsilon))
+            if larger.epsilon <= stored.epsilon:
+                raise PrivacyError(f"the budget is {stored}; ε={epsilon:g} does not raise it")
+            decision = decide(
+                kind="raise",
+                subject=key,
+                who=who,
+                reason=reason,
+                before=float(stored.epsilon),
+                after=larger.epsilon,
+                runs=len(self._accounts),
+            )
+            self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (key, json.dumps(asdict(larger))))
+            self._decide(decision)
+        self._load()
+        return decision
+
+    def is_alive(self, account: "DurableAccount") -> bool:
+        """Say whether a process, this one or another, is at work on an account."""
+        return lock.is_held(self._lock_file(account.token))
 
     def account(self, run: str) -> "DurableAccount | None":
         """Return a run's account as it is now, open or closed; None if the ledger does not know the run."""
@@ -105,6 +172,14 @@ class DurableLedger(Ledger):
                 problems.append(f"{number} rows of {table!r} belong to no run")
         empty = "SELECT run FROM accounts WHERE id NOT IN (SELECT account FROM lines)"
         problems += [f"run {run!r} names no data owner" for (run,) in self._database.execute(empty)]
+        released = {decision.subject for decision in self.decisions if decision.kind == "release"}
+        for (run,) in self._database.execute("SELECT run FROM accounts WHERE state = 'released'"):
+            if run not in released:
+                problems.append(f"run {run!r} is released, and nothing says by whom")
+        budgets = {EVERYONE: self.budget, **self.budgets}
+        for subject, after in {each.subject: each.after for each in self.decisions if each.kind == "raise"}.items():
+            if (stored := budgets.get(subject)) is None or stored.epsilon != after:
+                problems.append(f"a budget was raised to ε={after:g}, and {stored or 'none'} is stored")
         mixed = "SELECT run FROM accounts WHERE id IN (SELECT account FROM lines GROUP BY account "
         mixed += "HAVING MIN(noise_multiplier) <= 0 AND (MAX(noise_multiplier) > 0 OR MAX(release) = 1))"
         problems += [f"run {run!r} has a line without noise" for (run,) in self._database.execute(mixed)]
@@ -116,14 +191,55 @@ class DurableLedger(Ledger):
         raise PrivacyError("a ledger on disk is opened by its path; Ledger.from_json reads a text into memory")
 
     def close(self) -> None:
-        """Close the file. What is in it stays."""
+        """Close the file. What is in it stays; accounts that are open can be reopened, or released."""
+        for release in self._locks.values():
+            release()
         self._database.close()
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        with self._writing():
-            self._load()
-            yield
+        before = set(self._locks)
+        try:
+            with self._writing():
+                self._load()
+                yield
+        except BaseException:
+            for token in set(self._locks) - before:
+                self._let_go(token)
+            raise
+
+    def _lock_file(self, token: str) -> Path:
+        return self.path.with_name(f".{self.path.name}.{token}.lock")
+
+    def _work_on(self, account: "DurableAccount") -> None:
+        """Show that a process is at work on an account, until it leaves it or ends."""
+        if account.token not in self._locks:
+            descriptor = lock.hold(self._lock_file(account.token))
+            if descriptor is not None:  # else another does, and whoever comes second is refused when it asks
+                self._locks[account.token] = weakref.finalize(self, os.close, descriptor)
+
+    def _leave(self, account: "DurableAccount") -> None:
+        if account.token in self._locks or not self.is_alive(account):
+            self._let_go(account.token)
+
+    def _let_go(self, token: str) -> None:
+        with suppress(OSError):
+            self._lock_file(token).unlink(missing_ok=True)
+        if token in self._locks:
+            self._locks.pop(token)()
+
+    def _how_to_free(self, run: str) -> str:
+        account = self._accounts[run]
+        assert isinstance(account, DurableAccount)
+        if self.is_alive(account):
+            return "it is at work"
+        where = self.path.parent if self.path.name == _DEFAULT_NAME else self.path
+        command = f"tacit ledger release {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
+        return f"no process is at work on it, and `{command}` frees them"
+
+    def _decide(self, decision: Decision) -> None:
+        row = (json.dumps(asdict(decision), ensure_ascii=False),)
+        self._database.execute("INSERT INTO decisions (decision) VALUES (?)", row)
 
     def _refresh(self) -> None:
         self._load()
@@ -140,6 +256,7 @@ class DurableLedger(Ledger):
             rows = [(account.id, place, *astuple(line)) for place, line in enumerate(account.lines)]
             self._database.executemany(f"INSERT INTO lines ({_LINE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._own[account.id] = account
+            self._work_on(account)
         super()._keep(account)
 
     def _load(self) -> None:
@@ -147,7 +264,7 @@ class DurableLedger(Ledger):
         with _reported(self.path):
             stored = dict(self._database.execute("SELECT owner, budget FROM budgets").fetchall())
             self.budgets = {owner: _budget(text, self.path) for owner, text in stored.items()}
-            self.budget = self.budgets.pop(_EVERYONE, None)
+            self.budget = self.budgets.pop(EVERYONE, None)
             lines: dict[int, list[Line]] = {}
             for number, _, *values in self._database.execute(f"SELECT {_LINE} FROM lines ORDER BY account, place"):
                 owner, records, partition, rate, sigma, release, ground = values
@@ -156,6 +273,8 @@ class DurableLedger(Ledger):
             accounts = self._database.execute(
                 "SELECT id, run, token, allowed, state, together FROM accounts ORDER BY id"
             ).fetchall()
+            decisions = self._database.execute("SELECT decision FROM decisions ORDER BY id").fetchall()
+        self.decisions = [_decision(text, self.path) for (text,) in decisions]
         self._by_owner, self._accounts = {}, {}
         known = {number for number, *_ in accounts}
         self._own = {number: account for number, account in self._own.items() if number in known}
@@ -182,6 +301,7 @@ class DurableLedger(Ledger):
         with self._writing():
             update = "UPDATE accounts SET state = ? WHERE id = ? AND state = 'open'"
             self._database.execute(update, (state, account.id))
+        self._leave(account)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -229,6 +349,23 @@ def _budget(text: str, path: Path) -> Budget:
         return Budget(**json.loads(text))
     except (TypeError, ValueError) as error:
         raise StorageError(f"{path} holds a budget that cannot be read: {text!r}; it was left as it is") from error
+
+
+def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
+    """Say that a ledger has a budget already, which holds."""
+    whose = f" for {owner!r}" if owner else ""
+    return (
+        f"the ledger {path} has a budget already{whose}: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
+        f"{stored.accountant}. It holds for all runs on record there, and those to come; leave the new one out. To raise it is a "
+        "decision that is kept with who made it and why: `tacit ledger raise`"
+    )
+
+
+def _decision(text: str, path: Path) -> Decision:
+    try:
+        return read_decision(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"{path} holds a decision that cannot be read: {text!r}; it was left as it is") from error
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

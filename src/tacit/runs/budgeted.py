@@ -1,16 +1,19 @@
 """A budget that a run brings along for the ledger of all runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.privacy import Account, Budget, DurableLedger
+from tacit.privacy import Budget, DurableLedger
+from tacit.privacy.ledger import EVERYONE
+from tacit.privacy.store import has_a_budget
 
 
 class BudgetedLedger(DurableLedger):
-    """A ledger that gets its budget at the last moment before a run opens its account.
+    """A ledger that gets its budget together with a run's account, in one transaction.
 
-    A run that cannot begin for some other reason so leaves no budget behind.
+    A run that cannot begin, or that this very budget refuses, so leaves no budget behind.
     """
 
     def __init__(self, path: Path, budget: Budget) -> None:
@@ -20,12 +23,11 @@ class BudgetedLedger(DurableLedger):
             stored = self.budget
             assert stored is not None
             self.close()
-            raise PrivacyError(
-                f"the ledger {path} has a budget already: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
-                f"{stored.accountant}. It holds for all runs beside it; leave the new one out, or use another folder of runs"
-            )
+            raise PrivacyError(has_a_budget(path, stored))
 
-    def open_together(self, **accounts: Any) -> list[Account]:
-        """Store the budget, then allow the runs their queries or refuse them."""
-        DurableLedger(self.path, budget=self._wanted).close()
-        return super().open_together(**accounts)
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        with super()._opening():
+            self._store_budget(EVERYONE, self._wanted)
+            self.budget = self._wanted
+            yield

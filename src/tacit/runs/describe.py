@@ -30,6 +30,7 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
         agents=data.agents,
         rounds=session.training.rounds,
         edges=edges_of(graph),
+        weights=weights_of(graph),
         counts=None if counts is None else tuple(tuple(row) for row in counts),
         sizes=tuple(session.sizes),
         owners=tuple(data.owners),
@@ -41,7 +42,7 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
         private=promise is not None,
-        epsilon=_for_each(promise.epsilon, data.agents) if promise is not None else None,
+        epsilon=promise.targets(data.agents) if promise is not None else None,
         delta=promise.delta if promise is not None else None,
         adjacency=promise.adjacency if promise is not None else None,
         accountant=promise.accountant if promise is not None else None,
@@ -55,6 +56,13 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
 def edges_of(graph: nx.Graph | None) -> tuple[tuple[int, int], ...]:
     """Return who talks to whom."""
     return () if graph is None else tuple((int(one), int(other)) for one, other in graph.edges)
+
+
+def weights_of(graph: nx.Graph | None) -> tuple[float, ...] | None:
+    """Return the weights that a graph's file gives its links, in their order; None if it gives none."""
+    if graph is None or (weights := graph.graph.get("weights")) is None:
+        return None
+    return tuple(float(weights[one, other]) for one, other in graph.edges)
 
 
 def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
@@ -111,8 +119,3 @@ def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
         "seconds": result.seconds,
         "samples_per_second": result.samples_per_second,
     }
-
-
-def _for_each(value: Any, agents: int) -> tuple[float, ...] | None:
-    """Return one number for every agent, of one for all or one for each."""
-    return None if value is None else tuple(np.broadcast_to(np.asarray(value, dtype=np.float64), agents).tolist())

@@ -51,6 +51,8 @@ class Plan:
     agents: _Positive
     rounds: _Positive
     edges: tuple[tuple[_Count, _Count], ...]
+    weights: tuple[float, ...] | None
+    """What the graph's file says that neighbours take of each other, edge by edge; None where a rule weighs them."""
     counts: tuple[tuple[_Count, ...], ...] | None
     """How many records of each class every agent holds; None unless the data set is a published one."""
     sizes: tuple[_Count, ...]

@@ -17,14 +17,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from tacit import lock
 from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, sync_folder, write_atomically
-from tacit.runs import events, lock
+from tacit.runs import events
 from tacit.runs.lines import append_line
 
 LEDGER = "ledger.sqlite"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def ledger_in(runs: Path) -> Path:
+    """Return the ledger of a folder of runs, or the file itself where a ledger is meant that lies elsewhere."""
+    path = runs if runs.is_file() else runs / LEDGER
+    if not path.is_file():
+        raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")
+    return path
 
 
 class RunFolder:

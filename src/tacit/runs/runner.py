@@ -23,7 +23,7 @@ from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
-from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts
+from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
 from tacit.runs.events import CheckpointSaved, Finish, Resume, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.released import RecordingOracle, ReleasedLog
@@ -218,7 +218,8 @@ class Runner:
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
-        if plan is not None and plan.edges != edges_of(self._graph):
+        now = edges_of(self._graph), weights_of(self._graph)
+        if plan is not None and (plan.edges, plan.weights) != now:
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:

@@ -1,4 +1,4 @@
-"""Who works on a run. The lock goes with the process that holds it, however that ends."""
+"""Who works on something. A lock goes with the process that holds it, however that ends."""
 
 import fcntl
 import os
@@ -12,16 +12,25 @@ from tacit.errors import InvalidInput, StorageError
 _PATIENCE = 0.5  # seconds, for whoever asks holds the lock for a moment
 
 
-@contextmanager
-def held(path: Path, what: Path) -> Iterator[None]:
-    """Hold the lock in the file `path`, which keeps every other process off `what`."""
+def hold(path: Path) -> int | None:
+    """Take the lock in the file `path` and return the descriptor that holds it until it is closed; None if it is taken."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StorageError(f"{what} cannot be locked: {error.strerror}") from error
+        raise StorageError(f"{path} cannot be locked: {error.strerror}") from error
+    if _take(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def held(path: Path, what: Path) -> Iterator[None]:
+    """Hold the lock in the file `path`, which keeps every other process off `what`."""
+    descriptor = hold(path)
+    if descriptor is None:
+        raise InvalidInput(f"another process is working on {what}; two must not work on one run")
     try:
-        if not _take(descriptor):
-            raise InvalidInput(f"another process is working on {what}; two must not work on one run")
         yield
     finally:
         os.close(descriptor)
