@@ -10,7 +10,7 @@ from torch import nn
 import tacit
 from tacit.chance import chance, shared_chance
 from tacit.data import AgentData
-from tacit.errors import GraphError, InvalidInput
+from tacit.errors import InvalidInput
 from tacit.networks import Moving, RandomMatchings, Several, TopK, base_graphs, one_peer_exponential
 
 AGENTS, WIDTH = 5, 6
@@ -112,11 +112,12 @@ def test_a_run_may_have_links_that_change(links):
         ({"graph": RandomMatchings(4)}, "the topology is for 4 agents and the data has 5"),
         ({"graph": RandomMatchings(5), "mixing": "uniform"}, "a topology has weights of its own"),
         ({"graph": Moving(5, reach=0.01)}, "hear nothing of each other"),
-        ({"graph": [3]}, "give a networkx graph, or a topology"),
+        ({"graph": [3]}, "graph is a list; give a networkx graph .* or a list with one for each trial"),
+        ({"graph": RandomMatchings}, "graph is a type; give a networkx graph"),
     ],
 )
 def test_links_that_do_not_fit_are_refused(changes, message):
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(InvalidInput, match=message):
         tacit.train(tacit.DSGD(), **settings(**{"rounds": 30} | changes))
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from tacit.algorithms import Algorithm, Step
     from tacit.data import AgentData
+    from tacit.networks import Topology
     from tacit.privacy import Ledger, Sources
     from tacit.settings import Training
 
@@ -110,7 +111,10 @@ class RunConfig(BaseModel):
     split: Annotated[str, BeforeValidator(_as_text)] = Field(
         "1.0", description="who gets what: t of A(t), iid, dirichlet:ALPHA or dirichlet:ALPHA,min_size=N"
     )
-    graph: str = Field("ring", description="a kind such as ring or torus, random:fiedler=0.39, or a file")
+    graph: str = Field(
+        "ring",
+        description="a kind such as ring, random:fiedler=0.39, a file, or one that changes: matchings, base, moving:reach=0.5",
+    )
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
         "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
     )
@@ -206,11 +210,11 @@ class RunConfig(BaseModel):
         data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
         return data.pooled() if self.algorithm == "sgd" else data
 
-    def load_graph(self, agents: int) -> "nx.Graph | None":
+    def load_graph(self, agents: int) -> "nx.Graph | Topology | None":
         """Build or read the graph, or none where nobody talks."""
-        from tacit.specs import parse_graph
+        from tacit.specs import parse_links
 
-        return None if self.algorithm in ("sgd", "local") else parse_graph(self.graph, agents, self.seed)
+        return None if self.algorithm in ("sgd", "local") else parse_links(self.graph, agents, self.seed)
 
     def training(
         self,
@@ -218,7 +222,7 @@ class RunConfig(BaseModel):
         name: str,
         ledger: "Ledger | None",
         data: "AgentData",
-        graph: "nx.Graph | None",
+        graph: "nx.Graph | Topology | None",
         compiled: bool | None = None,
     ) -> "Training":
         """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""

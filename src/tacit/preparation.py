@@ -92,8 +92,6 @@ def _topology(
     graph: nx.Graph | Topology, mixing: str | sparse.csr_array, *, allow_drift: bool, agents: int, rounds: int
 ) -> Topology:
     if not isinstance(graph, nx.Graph):
-        if not (hasattr(graph, "at") and hasattr(graph, "agents")):
-            raise GraphError(f"graph is {graph!r}; give a networkx graph, or a topology such as tacit.networks.Cycle")
         if graph.agents != agents:
             raise GraphError(
                 f"the topology is for {graph.agents} agents and the data has {agents}; they must be as many"

@@ -16,6 +16,7 @@ from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
+from tacit.networks.topology import is_topology
 from tacit.preparation import Graphs, Model
 from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
 from tacit.schedules import Schedule
@@ -114,10 +115,13 @@ class Training:
             raise InvalidInput(f"loss is {self.loss!r}; give a function of outputs and targets, one value per record")
         given: Any = self.graph
         graphs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-        if given is not None and not (graphs and all(isinstance(graph, nx.Graph) for graph in graphs)):
+        if given is not None and not (
+            graphs and all(isinstance(graph, nx.Graph) or is_topology(graph) for graph in graphs)
+        ):
             what = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
             raise InvalidInput(
-                f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), or a list with one for each trial"
+                f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), links that change such as "
+                "tacit.networks.base_graphs(10), or a list with one for each trial"
             )
         if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
             raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")

@@ -13,6 +13,8 @@ from tacit.data import IID, ByClass, DataSet, Dirichlet, Partition, load, synthe
 from tacit.errors import GraphError, InvalidInput, choose
 from tacit.graphs import build, find_graph, read_graph
 from tacit.graphs.topologies import KINDS, sides
+from tacit.networks import Topology, schedule
+from tacit.networks.schedules import SCHEDULES
 
 Read = Callable[[str], float]
 
@@ -25,6 +27,7 @@ _SEARCH: dict[str, Read] = {
 }
 _BUILD: dict[str, Read] = {"degree": int, "rows": int, "rewire": float, "probability": float}
 _OPTIONS: dict[str, Read] = {**_SEARCH, **_BUILD, "seed": int}
+_SCHEDULE: dict[str, Read] = {"peers": int, "reach": float, "leg": int, "window": int, "exchanges": int, "seed": int}
 
 
 def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> DataSet:
@@ -103,6 +106,32 @@ def parse_graph(
     return find_graph(agents, seed=seed, **chosen) if kind == "random" else build(kind, agents, seed=seed, **chosen)
 
 
+def parse_links(text: str, agents: int | None, seed: int = 0) -> nx.Graph | Topology:
+    """Return the links that a text names: a graph, or a schedule of links that change from round to round."""
+    return parse_schedule(text, agents, seed) if is_schedule(text) else parse_graph(text, agents, seed)
+
+
+def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
+    """Return the schedule that a text names.
+
+    - `matchings`: pairs by chance; `one_peer_exponential`: everyone hears one other
+    - `base` or `base:peers=2`: everyone has the exact average after some rounds
+    - `moving:reach=0.4`, also with `leg`, `window` and `seed`: agents that move about and hear whoever is near
+
+    Each with `exchanges=N` exchanges in a round, if there should be more than one.
+    """
+    kind, _, rest = text.strip().partition(":")
+    options = _read_options(rest, _SCHEDULE)
+    if agents is None:
+        raise GraphError(f"how many agents? A schedule of {kind} can have any number; give --agents")
+    return schedule(kind.replace("-", "_"), agents, int(options.pop("seed", seed)), **options)
+
+
+def is_schedule(text: str) -> bool:
+    """Tell whether a text names links that change."""
+    return text.strip().partition(":")[0].replace("-", "_") in SCHEDULES
+
+
 def flattened(text: str, agents: int, options: Mapping[str, float] | None = None) -> str | None:
     """Say so where a text asks for a torus or a grid that is so thin that it is something simpler."""
     kind, _, rest = text.strip().partition(":")
@@ -126,12 +155,12 @@ def _from_file(path: str, agents: int | None, options: Mapping[str, float] | Non
     return graph
 
 
-def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[str, Any]:
-    """Return the options in `name=value,…` together with those given, each once and each one that the kind can have."""
+def _read_options(rest: str, known: Mapping[str, Read], given: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """Return the options in `name=value,…` together with those given, each once."""
     options: dict[str, Any] = dict(given or {})
     for part in rest.split(",") if rest else ():
         name, _, value = (piece.strip() for piece in part.partition("="))
-        read = _OPTIONS[choose("graph option", name, _OPTIONS)]
+        read = known[choose("graph option", name, known)]
         if name in options:
             raise GraphError(f"graph option {name!r} is given twice")
         try:
@@ -139,6 +168,12 @@ def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[st
         except ValueError:
             wanted = "a whole number" if read is int else "a number"
             raise GraphError(f"graph option {name!r} is {wanted}, got {value!r}") from None
+    return options
+
+
+def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return the options in `name=value,…` together with those given, each once and each one that the kind can have."""
+    options = _read_options(rest, _OPTIONS, given)
     for name in options:
         if kind != "random" and name in _SEARCH:
             raise GraphError(f"{name!r} is something to search for: use kind 'random' instead of {kind!r}")

@@ -292,3 +292,18 @@ def test_a_torus_that_is_no_more_than_a_ring_is_told(args, message):
     assert result.exit_code == 0
     assert result.stderr == message
     assert json.loads(result.stdout)["agents"] == int(args[2])
+
+
+def test_links_that_change_are_measured_and_drawn(tmp_path):
+    picture = tmp_path / "base.png"
+    found = document("graph", "base", "--agents", 10)
+    assert (found["rounds"], found["most_neighbors"], found["contraction"]) == (6, 1, 0.0)
+    said = answer("graph", "one_peer_exponential", "--agents", 10, "--plot", picture)
+    assert "of disagreement left after these rounds" in said
+    assert "0.1924" in said
+    assert is_picture(picture)
+
+
+def test_options_of_links_that_change_stand_behind_them():
+    assert "as in moving:reach=0.4" in complaint("graph", "base", "--agents", 10, "--degree", 3)
+    assert "how many agents?" in complaint("graph", "matchings")

@@ -48,6 +48,8 @@ def plan_event(result, graph, rounds, token):
         "agents": data.agents,
         "rounds": rounds,
         "edges": [] if graph is None else [list(edge) for edge in graph.edges],
+        "changing": False,
+        "weights": None,
         "counts": data.counts.tolist(),
         "sizes": [round(lot / rate) for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)],
         "owners": list(data.owners),

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tacit.cli.graph_schedule import show_schedule
 from tacit.cli.output import (
     bar,
     check_output,
@@ -32,6 +33,7 @@ Rule = Literal["metropolis", "max_degree", "uniform"]
 _KINDS = (
     "complete, ring, path, star, wheel, grid, torus, hypercube, exponential, small_world, random_regular, erdos_renyi"
 )
+_SCHEDULES = "matchings, one_peer_exponential, base:peers=2, moving:reach=0.4, each with exchanges=N in a round"
 LISTED = 32  # agents whose neighbours are still worth listing
 BAR_WIDTH = 12
 DRAWN = 2_000  # agents in a picture that can still be seen
@@ -40,7 +42,10 @@ DRAWN = 2_000  # agents in a picture that can still be seen
 def graph(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND|FILE", help=f"One of {_KINDS}; random, to search; or a file to read."),
+        typer.Argument(
+            metavar="KIND|FILE",
+            help=f"One of {_KINDS}; random, to search; a file to read; or links that change: {_SCHEDULES}.",
+        ),
     ],
     agents: Annotated[int | None, typer.Option(help="How many; a file knows its own.")] = None,
     fiedler: Annotated[float | None, typer.Option(help="random: λ₂ of the Laplacian, divided by N.")] = None,
@@ -67,7 +72,7 @@ def graph(
     tacit graph random --agents 10 --fiedler 0.39 --seed 7 --save graph.txt
     """
     from tacit.graphs import measure, write_edge_list
-    from tacit.specs import flattened, parse_graph
+    from tacit.specs import flattened, is_schedule, parse_graph
 
     check_picture(plot)
     check_output(save)
@@ -82,6 +87,13 @@ def graph(
         "rows": rows,
     }
     given = {name: value for name, value in options.items() if value is not None}
+    if is_schedule(kind):
+        if given or save is not None or mixing != "metropolis":
+            raise GraphError(
+                f"{kind!r} changes from round to round: its options stand behind it, as in moving:reach=0.4"
+            )
+        show_schedule(kind, agents, seed, as_json=as_json, plot=plot)
+        return
     with working("building"):
         found = parse_graph(kind, agents, seed, options=given)
         measures = measure(found, mixing)

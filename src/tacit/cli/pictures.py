@@ -16,6 +16,8 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from tacit.networks import Topology
+from tacit.networks.topology import rounds_of
 from tacit.report.layout import positions
 from tacit.report.palette import SERIES, readable_on
 
@@ -35,6 +37,7 @@ _STYLE: dict[Any, Any] = {
 }
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#f3f5f8", "#b9d3ea", "#6ea7d3", "#2a75b0", "#0b3c6b"])
 LINES = ("-", "--", ":", "-.")
+SCHEDULE_AGENTS, _PANELS = 200, 8  # agents that can be seen in a small picture, and rounds that are drawn
 _LABELLED, _NUMBERED = 60, 20  # agents whose numbers fit on a graph; rows and columns whose counts fit a heat map
 
 
@@ -92,6 +95,33 @@ def draw_graph(graph: nx.Graph, centrality: Sequence[float], *, title: str) -> F
         shades.outline.set_visible(False)
         ax.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", title=title)
         ax.axis("off")
+        return figure
+
+
+def draw_schedule(topology: Topology, *, title: str) -> Figure:
+    """Draw the links of the first exchanges, one beside another; an arrow points to who hears, where that is one way."""
+    rounds = rounds_of(topology, _PANELS)
+    panels = [(number, links) for number in rounds for links in topology.at(number)][:_PANELS]
+    places = positions(nx.empty_graph(topology.agents))
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    with style():
+        figure = Figure(figsize=(2.6 * columns, 2.6 * rows + 0.5))
+        axes = figure.subplots(rows, columns, squeeze=False).flatten()
+        for ax, (number, links) in zip(axes, panels, strict=False):
+            where = places if (moved := getattr(topology, "places", None)) is None else 2 * moved(number) - 1
+            for hears in range(topology.agents):
+                for heard in links.of_agent(hears)[0].tolist():
+                    arrow = "-|>" if not links.heard[heard, hears] else "-"
+                    if arrow == "-" and heard < hears:
+                        continue
+                    look = {"arrowstyle": arrow, "color": "#8b97a6", "lw": 1.1, "shrinkA": 5, "shrinkB": 5}
+                    ax.annotate("", where[hears], where[heard], arrowprops=look)
+            ax.scatter(where[:, 0], where[:, 1], s=70, c="#2a6f97", edgecolors="w", linewidths=1, zorder=2)
+            ax.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal", title=f"round {number}")
+        for ax in axes:
+            ax.axis("off")
+        figure.suptitle(title)
         return figure
 
 

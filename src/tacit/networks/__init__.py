@@ -2,7 +2,8 @@
 
 from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK
 from tacit.networks.interface import Inbox, Messages, Network, Transport
-from tacit.networks.schedules import Moving, RandomMatchings, base_graphs, one_peer_exponential
+from tacit.networks.measures import ScheduleMeasures, measure_schedule
+from tacit.networks.schedules import Moving, RandomMatchings, base_graphs, one_peer_exponential, schedule
 from tacit.networks.stacked import StackedInbox, StackedNetwork, Tap
 from tacit.networks.topology import (
     Changing,
@@ -33,6 +34,7 @@ __all__ = [
     "Network",
     "Packet",
     "RandomMatchings",
+    "ScheduleMeasures",
     "Several",
     "StackedInbox",
     "StackedNetwork",
@@ -47,5 +49,7 @@ __all__ = [
     "as_topology",
     "base_graphs",
     "check_topology",
+    "measure_schedule",
     "one_peer_exponential",
+    "schedule",
 ]

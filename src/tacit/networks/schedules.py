@@ -1,17 +1,19 @@
 """Topologies that change by a rule: matchings by chance, one peer at a time, exact averages, agents that move."""
 
+import inspect
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial import cKDTree
 
-from tacit.errors import GraphError
+from tacit.errors import GraphError, choose
 from tacit.graphs.arguments import whole
-from tacit.networks.topology import Cycle, Links, links_from_pairs
+from tacit.networks.topology import Cycle, Links, Several, Topology, links_from_pairs
 
 _REMEMBERED = 64
 _MATCHING_WINDOW = 32  # rounds: that so many matchings leave a part of the agents alone has a chance below 3⁻³¹
@@ -106,6 +108,29 @@ class Moving:
     def _make(self, round: int) -> tuple[Links, ...]:
         pairs = cKDTree(self.places(round)).query_pairs(self.reach, output_type="ndarray")
         return (links_from_pairs(self.agents, pairs.astype(np.int64).reshape(-1, 2)),)
+
+
+SCHEDULES: dict[str, Callable[..., Topology]] = {
+    "matchings": RandomMatchings,
+    "one_peer_exponential": one_peer_exponential,
+    "base": base_graphs,
+    "moving": Moving,
+}
+
+
+def schedule(kind: str, agents: int, seed: int = 0, *, exchanges: int = 1, **options: Any) -> Topology:
+    """Return links that change, by the name of their rule; what is not by chance does not use the seed.
+
+    `exchanges` is how many there are in each round.
+    """
+    make = SCHEDULES[choose("schedule", kind, SCHEDULES)]
+    known = set(inspect.signature(make).parameters) - {"agents"}
+    for name in options:
+        choose(f"option of {kind!r}", name, (known - {"seed"}) | {"exchanges"})
+    if missing := [name for name in ("reach",) if name in known and name not in options]:
+        raise GraphError(f"how far do agents hear each other? Give {missing[0]}, as in {kind}:{missing[0]}=0.4")
+    made = make(agents, **options, **({"seed": seed} if "seed" in known else {}))
+    return made if exchanges == 1 else Several(made, exchanges)
 
 
 def _factors(number: int) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ columns sum to one) and join all agents over a stated number of rounds; `check_t
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import networkx as nx
 import numpy as np
@@ -197,7 +197,7 @@ class Several:
     @property
     def window(self) -> int:
         """Within how many rounds all agents are joined."""
-        return -(-self._inner.window // self.exchanges) + (self._inner.window > 1 and self.exchanges > 1)
+        return -(-self._inner.window // self.exchanges)
 
     @property
     def period(self) -> int | None:
@@ -243,11 +243,15 @@ def links_from_pairs(agents: int, pairs: Pairs, mixing: str = "metropolis") -> L
     return Links.of(weights_for(heard, mixing), heard)
 
 
+def is_topology(value: Any) -> TypeGuard[Topology]:
+    """Tell whether something says who hears whom in a round."""
+    return not isinstance(value, type) and hasattr(value, "at") and hasattr(value, "agents")
+
+
 def as_topology(value: Any, *, mixing: str = "metropolis", window: int | None = None) -> Topology:
     """Return the topology of a connected graph, of a sequence of graphs or matrices that take turns, or one itself."""
-    if hasattr(value, "at") and hasattr(value, "agents"):
-        topology: Topology = value
-        return topology
+    if is_topology(value):
+        return value
     if isinstance(value, nx.Graph):
         return Static(Links.of(mixing_matrix(value, mixing), None))
     if isinstance(value, Sequence):
@@ -279,6 +283,21 @@ def check_topology(topology: Topology, rounds: int) -> None:
                     f"the agents fall into {parts} groups that hear nothing of each other within {within}; links must join "
                     f"all agents within {window} rounds, or give a longer window"
                 )
+
+
+def rounds_of(topology: Topology, rounds: int) -> range:
+    """Return the rounds of a run after which its links repeat, or all of them."""
+    return range(rounds if topology.period is None else min(rounds, topology.period))
+
+
+def edges_over(topology: Topology, rounds: int) -> list[tuple[int, int]]:
+    """Return all pairs that talk in some round of a run, the smaller number first."""
+    pairs: set[tuple[int, int]] = set()
+    for number in rounds_of(topology, rounds):
+        for links in topology.at(number):
+            place = links.heard.tocoo()
+            pairs |= {(min(pair), max(pair)) for pair in zip(place.row.tolist(), place.col.tolist(), strict=True)}
+    return sorted(pairs)
 
 
 def _check_average(links: Links, agents: int, round: int) -> None:

@@ -159,6 +159,8 @@ def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | N
     count, connected = run.graph.number_of_edges(), connectivity(run.graph)
     links = "1 link" if count == 1 else f"{count:,} links"
     who = f"{links}; {connected}." if connected else f"{links}."
+    if plan.changing:
+        who = f"Links change from round to round; drawn are all {count:,} that are used in some round."
     if count == 0:
         who = "No messages: every agent is on its own." if plan.agents > 1 else "One agent holds all data."
     release = "" if run.release or spent is None else " <strong>Not a release.</strong>"

@@ -8,13 +8,15 @@ import numpy as np
 from tacit.algorithms.averaged import name_of
 from tacit.config import RunConfig
 from tacit.models.hashing import models_sha256
+from tacit.networks import Topology
+from tacit.networks.topology import edges_over
 from tacit.privacy.guarantees import stated
 from tacit.results import Result, Snapshot
 from tacit.runs import events
 from tacit.session import Session
 
 
-def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, token: str) -> events.Plan:
+def plan_event(config: RunConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
@@ -29,7 +31,8 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
         dataset=data.data.name,
         agents=data.agents,
         rounds=session.training.rounds,
-        edges=edges_of(graph),
+        edges=edges_of(graph, session.training.rounds),
+        changing=graph is not None and not isinstance(graph, nx.Graph),
         weights=weights_of(graph),
         counts=None if counts is None else tuple(tuple(row) for row in counts),
         sizes=tuple(session.sizes),
@@ -53,14 +56,17 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | None, toke
     )
 
 
-def edges_of(graph: nx.Graph | None) -> tuple[tuple[int, int], ...]:
-    """Return who talks to whom."""
-    return () if graph is None else tuple((int(one), int(other)) for one, other in graph.edges)
+def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int, int], ...]:
+    """Return who talks to whom, in some round where that changes."""
+    if graph is None:
+        return ()
+    edges = graph.edges if isinstance(graph, nx.Graph) else edges_over(graph, rounds)
+    return tuple((int(one), int(other)) for one, other in edges)
 
 
-def weights_of(graph: nx.Graph | None) -> tuple[float, ...] | None:
+def weights_of(graph: nx.Graph | Topology | None) -> tuple[float, ...] | None:
     """Return the weights that a graph's file gives its links, in their order; None if it gives none."""
-    if graph is None or (weights := graph.graph.get("weights")) is None:
+    if not isinstance(graph, nx.Graph) or (weights := graph.graph.get("weights")) is None:
         return None
     return tuple(float(weights[one, other]) for one, other in graph.edges)
 

@@ -51,6 +51,8 @@ class Plan:
     agents: _Positive
     rounds: _Positive
     edges: tuple[tuple[_Count, _Count], ...]
+    changing: bool
+    """Whether who talks to whom changes from round to round; `edges` are then those of some round."""
     weights: tuple[float, ...] | None
     """What the graph's file says that neighbours take of each other, edge by edge; None where a rule weighs them."""
     counts: tuple[tuple[_Count, ...], ...] | None

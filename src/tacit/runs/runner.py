@@ -218,7 +218,7 @@ class Runner:
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
-        now = edges_of(self._graph), weights_of(self._graph)
+        now = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
         if plan is not None and (plan.edges, plan.weights) != now:
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 

@@ -1,0 +1,71 @@
+"""How well links that change bring agents together."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import GraphError
+from tacit.networks.topology import Links, Topology, check_topology, edges_over
+
+_MOST_AGENTS = 2_000  # whose matrices are multiplied whole
+_EXACT = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleMeasures:
+    """What a schedule does over some rounds."""
+
+    agents: int
+    rounds: int
+    """Over how many rounds it was measured: one period, or as many as were asked for."""
+    window: int
+    """Within how many rounds all agents are joined."""
+    pairs: int
+    """Pairs that talk in some round."""
+    most_neighbors: int
+    """Whom an agent hears in one exchange, at most."""
+    messages: float
+    """What an agent sends in a round, on average."""
+    contraction: float
+    """What is left of disagreement after these rounds, at worst: 0 is an exact average."""
+
+    @property
+    def of_a_round(self) -> float:
+        """What is left of disagreement after a round, on average over the rounds."""
+        return float(self.contraction ** (1 / self.rounds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "contraction_of_a_round": self.of_a_round}
+
+
+def measure_schedule(topology: Topology, rounds: int = 100) -> ScheduleMeasures:
+    """Measure one period of a topology, or so many rounds of one that never repeats; refuse one that does not mix."""
+    agents = topology.agents
+    if agents > _MOST_AGENTS:
+        raise GraphError(f"a schedule of {agents:,} agents is too large to be measured; up to {_MOST_AGENTS:,} can be")
+    rounds = rounds if topology.period is None else topology.period
+    check_topology(topology, max(rounds, topology.window))
+    exchanges = [links for number in range(rounds) for links in topology.at(number)]
+    return ScheduleMeasures(
+        agents=agents,
+        rounds=rounds,
+        window=topology.window,
+        pairs=len(edges_over(topology, rounds)),
+        most_neighbors=max(int(links.degrees.max(initial=0)) for links in exchanges),
+        messages=sum(float(links.listeners.mean()) for links in exchanges) / rounds,
+        contraction=_contraction(agents, exchanges),
+    )
+
+
+def _contraction(agents: int, exchanges: list[Links]) -> float:
+    """Return what is left of the worst disagreement; 0 where an exchange leaves no more of it than rounding."""
+    left, size = np.eye(agents) - 1 / agents, 1.0
+    for links in exchanges:
+        left = links.weights @ left
+        norm = float(np.linalg.norm(left, 2))
+        if norm < _EXACT:
+            return 0.0
+        left, size = left / norm, size * norm
+    return size
