@@ -24,6 +24,7 @@ from tacit.schedules import Schedule
 Connect = Callable[[torch.device], StackedNetwork]
 
 _SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
+_MOST_QUERIES = 1_000_000  # of a run; a rule that asks for ever is found in a minute
 _WIDE = 256  # parameters that are enough to see whether rows are mixed
 
 
@@ -78,8 +79,9 @@ def check_rows_apart(
     ends = []
     for first in (0.5, 2.0):
         network = alone(_NUMBERS)
-        theta = torch.linspace(0.1, 1.0, len(network.hosted))[:, None].repeat(1, min(width, _WIDE))
-        theta[0] = first
+        wide = min(width, _WIDE)
+        theta = torch.linspace(0.1, 1.0, len(network.hosted))[:, None].repeat(1, wide) / wide**0.5
+        theta[0] = first / wide**0.5
         play = _played(algorithm, theta, rounds, schedule, network, _Counting(0.3737), seed, min(rounds, 2))
         ends.append(play.state.theta)
     apart = [torch.nan_to_num(end[1:], nan=0.0) for end in ends]  # a step size that overflows tells nothing here
@@ -122,12 +124,20 @@ class _Counting:
         self._answer, self.queries = answer, 0
 
     def gradient(self, theta: Tensor) -> Tensor:
-        self.queries += 1
+        self._count()
         return self._answer * theta
+
+    def _count(self) -> None:
+        self.queries += 1
+        if self.queries > _MOST_QUERIES:
+            raise InvalidInput(
+                f"the rule asks more than {_MOST_QUERIES:,} times when it is played to be counted; does it ask until the answer "
+                "looks right? How often it asks must be known beforehand"
+            )
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         if not public:
             raise InvalidInput("a query needs at least one stacked tensor that its per-sample function reads")
-        self.queries += 1
+        self._count()
         answer = public[0].new_zeros(len(public[0]), public[0].shape[1] if width is None else width)
         return answer + self._answer * public[0].reshape(len(answer), -1).mean(dim=1, keepdim=True)

@@ -172,8 +172,8 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
     """ERRATA row 2: noise is settled, and the ledger charged, as if one round were one query."""
     count, spend, asked = tacit.session.count, PrivateOracle._spend, [0]
 
-    def too_few(*args: Any) -> Cost:
-        cost = count(*args)
+    def too_few(*args: Any, **settings: Any) -> Cost:
+        cost = count(*args, **settings)
         return replace(cost, queries=cost.queries // steps)
 
     def rarely(self: PrivateOracle) -> None:

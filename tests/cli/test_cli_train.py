@@ -256,11 +256,11 @@ def test_lot_size_clip_and_epsilon_are_given_per_agent(tacit, tmp_path):
     (tmp_path / "run.toml").write_text("\n".join(f"{key} = {value}" for key, value in PER_AGENT.items()))
     assert tacit("train", "run.toml", *rest, "--name", "file")[0] == 0
     for name in ("options", "file"):
-        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
-        assert plan["lot_sizes"] == PER_AGENT["lot_size"]
-        assert plan["clips"] == PER_AGENT["clip"]
-        assert plan["epsilon"] == PER_AGENT["epsilon"]
-        assert len(set(plan["noise_multipliers"])) > 2
+        plan = RunFolder.find(tmp_path / "runs" / name).events().plan
+        assert list(plan.lot_sizes) == PER_AGENT["lot_size"]
+        assert list(plan.clips) == PER_AGENT["clip"]
+        assert list(plan.epsilon) == PER_AGENT["epsilon"]
+        assert len(set(plan.noise_multipliers)) > 2
         spent = json.loads((tmp_path / "runs" / name / "summary.json").read_text())["epsilon_per_agent"]
         assert all(0.5 * target < value <= target for value, target in zip(spent, PER_AGENT["epsilon"], strict=True))
         assert tacit("report", name)[0] == 0
@@ -303,9 +303,9 @@ def test_a_dirichlet_split_takes_a_least_size(tacit, tmp_path):
     (tmp_path / "run.toml").write_text('split = "dirichlet:0.3, min_size=150"\n')
     assert tacit("train", "run.toml", *rest, "--name", "two")[0] == 0
     for name in ("one", "two"):
-        plan = RunFolder.find(tmp_path / "runs" / name).events()[0]
-        assert min(plan["sizes"]) >= 150
-        assert "min_size=150" in plan["owners"][0]
+        plan = RunFolder.find(tmp_path / "runs" / name).events().plan
+        assert min(plan.sizes) >= 150
+        assert "min_size=150" in plan.owners[0]
     for text in ("dirichlet:0.3,min_size=x", "dirichlet:0.3,least=3", "dirichlet:0.3,"):
         code, _, error = tacit("train", *rest, "--split", text)
         assert code == 2
@@ -317,9 +317,9 @@ def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
     (tmp_path / "links.txt").write_text("north south 0.4\nsouth west 0.4\nwest east 0.3\n")
     code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--name", "one")
     assert code == 0, error
-    plan = RunFolder.find(tmp_path / "runs" / "one").events()[0]
-    assert plan["edges"] == [[0, 3], [1, 2], [2, 3]], "east, north, south, west"
-    assert plan["weights"] == [0.3, 0.4, 0.4]
+    plan = RunFolder.find(tmp_path / "runs" / "one").events().plan
+    assert plan.edges == ((0, 3), (1, 2), (2, 3)), "east, north, south, west"
+    assert plan.weights == (0.3, 0.4, 0.4)
     assert tacit("report", "one")[0] == 0
     code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
     assert code == 2

@@ -193,10 +193,10 @@ def test_weights_in_a_file_make_the_mixing_matrix(file):
     assert np.allclose(graph.graph["weights"].toarray(), expected)
     numbered = graphs.read_graph(file("0 1 0.25\n1 2 0.5\n2 1 0.5\n"))
     assert np.allclose(numbered.graph["weights"].toarray(), expected)
-    mixing, _ = connect(graph, "metropolis", allow_drift=False, agents=3, trials=1)
-    assert np.allclose(mixing[0].toarray(), expected)
+    (topology,) = connect(graph, "metropolis", allow_drift=False, agents=3, trials=1, rounds=1)
+    assert np.allclose(topology.at(0)[0].weights.toarray(), expected)
     with pytest.raises(GraphError, match="the graph's file has weights of its own"):
-        connect(graph, "max_degree", allow_drift=False, agents=3, trials=1)
+        connect(graph, "max_degree", allow_drift=False, agents=3, trials=1, rounds=1)
 
 
 @pytest.mark.parametrize(
