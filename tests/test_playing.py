@@ -1,5 +1,6 @@
 """A rule is played in one way, on whichever links, and what it says is counted as it travels."""
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -166,3 +167,38 @@ def test_public_chance_follows_from_seed_round_agent_and_draw():
     assert torch.equal(shared_chance(3, 2, 0, (5,), torch.float32), shared_chance(3, 2, 0, (5,), torch.float32))
     assert float(together.mean()) == pytest.approx(0.5, abs=0.027)
     assert bool(((together >= 0) & (together < 1)).all())
+
+
+@dataclass(frozen=True)
+class NoState(Sparse):
+    def init(self, theta):
+        return theta
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        return self.layer(x), x
+
+
+def test_what_is_no_state_or_no_output_is_named():
+    with pytest.raises(InvalidInput, match=r"NoState.init must return a state whose theta .* a state without theta"):
+        tacit.train(NoState(), **settings())
+    with pytest.raises(InvalidInput, match="returns a tuple; it must return one tensor"):
+        tacit.train(tacit.DSGD(), **settings(model=Pair))
+
+
+def test_links_that_join_nobody_are_refused_in_a_run_shorter_than_their_window():
+    with pytest.raises(InvalidInput, match=r"window=100"):
+        tacit.train(tacit.DSGD(), **settings(graph=Moving(AGENTS, reach=0.01), rounds=3))
+
+
+def test_models_that_are_no_numbers_have_no_accuracy_and_are_told_of_once(caplog):
+    result = tacit.train(tacit.DiNNO(), **settings(lr=1e38, evaluate_every=1))
+    assert all(math.isnan(value) for value in result.history[-1].accuracy)
+    assert [each for each in caplog.messages if "no longer finite" in each] == [
+        "the agents' models are no longer finite since round 2 or before; try a smaller lr"
+    ]

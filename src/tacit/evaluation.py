@@ -59,6 +59,9 @@ def evaluate(
                 loss[some] += losses.double().sum(-1)
                 if classification:
                     right[some] += (labels == targets).sum(-1)
+    right[~theta.isfinite().all(dim=1)] = (
+        torch.nan
+    )  # the largest of numbers that are none is the first, and often right
     accuracy = (right / len(records)).cpu().numpy() if classification else None
     return Score((loss / len(records)).cpu().numpy(), accuracy)
 

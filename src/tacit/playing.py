@@ -100,6 +100,7 @@ class Play:
         self.round = self.messages = self.vectors = self.draws = 0
         with torch.no_grad():
             self.state: Any = algorithm.init(theta)
+        self._check(self.state, theta.shape, "init")
 
     def advance(self) -> None:
         """Play one round."""
@@ -107,11 +108,14 @@ class Play:
         with torch.no_grad():
             lr = step_size(self._schedule, self.round, self.rounds, before)
             state = self.algorithm.round(self.state, Round(self, lr, before))
-        after = getattr(state, "theta", None)
-        if not isinstance(after, Tensor) or after.shape != before.shape:
-            found = f"a theta of shape {tuple(after.shape)}" if isinstance(after, Tensor) else "a state without theta"
-            raise InvalidInput(
-                f"{type(self.algorithm).__name__}.round must return a state whose theta is [agents, params], as it was given, "
-                f"{tuple(before.shape)}; it returned {found}"
-            )
+        self._check(state, before.shape, "round")
         self.state, self.round = state, self.round + 1
+
+    def _check(self, state: Any, shape: torch.Size, made_by: str) -> None:
+        theta = getattr(state, "theta", None)
+        if not isinstance(theta, Tensor) or theta.shape != shape:
+            found = f"a theta of shape {tuple(theta.shape)}" if isinstance(theta, Tensor) else "a state without theta"
+            raise InvalidInput(
+                f"{type(self.algorithm).__name__}.{made_by} must return a state whose theta is [agents, params], as it was "
+                f"given, {tuple(shape)}; it returned {found}"
+            )

@@ -126,6 +126,8 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, sc
         inputs, targets = lot.take(torch.arange(2, device=theta.device))
         outputs = model.outputs(theta, inputs)
         classes = data.data.classes
+        if not isinstance(outputs, Tensor):
+            raise ModelError(f"the model returns a {type(outputs).__name__}; it must return one tensor of outputs")
         if classes is not None and (outputs.ndim != 2 or outputs.shape[1] < classes):
             shape = tuple(outputs.shape[1:])
             raise ModelError(

@@ -4,6 +4,7 @@ A run that does not fit its budget is refused before its first query. Whoever dr
 `finished` and closes it; `tacit.train` does no more than that.
 """
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -29,6 +30,7 @@ from tacit.states import flatten, restore
 from tacit.watching import Watch
 
 _CHECKED_RECORDS = 7
+log = logging.getLogger(__name__)
 _LEAST_NOISE = 0.02
 
 
@@ -90,7 +92,7 @@ class Session:
         self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
         self.accounts: list[Account] = list(accounts or [])
-        self.seconds = 0.0
+        self.seconds, self._lost = 0.0, False
         self.real_oracle = self._open_oracle(device)
         self.oracle: Oracle = self.real_oracle
         self._play = Play(
@@ -148,7 +150,12 @@ class Session:
         self.seconds += time.perf_counter() - started
 
     def look(self) -> None:
-        """Score the models as they are."""
+        """Score the models as they are, and say so, once, if they are no numbers any more."""
+        if not self._lost and not bool(self.state.theta.isfinite().all()):
+            self._lost = True
+            log.warning(
+                "the agents' models are no longer finite since round %d or before; try a smaller lr", self.round
+            )
         self.watch.look(self.state.theta, self.round, self.oracle.queries)
 
     def results(self) -> list[Result]:

@@ -88,7 +88,11 @@ def graph(
     }
     given = {name: value for name, value in options.items() if value is not None}
     if is_schedule(kind):
-        if given or save is not None or mixing != "metropolis":
+        if save is not None:
+            raise GraphError(
+                f"{kind!r} changes from round to round, and a file holds one graph; give --graph {kind} to tacit train"
+            )
+        if given or mixing != "metropolis":
             raise GraphError(
                 f"{kind!r} changes from round to round: its options stand behind it, as in moving:reach=0.4"
             )

@@ -48,7 +48,10 @@ def _print_all_runs(runner: Runner) -> None:
         }
         owner, lost = record.foremost(owners, **terms)
         count = len(record.runs_on(owners))
-    runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
+        anew = record.dealt_out_anew()
+    here = "this data, dealt out like this," if anew else "this data"
+    runs = f"the only run on {here} has" if count == 1 else f"all {count} runs on {here} together have"
+    budget = None if anew else budget  # it counts the other runs on these records, too: `tacit ledger` says how much
     whose = owner.rpartition("/")[2]
     screen = console()
     if math.isinf(lost.epsilon):
@@ -57,7 +60,7 @@ def _print_all_runs(runner: Runner) -> None:
         only_if = f", {lost.condition}" if lost.condition else ""
         words = f"{runs} spent ε={round_up(lost.epsilon)}{_of(budget, terms)} ({whose} lost most){only_if}"
         screen.print(words, soft_wrap=True)
-    for words in [*record.dealt_out_anew(), *record.exposed([runner.folder.name])]:
+    for words in [*anew, *record.exposed([runner.folder.name])]:
         screen.print(f"Note: {words}", soft_wrap=True)
 
 

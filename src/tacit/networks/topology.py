@@ -262,10 +262,12 @@ def as_topology(value: Any, *, mixing: str = "metropolis", window: int | None = 
 def check_topology(topology: Topology, rounds: int) -> None:
     """Raise unless every round keeps the average and every window of rounds joins all agents.
 
-    All rounds of a run are looked at, or one period.
+    All rounds of a run are looked at, or one period; of a run that is shorter than the window, the rounds that would follow.
     """
     agents, window = topology.agents, topology.window
-    last = rounds if topology.period is None else min(rounds, topology.period + window - 1)
+    last = max(rounds, window)
+    if topology.period is not None:
+        last = min(last, topology.period + window - 1)
     seen: list[sparse.csr_array] = []
     known: set[int] = set()
     for round in range(last):
@@ -281,7 +283,7 @@ def check_topology(topology: Topology, rounds: int) -> None:
                 within = f"rounds {round - window + 1} to {round}" if window > 1 else f"round {round}"
                 raise GraphError(
                     f"the agents fall into {parts} groups that hear nothing of each other within {within}; links must join "
-                    f"all agents within {window} rounds, or give a longer window"
+                    f"all agents within {window} rounds, or give a longer window, such as window={5 * window}"
                 )
 
 

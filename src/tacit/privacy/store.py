@@ -126,7 +126,9 @@ class DurableLedger(Ledger):
             stored = self.budget if owner is None else self.budgets.get(owner)
             if stored is None:
                 whose = "" if owner is None else f" of its own for {owner!r}"
-                raise PrivacyError(f"the ledger {self.path} has no budget{whose} that could be raised")
+                raise PrivacyError(
+                    f"the ledger {self.path} has no budget{whose} that could be raised; tacit train --budget sets one"
+                )
             larger = replace(stored, epsilon=float(epsilon))
             if larger.epsilon <= stored.epsilon:
                 raise PrivacyError(f"the budget is {stored}; ε={epsilon:g} does not raise it")
