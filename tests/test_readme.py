@@ -108,7 +108,15 @@ def run_page(page, skip=()):
             Path(text.splitlines()[0].removeprefix("#").strip()).write_text(text)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if any(b[0] in RUN for b in blocks(p))], ids=lambda page: page.name)
+_SLOW = ("runs.md",)
+RUNNING = [
+    pytest.param(page, marks=[pytest.mark.slow] if page.name in _SLOW else [], id=page.name)
+    for page in PAGES
+    if any(block[0] in RUN for block in blocks(page))
+]
+
+
+@pytest.mark.parametrize("page", RUNNING)
 def test_snippets_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page, skip=("sh",) if page == README else ())

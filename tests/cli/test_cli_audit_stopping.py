@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import pytest
 from invoking import document, one_line
 
 BATCHES = 12
@@ -25,6 +26,7 @@ AUDIT = (
 )
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeypatch):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *map(str, AUDIT), "--workers", "2"],

@@ -93,6 +93,7 @@ def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *SMALL, "--results", str(tmp_path)],

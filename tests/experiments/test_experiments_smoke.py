@@ -9,7 +9,7 @@ from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 from tacit.experiments.hyperparameters import SPLIT, setting
 
 # `density` is `connectivity` with another measure of the same graphs, and `convergence` has quick tests of its own.
-_SLOW = ("density", "convergence")
+_SLOW = ("density", "convergence", "tuning")
 SMOKE = [pytest.param(name, marks=pytest.mark.slow) if name in _SLOW else name for name in EXPERIMENTS]
 
 

@@ -162,7 +162,9 @@ def wired(rule, topology, dtype):
     return [plays[agent] for agent in range(AGENTS)]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=["float32", "float64"]
+)
 @pytest.mark.parametrize("where", TOPOLOGIES)
 @pytest.mark.parametrize("rule", RULES)
 def test_networks_agree_to_the_bit(rule, where, dtype):
