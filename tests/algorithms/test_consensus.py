@@ -50,7 +50,7 @@ def test_average_stays_and_agents_agree(algorithm, graph, rule):
     topology = as_topology(ALL[graph], mixing=rule)
     agents = topology.agents
     theta = torch.randn(agents, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    at = Still(StackedNetwork(topology, dtype=torch.float64))
+    at = Still(StackedNetwork(topology, dtype=torch.float64, any_order=True))
     state = algorithm.init(theta)
     for _ in range(1200):
         state = algorithm.round(state, at)
