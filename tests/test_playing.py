@@ -202,3 +202,20 @@ def test_models_that_are_no_numbers_have_no_accuracy_and_are_told_of_once(caplog
     assert [each for each in caplog.messages if "no longer finite" in each] == [
         "the agents' models are no longer finite since round 2 or before; try a smaller lr"
     ]
+
+
+@dataclass(frozen=True)
+class FailsOnNumbers(Sparse):
+    """Can be counted on shapes alone, and not be begun."""
+
+    def init(self, theta):
+        if not theta.is_meta and theta.shape[0] == AGENTS and theta.shape[1] > 256:
+            raise RuntimeError("no room")
+        return OnlyTheta(theta)
+
+
+def test_a_rule_that_cannot_begin_leaves_no_account_open():
+    ledger = tacit.Ledger()
+    with pytest.raises(RuntimeError, match="no room"):
+        tacit.train(FailsOnNumbers(), **settings(ledger=ledger))
+    assert [(account.state, account.spent) for account in ledger.accounts] == [("stopped", 0)]

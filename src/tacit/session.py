@@ -30,8 +30,9 @@ from tacit.states import flatten, restore
 from tacit.watching import Watch
 
 _CHECKED_RECORDS = 7
-log = logging.getLogger(__name__)
 _LEAST_NOISE = 0.02
+
+log = logging.getLogger(__name__)
 
 
 class Session:
@@ -93,18 +94,28 @@ class Session:
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
         self.accounts: list[Account] = list(accounts or [])
         self.seconds, self._lost = 0.0, False
-        self.real_oracle = self._open_oracle(device)
-        self.oracle: Oracle = self.real_oracle
-        self._play = Play(
-            training.algorithm,
-            theta,
-            rounds=training.rounds,
-            schedule=self._schedule,
-            network=self.network,
-            oracle=self.oracle,
-            seed=training.seed,
-            public_loss=self.watch.public_loss,
-        )
+        if any(line.release != training.is_release for account in self.accounts for line in account.lines):
+            raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
+        opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
+        try:
+            if opened:
+                self.accounts += self._open_accounts()
+            self.real_oracle = self._make_oracle(device)
+            self.oracle: Oracle = self.real_oracle
+            self._play = Play(
+                training.algorithm,
+                theta,
+                rounds=training.rounds,
+                schedule=self._schedule,
+                network=self.network,
+                oracle=self.oracle,
+                seed=training.seed,
+                public_loss=self.watch.public_loss,
+            )
+        except BaseException:
+            for account in self.accounts if opened else ():
+                account.close(finished=False)
+            raise
 
     @property
     def state(self) -> Any:
@@ -238,7 +249,7 @@ class Session:
             any_order=self.training.any_order,
         )
 
-    def _open_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
+    def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
         training, plan = self.training, self.plan
         agents, sources = training.data.agents, training.chosen_sources
         stacked: dict[str, Any] = {
@@ -250,19 +261,9 @@ class Session:
             "example": self._example,
             "device": device,
         }
-        if any(line.release != training.is_release for account in self.accounts for line in account.lines):
-            raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
-        opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
-        try:
-            if opened:
-                self.accounts += self._open_accounts()
-            if plan.privacy is None:
-                return PlainOracle(**stacked, accounts=self.accounts)
-            return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
-        except BaseException:
-            for account in self.accounts if opened else ():
-                account.close(finished=False)
-            raise
+        if plan.privacy is None:
+            return PlainOracle(**stacked, accounts=self.accounts)
+        return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
 
     def _open_accounts(self) -> list[Account]:
         training, plan = self.training, self.plan

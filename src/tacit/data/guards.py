@@ -123,14 +123,16 @@ def chance_state() -> tuple[Any, ...]:
     """Return where the global generators of Python, numpy and torch stand: code that draws from one moves it."""
     numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     place = numpy["state"]
-    return random.getstate(), place["key"].tobytes(), place["pos"], torch.get_rng_state().numpy().tobytes()
+    kept = numpy["has_gauss"], numpy["gauss"]  # of two normal numbers, the second waits for the next call
+    return random.getstate(), place["key"].tobytes(), place["pos"], kept, torch.get_rng_state().numpy().tobytes()
 
 
 def restore_chance(state: tuple[Any, ...]) -> None:
     """Put the global generators back to where they stood."""
-    python, key, place, ours = state
+    python, key, place, kept, ours = state
     random.setstate(python)
     numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     numpy["state"] = {"key": np.frombuffer(key, dtype=np.uint32), "pos": place}
+    numpy["has_gauss"], numpy["gauss"] = kept
     np.random.set_state(numpy)  # noqa: NPY002
     torch.set_rng_state(torch.frombuffer(bytearray(ours), dtype=torch.uint8))

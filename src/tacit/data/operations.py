@@ -27,8 +27,8 @@ MOVED = _names(
     replication_pad2d replication_pad2d_backward reshape reshape_alias resize roll rot90 scalar_tensor scatter scatter_add
     scatter_reduce select select_backward select_scatter slice slice_backward slice_scatter split split_with_sizes squeeze
     stack swapaxes t take to to_copy transpose tril tril_indices triu triu_indices unbind unfold unfold_backward
-    unsafe_split unsafe_split_with_sizes unsafe_view unsqueeze upsample_nearest1d upsample_nearest1d_backward upsample_nearest2d upsample_nearest2d_backward view
-    view_as_complex view_as_real view_copy where zero zeros zeros_like
+    unsafe_split unsafe_split_with_sizes unsafe_view unsqueeze upsample_nearest1d upsample_nearest1d_backward
+    upsample_nearest2d upsample_nearest2d_backward view view_as_complex view_as_real view_copy where zero zeros zeros_like
     """
 )
 COMPARED = _names(
@@ -68,7 +68,8 @@ _NOT_COMPILED = _names(
     nll_loss2d_forward nll_loss_backward nll_loss_forward norm polar polygamma positive prelu_kernel prelu_kernel_backward
     rad2deg real remainder renorm rms_norm sin sinc sinh soft_margin_loss soft_margin_loss_backward special_bessel_j0
     special_bessel_j1 special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri
-    special_xlog1py native_batch_norm native_batch_norm_backward square tan trilinear upsample_bicubic2d upsample_bicubic2d_backward upsample_bilinear2d
+    special_xlog1py native_batch_norm native_batch_norm_backward square tan trilinear upsample_bicubic2d
+    upsample_bicubic2d_backward upsample_bilinear2d
     upsample_bilinear2d_backward upsample_linear1d upsample_linear1d_backward xlogy
     """
 )

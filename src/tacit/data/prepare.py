@@ -57,18 +57,22 @@ class Apart:
             prepared = vmap(self._one)(inputs)
         guard.check()
         if strange := guard.strange | products.strange:
-            raise NotImplementedError(f"{', '.join(sorted(strange))} may not keep records apart")
+            raise NotImplementedError(
+                f"{', '.join(sorted(strange))} may not keep records apart"
+            )  # `apart` takes a loop
         return prepared
 
     def _alone(self, record: Tensor) -> Tensor:
         """Prepare a record that lies in memory as every other does, and leave no trace of it in a generator."""
         before = chance_state()
         try:
-            return self._one(record.clone())
+            prepared = self._one(record.clone())
         finally:
-            if chance_state() != before:
+            if drew := chance_state() != before:
                 restore_chance(before)
-                raise DataError("prepare draws random numbers for some records")
+        if drew:
+            raise DataError("prepare draws random numbers for some records")
+        return prepared
 
     def _one(self, record: Tensor) -> Tensor:
         prepared = self.prepare(record[None])

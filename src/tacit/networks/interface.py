@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.errors import InvalidInput
 from tacit.networks.codecs import DENSE, Codec
 
 
@@ -79,3 +80,17 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of the connection."""
+
+
+def one_or_all(values: tuple[Any, ...]) -> Any:
+    """Return the only value where there is one, otherwise all of them."""
+    return values[0] if len(values) == 1 else values
+
+
+def require_one_exchange(exchanges: int, what: str) -> None:
+    """Raise where a round has several exchanges, which only `mix` can follow."""
+    if exchanges > 1:
+        raise InvalidInput(
+            f"the rule uses {what} of an inbox, and this topology has {exchanges} exchanges in a round, of which only mix() "
+            "can be had: the neighbours of one exchange are not those of the next"
+        )

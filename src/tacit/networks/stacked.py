@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.networks.adding import Sum, mixing_sum, plain_sum, product
 from tacit.networks.codecs import DENSE, Codec
-from tacit.networks.interface import Messages
+from tacit.networks.interface import Messages, one_or_all, require_one_exchange
 from tacit.networks.topology import Links, Topology
 
 Tap = Callable[[tuple[Tensor, ...]], None]
@@ -153,19 +153,19 @@ class StackedInbox:
     def own(self) -> Any:
         """What neighbours read of one's own message."""
         self._require_one("own")
-        return _one_or_all(self._read)
+        return one_or_all(self._read)
 
     def mix(self) -> Any:
         """Return Wx for every tensor x that was sent."""
         mixed = tuple(self._first.mix(x) for x in self._read)
         for stage in self._later:
             mixed = tuple(stage.mix(x) for x in self._network.send(stage, self._codec, mixed))
-        return _one_or_all(mixed)
+        return one_or_all(mixed)
 
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
         self._require_one("sum()")
-        return _one_or_all(tuple(self._first.add(x) for x in self._read))
+        return one_or_all(tuple(self._first.add(x) for x in self._read))
 
     def messages(self) -> Any:
         """Return every neighbour's value by itself."""
@@ -176,20 +176,7 @@ class StackedInbox:
             values = x.index_select(0, rows.flatten()).unflatten(0, rows.shape)
             there = present.reshape(*present.shape, *[1] * (x.ndim - 1))
             found.append(Messages(values.masked_fill(~there, 0), present))
-        return _one_or_all(tuple(found))
+        return one_or_all(tuple(found))
 
     def _require_one(self, what: str) -> None:
         require_one_exchange(1 + len(self._later), what)
-
-
-def require_one_exchange(exchanges: int, what: str) -> None:
-    """Raise where a round has several exchanges, which only `mix` can follow."""
-    if exchanges > 1:
-        raise InvalidInput(
-            f"the rule uses {what} of an inbox, and this topology has {exchanges} exchanges in a round, of which only mix() "
-            "can be had: the neighbours of one exchange are not those of the next"
-        )
-
-
-def _one_or_all(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values

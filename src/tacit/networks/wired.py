@@ -13,8 +13,8 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 from tacit.networks.codecs import DENSE, Codec, Packet
-from tacit.networks.interface import Messages, Transport
-from tacit.networks.stacked import Tap, require_one_exchange
+from tacit.networks.interface import Messages, Transport, one_or_all, require_one_exchange
+from tacit.networks.stacked import Tap
 from tacit.networks.topology import Links, Topology
 
 
@@ -95,14 +95,14 @@ class WiredInbox:
     def own(self) -> Any:
         """What neighbours read of one's own message."""
         self._require_one("own")
-        return _one_or_all(self._own)
+        return one_or_all(self._own)
 
     def mix(self) -> Any:
         """Return the weighted sum of every tensor that was sent."""
         mixed = self._mixed(self._stages[0], self._own, self._theirs)
         for number, links in enumerate(self._stages[1:], start=1):
             mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, number), mixed))
-        return _one_or_all(mixed)
+        return one_or_all(mixed)
 
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
@@ -114,7 +114,7 @@ class WiredInbox:
             for value in values[1:]:
                 total.add_(value)
             sums.append(total)
-        return _one_or_all(tuple(sums))
+        return one_or_all(tuple(sums))
 
     def messages(self) -> Any:
         """Return every neighbour's value by itself."""
@@ -125,7 +125,7 @@ class WiredInbox:
             values = [each[place] for each in self._theirs.values()]
             stacked = torch.stack(values, dim=1) if values else own.new_zeros(1, 0, *own.shape[1:])
             found.append(Messages(stacked, present))
-        return _one_or_all(tuple(found))
+        return one_or_all(tuple(found))
 
     def _mixed(
         self, links: Links, own: tuple[Tensor, ...], theirs: dict[int, tuple[Tensor, ...]]
@@ -156,7 +156,3 @@ def _read(message: bytes, packets: list[Packet], codec: Codec) -> tuple[Tensor, 
         tensors.append(codec.decode(packet.like(message[first:last])))
         first = last
     return tuple(tensors)
-
-
-def _one_or_all(values: tuple[Any, ...]) -> Any:
-    return values[0] if len(values) == 1 else values
