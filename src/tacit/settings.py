@@ -47,7 +47,8 @@ class Training:
     name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
     sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
-    evaluate_every: rounds between looks at the validation records; about twenty looks unless given.
+    evaluate_every: rounds between looks at the models; twenty looks or fewer unless given. All validation records are scored after
+        the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
