@@ -34,6 +34,8 @@ class DataSet:
     """Public, batched, treats each record alone; applied after gathering."""
     schema: Schema | None = None
     """What a record may be, as declared. Public. Unless given, it is drafted when a session is made."""
+    most_missing: float = 1.0
+    """The largest share of an agent's records that may hold NaN or infinity, where the schema allows them at all."""
     published: bool = False
     """Whether anybody can have these records: those of `tacit.data.load` and `synthetic`. Only then does a run tell their classes."""
 
@@ -62,7 +64,7 @@ class DataSet:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
-        allow_missing: bool = False,
+        allow_missing: bool | float = False,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
 
@@ -73,14 +75,15 @@ class DataSet:
         `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
         integer per record is int64; a highest target that it declares gives the number of classes.
 
-        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in: one whose
-        gradient is not finite then counts as zero, silently.
+        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in, as a share:
+        0.05 lets in at most one in twenty of each agent's records, True any number. One whose gradient is not finite then
+        counts as zero, silently.
         """
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
         records = _read(train)
-        if allow_missing:
+        if most_missing := _share(allow_missing):
             schema = _with_missing(name, records, schema)
         if classes is None and schema is not None:
             classes = schema.classes
@@ -94,6 +97,7 @@ class DataSet:
             classes=classes,
             prepare=prepare,
             schema=schema,
+            most_missing=most_missing or 1.0,
         )
 
     @property
@@ -173,7 +177,7 @@ class AgentData:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
-        allow_missing: bool = False,
+        allow_missing: bool | float = False,
         owners: Sequence[str] | None = None,
     ) -> "AgentData":
         """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
@@ -184,6 +188,12 @@ class AgentData:
         if not parts:
             raise DataError(f"{name} has no parts; give the records of at least one agent")
         tables = [Records.of(part) for part in parts]
+        if owners is None:
+            owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
+        known = schema.classes if classes is None and isinstance(schema, Schema) else classes
+        for agent, (table, owner) in enumerate(zip(tables, owners, strict=False)):
+            if known is not None and _is_labels(table.targets):
+                _check_range(f"targets of agent {agent} ({owner})", table.targets, known)
         data = DataSet.from_records(
             name=name,
             train=concatenate(tables),
@@ -195,8 +205,6 @@ class AgentData:
             allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
-        if owners is None:
-            owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
         return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name)
 
     def __repr__(self) -> str:
@@ -269,18 +277,35 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
             f"{name} are {targets.dtype} of shape {tuple(targets.shape)}; "
             "a classification has one int64 class for each record"
         )
-    low, high = int(targets.min()), int(targets.max())
-    if low < 0 or high >= classes:
-        # The labels themselves are private: the message says only that they do not fit.
-        raise DataError(f"{name} do not all lie between 0 and {classes - 1}, the numbers of {classes} classes")
+    _check_range(name, targets, classes)
+
+
+def _check_range(name: str, targets: Tensor, classes: int) -> None:
+    if wrong := int(((targets < 0) | (targets >= classes)).sum()):
+        # The labels themselves are private: the message says only how many do not fit, to whoever holds them.
+        raise DataError(
+            f"{wrong} of {len(targets)} {name} do not lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or "
+            "correct these records. Where they are private, so is this message: do not forward it"
+        )
+
+
+def _share(allow_missing: bool | float) -> float:
+    """Return the largest share of records that may be missing, 0 where none may."""
+    if isinstance(allow_missing, bool | int | float) and 0 <= allow_missing <= 1:
+        return float(allow_missing)
+    raise DataError(
+        f"allow_missing is {allow_missing!r}; it must be True, False or a share of records from 0 to 1, such as 0.05"
+    )
 
 
 def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
-    """Return the schema of tables that may hold NaN and infinity."""
+    """Return the schema of tables that may hold NaN and infinity: the one that was given if it says so."""
     if schema is not None:
-        raise DataError(
-            "a schema says itself what may be missing: leave out allow_missing, and declare finite=False in its fields"
-        )
+        if schema.inputs.finite and schema.targets.finite:
+            raise DataError(
+                "a schema says itself what may be missing: declare finite=False in its fields, or leave out allow_missing"
+            )
+        return schema
     fields = {
         part: Field(
             shape=tuple(table.shape[1:]),

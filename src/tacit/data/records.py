@@ -85,18 +85,26 @@ def _read_items(items: Any) -> Records:
         raise DataError(f"{_describe(items)} holds no records")
     inputs: list[Tensor] = []
     targets: list[Tensor] = []
+    wrong: list[str] = []  # what is the matter with each item that cannot be used
     for i in range(len(items)):
         item = items[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"item {i} is {_describe(item)}, not an (input, target) pair")
-        for column, value, name in ((inputs, item[0], "input"), (targets, item[1], "target")):
-            tensor = _tensor(value, f"{name} of item {i}")
-            if column and tensor.shape != column[0].shape:
-                raise DataError(
-                    f"{name} of item {i} has shape {tuple(tensor.shape)} but that of item 0 has "
-                    f"{tuple(column[0].shape)}; crop, pad or resize all of them to one shape"
-                )
-            column.append(tensor)
+            wrong.append(f"item {i} is {_describe(item)}, not an (input, target) pair")
+            continue
+        pair = _tensor(item[0], f"input of item {i}"), _tensor(item[1], f"target of item {i}")
+        first = (inputs[0], targets[0]) if inputs else pair
+        odd = [
+            f"{name} of item {i} has shape {tuple(one.shape)} but that of the first has {tuple(other.shape)}; crop, pad or resize "
+            "all of them to one shape"
+            for name, one, other in zip(("input", "target"), pair, first, strict=True)
+            if one.shape != other.shape
+        ]
+        wrong += odd[:1]
+        if not odd:
+            inputs.append(pair[0])
+            targets.append(pair[1])
+    if wrong:
+        raise DataError(f"{len(wrong)} of {len(items)} records cannot be used. The first: {wrong[0]}")
     return Records(torch.stack(inputs), torch.stack(targets))
 
 

@@ -121,6 +121,7 @@ def check_records(data: "AgentData", schema: Schema) -> None:
             if wrong := _misfits(held_out, schema):
                 raise DataError(f"the {part} set does not fit its schema: {_counted(wrong)}")
     schema.check_kind(data.data.train, "the training set")
+    _check_missing(data, schema)
     wrong = _misfits(data.data.train, schema)
     if not wrong:
         return
@@ -137,6 +138,30 @@ def check_records(data: "AgentData", schema: Schema) -> None:
         f"tells which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
         "records: do not forward it"
     )
+
+
+def _check_missing(data: "AgentData", schema: Schema) -> None:
+    """Refuse an agent more of whose records hold NaN or infinity than `most_missing` lets in."""
+    if data.data.most_missing >= 1 or (schema.inputs.finite and schema.targets.finite):
+        return
+    whole = Schema(**{name: Field(shape=field.shape, dtype=field.dtype) for name, field in schema._fields()})
+    found = [rows.cpu() for rows in _misfits(data.data.train, whole).values()]
+    missing = torch.zeros(len(data.data.train), dtype=torch.bool)
+    missing[torch.cat(found) if found else []] = True
+    counts = [int(missing[rows.cpu()].sum()) for rows in data.indices]
+    most = data.data.most_missing
+    lines = [
+        f"agent {agent} ({data.owners[agent]}): {count} of {size}"
+        for agent, (count, size) in enumerate(zip(counts, data.sizes, strict=True))
+        if count > most * size
+    ]
+    if lines:
+        more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
+        raise DataError(
+            f"more records of {data.data.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
+            f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
+            "not forward it"
+        )
 
 
 def _misfits(records: Records, schema: Schema) -> Misfits:
