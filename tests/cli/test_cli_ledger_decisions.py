@@ -89,6 +89,10 @@ def test_a_run_of_the_command_line_is_released_and_then_not_resumed(tacit, tmp_p
     ledger = DurableLedger(tmp_path / "runs" / "ledger.sqlite")
     ledger._database.execute("UPDATE accounts SET state = 'open'")
     (tmp_path / "runs" / "one" / "summary.json").unlink()
+    events = tmp_path / "runs" / "one" / "events.jsonl"
+    events.write_text(
+        "".join(events.read_text().splitlines(keepends=True)[:-1])
+    )  # killed before it could say that it finished
     ledger.close()
     code, out, _ = tacit("ledger", "release", "runs/one", "--reason", "not needed", "--json")
     assert code == 0
@@ -96,6 +100,11 @@ def test_a_run_of_the_command_line_is_released_and_then_not_resumed(tacit, tmp_p
     code, _, error = tacit("resume", "one")
     assert code == 2
     assert "run 'one' is released and its account closed" in error
+    (row,) = json.loads(tacit("list", "--json")[1])["runs"]
+    assert row["state"] == "released"
+    assert tacit("report", "one")[0] == 0
+    page = (tmp_path / "runs" / "one" / "report.html").read_text()
+    assert "It was released in the ledger, and cannot be resumed." in page
 
 
 @pytest.mark.parametrize(
@@ -132,6 +141,8 @@ def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
     code, out, _ = tacit("ledger", "--verify")
     assert code == 0
     assert "may spend ε=60 at δ=0.001" in one_line(out)
+    assert "the budget was raised after some of them, maybe because of their results" in one_line(out)
+    assert "needs no such condition" not in out, "there was one before the first run"
     assert "data board raised the budget from ε=50 to ε=60: the owners agreed" in one_line(out)
     document = json.loads(tacit("ledger", "--json")[1])
     assert document["budgets"] == [
