@@ -12,13 +12,14 @@ MAY_IMPORT = {
     "errors": set(),
     "lazy": set(),
     "files": {"errors"},
+    "inputs": {"errors"},
     "lock": {"errors"},
     "graphs": {"errors", "files", "graphs"},
-    "data": {"errors", "data"},
-    "models": {"errors", "models"},
+    "data": {"errors", "inputs", "data"},
+    "models": {"errors", "inputs", "models"},
     "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "lazy", "lock", "privacy", "data", "models"},
+    "privacy": {"errors", "inputs", "lazy", "lock", "privacy", "data", "models"},
 }
 
 

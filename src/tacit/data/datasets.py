@@ -6,6 +6,7 @@ the agent that holds them; validation and test records are public and belong to 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, Source, concatenate
 from tacit.data.schema import Schema
 from tacit.errors import DataError
+from tacit.inputs import Inputs, described, mapped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,14 +42,13 @@ class DataSet:
     """Whether anybody can have these records: those of `tacit.data.load` and `synthetic`. Only then does a run tell their classes."""
 
     def __post_init__(self) -> None:
-        shape = self.train.inputs.shape[1:]
+        shape = _shapes(self.train.inputs)
         for part, records in self._parts():
             if len(records) == 0:
                 raise DataError(f"the {part} set of {self.name} has no records; leave out what there is none of")
-            if records.inputs.shape[1:] != shape:
+            if _shapes(records.inputs) != shape:
                 raise DataError(
-                    f"{part} inputs of {self.name} have shape {tuple(records.inputs.shape[1:])} "
-                    f"but training inputs have {tuple(shape)}"
+                    f"{part} inputs of {self.name} have shape {_shapes(records.inputs)} but training inputs have {shape}"
                 )
             if self.classes is not None:
                 _check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
@@ -104,7 +105,9 @@ class DataSet:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one prepared record, as a model meets it; found on a made-up record."""
         schema = Schema.draft(self) if self.schema is None else self.schema
-        prepared = self.prepare(schema.inputs.sample(1, torch.Generator().manual_seed(0)))
+        prepared = self.prepare(schema.sample(1, torch.Generator().manual_seed(0)).inputs)
+        if not isinstance(prepared, Tensor):
+            raise DataError(f"a record of {self.name} has several inputs, and so no one shape: {described(prepared)}")
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
@@ -213,9 +216,9 @@ class AgentData:
     def described(self, sizes: Sequence[int] | None = None) -> str:
         """Say who holds how many records: the true numbers, those declared in their place, or none if none are given."""
         # Who holds which record is nobody else's business, and nobody's reading.
-        numbers, inputs = self.sizes if sizes is None else sizes, self.data.train.inputs
+        numbers = self.sizes if sizes is None else sizes
         held = f"with {min(numbers)} to {max(numbers)} records each, " if len(numbers) else ""
-        kind = f"{held}of {inputs.dtype} and shape {tuple(inputs.shape[1:])}"
+        kind = f"{held}of {described(self.data.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def pooled(self) -> "AgentData":
@@ -257,6 +260,11 @@ class AgentData:
 
 def _is_labels(targets: Tensor) -> bool:
     return targets.ndim == 1 and not targets.is_floating_point() and not targets.is_complex()
+
+
+def _shapes(inputs: Inputs) -> Any:
+    """Return the shapes of one record's inputs."""
+    return mapped(lambda table: tuple(table.shape[1:]), inputs)
 
 
 def _read(source: Source) -> Records:
@@ -301,19 +309,17 @@ def _share(allow_missing: bool | float) -> float:
 def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
     """Return the schema of tables that may hold NaN and infinity: the one that was given if it says so."""
     if schema is not None:
-        if schema.inputs.finite and schema.targets.finite:
+        if schema.is_finite:
             raise DataError(
                 "a schema says itself what may be missing: declare finite=False in its fields, or leave out allow_missing"
             )
         return schema
-    fields = {
-        part: Field(
-            shape=tuple(table.shape[1:]),
-            dtype=table.dtype,
-            finite=not (table.is_floating_point() or table.is_complex()),
-        )
-        for part, table in (("inputs", records.inputs), ("targets", records.targets))
-    }
-    if all(field.finite for field in fields.values()):
+
+    def field(table: Tensor) -> Field:
+        finite = not (table.is_floating_point() or table.is_complex())
+        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype, finite=finite)
+
+    made = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
+    if made.is_finite:
         raise DataError(f"allow_missing means nothing for {name}: its tables are of whole numbers, which are never NaN")
-    return Schema(**fields)
+    return made

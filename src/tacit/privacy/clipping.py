@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.func import grad
 
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.inputs import Inputs, mapped
 from tacit.models.functional import FlatModel
 
 # A clipped vector stays so much below C: room for the last bits of its norm and its factor, which are float64.
@@ -32,30 +33,37 @@ class Lot(NamedTuple):
     only when it is taken, some records at a time.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     targets: Tensor
     offsets: Int[Tensor, " agents+1"]
     rows: Int[Tensor, " records"] | None = None
-    prepare: Callable[[Tensor], Tensor] | None = None
+    prepare: Callable[[Inputs], Inputs] | None = None
 
     @property
     def size(self) -> int:
         """How many records there are."""
         return len(self.targets if self.rows is None else self.rows)
 
-    def take(self, places: Int[Tensor, " *places"]) -> tuple[Tensor, Tensor]:
+    def take(self, places: Int[Tensor, " *places"]) -> tuple[Inputs, Tensor]:
         """Return inputs, ready for the model, and targets of the records at these places in the lot."""
         rows = places.flatten() if self.rows is None else self.rows.index_select(0, places.flatten())
         # Whole rows are copied at once; an index in brackets would go number by number.
-        inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+        inputs: Inputs = mapped(lambda table: table.index_select(0, rows), self.inputs)
+        targets = self.targets.index_select(0, rows)
         if self.prepare is not None:
-            inputs = self.prepare(inputs).contiguous()  # padding is written into it, so no two records may share memory
-        return inputs.unflatten(0, places.shape), targets.unflatten(0, places.shape)
+            # Padding is written into it, so no two records may share memory, nor two inputs of one.
+            copied = torch.Tensor.contiguous if isinstance(inputs := self.prepare(inputs), Tensor) else _copy
+            inputs = mapped(copied, inputs)
+        return mapped(lambda table: table.unflatten(0, places.shape), inputs), targets.unflatten(0, places.shape)
 
     @property
     def counts(self) -> Int[Tensor, " agents"]:
         """How many records each agent has in the lot."""
         return self.offsets.diff()
+
+
+def _copy(table: Tensor) -> Tensor:
+    return table.clone(memory_format=torch.contiguous_format)
 
 
 class Clipped(NamedTuple):
@@ -72,7 +80,7 @@ class WidthError(InvalidInput):
 class Record:
     """One record as a per-sample function sees it: its loss and gradient at any θ, its input and target."""
 
-    def __init__(self, model: FlatModel, input: Tensor, target: Tensor) -> None:
+    def __init__(self, model: FlatModel, input: Inputs, target: Tensor) -> None:
         self._model, self.input, self.target = model, input, target
 
     def loss(self, theta: Float[Tensor, " params"]) -> Float[Tensor, ""]:
