@@ -243,6 +243,7 @@ def test_every_record_is_prepared_by_itself(prepare):
         (lambda inputs: {**inputs, "numbers": torch.rand(len(inputs["words"]), 4)}, "random numbers"),
         (lambda inputs: {**inputs, "numbers": 5}, "prepare returns a int"),
         (lambda inputs: list(inputs.values()), "prepare returns a list"),
+        (tacit.data.Normalise(mean=(0.5,), std=(1.0,)), "Normalise reads one tensor of images"),
     ],
 )
 def test_a_preparation_that_mixes_one_of_several_inputs_is_refused(prepare, said):

@@ -35,20 +35,19 @@ def make_module(model: Model, seed: int) -> nn.Module:
 
 
 def starts(
-    flat: FlatModel, model: Model, *, seed: int, trials: int, agents: int, same_start: bool
+    flat: FlatModel, model: Model, *, seed: int, trials: int, agents: int | Sequence[int], same_start: bool
 ) -> Float[Tensor, "agents params"]:
-    """Return every agent's first θ: one for all agents of a trial, or one for each."""
+    """Return the first θ of these agents: one for all agents of a trial, or one for each, which follows from its number."""
+    numbers = range(agents) if isinstance(agents, int) else agents
     if isinstance(model, nn.Module):
         if not same_start:
             raise InvalidInput("agents can start apart only if model is a function that makes a new module each time")
-        return flat.flatten(model).repeat(trials * agents, 1)
-    each = 1 if same_start else agents
+        return flat.flatten(model).repeat(trials * len(numbers), 1)
+    each = (0,) if same_start else numbers
     rows = [
-        flat.flatten(make_module(model, seed + trial + 1_000_003 * agent))
-        for trial in range(trials)
-        for agent in range(each)
+        flat.flatten(make_module(model, seed + trial + 1_000_003 * agent)) for trial in range(trials) for agent in each
     ]
-    return torch.stack(rows).repeat_interleave(agents // each, dim=0)
+    return torch.stack(rows).repeat_interleave(len(numbers) // len(each), dim=0)
 
 
 def public_records(data: AgentData, schema: Schema, count: int) -> Records:
@@ -152,16 +151,20 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, sc
                 )
 
 
-def declared_sizes(data: AgentData, sizes: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the public number of records of each agent."""
+def declared_sizes(data: AgentData, sizes: Sequence[int] | None, agents: int) -> tuple[int, ...]:
+    """Return the public number of records of each of all agents."""
     if sizes is None:
+        if data.agents != agents:
+            raise InvalidInput(
+                f"{data.agents} of {agents} agents are hosted here; give sizes, what each of all agents declares to hold"
+            )
         return data.sizes
     try:
         declared = tuple(int(size) for size in sizes)
     except (TypeError, ValueError):
         declared = ()
-    if len(declared) != data.agents or min(declared) < 1:
-        raise InvalidInput(f"sizes is {sizes!r}; it must declare a positive number for each of {data.agents} agents")
+    if len(declared) != agents or min(declared) < 1:
+        raise InvalidInput(f"sizes is {sizes!r}; it must declare a positive number for each of {agents} agents")
     return declared
 
 

@@ -5,8 +5,10 @@ and a fixed public sample of them before. A look is worth little with few record
 """
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -49,19 +51,32 @@ def plan_looks(*, rounds: int, every: int | None, trained: float, agents: int, v
 
 
 class Watch:
-    """Takes a snapshot of every trial at each look; `histories` holds them, trial by trial, and `seconds` what they took."""
+    """Takes a snapshot of the hosted agents of every trial at each look; `histories` holds them, trial by trial.
 
-    def __init__(self, model: FlatModel, data: AgentData, network: Network, looks: Looks) -> None:
-        self._model, self._data, self._network, self.looks = model, data.data, network, looks
+    `seconds` is what looking took. `gather` returns all agents' models, or None where nobody has them: then how far they are apart is unknown, NaN.
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        data: AgentData,
+        network: Network,
+        gather: Callable[[Tensor], Tensor | None],
+        looks: Looks,
+    ) -> None:
+        self._model, self._data, self._network, self._gather = model, data.data, network, gather
+        self.looks = looks
         self._sample = None if data.data.validation is None else public_sample(data.data.validation, looks.sample)
         self.histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
-        """Return every model's mean loss on the validation records, which are public."""
+        """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
         if self._data.validation is None:
             raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
-        score = evaluate(self._model, theta, self._data.validation, self._data.prepare, classification=False)
+        score = evaluate(
+            self._model, theta, self._data.validation, self._data.prepare, classification=False, one_by_one=True
+        )
         return torch.from_numpy(score.loss).to(theta)
 
     def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False) -> None:
@@ -76,7 +91,10 @@ class Watch:
             accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
             scored = len(records), len(self._data.validation)
         with torch.no_grad():
-            apart = consensus_distance(theta.unflatten(0, (trials, -1)))
+            everyone = self._gather(theta)
+            apart = np.full(trials, np.nan)
+            if everyone is not None:
+                apart = consensus_distance(everyone.unflatten(0, (trials, -1)))
         sent = self._network.bytes_sent.reshape(trials, -1).copy()
         for trial, history in enumerate(self.histories):
             history.append(

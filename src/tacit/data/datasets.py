@@ -221,6 +221,16 @@ class AgentData:
         kind = f"{held}of {described(self.data.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
+    def only(self, agents: Sequence[int]) -> "AgentData":
+        """Return what some of the agents hold, without anybody else's records, as a process that hosts these has it."""
+        if strangers := [agent for agent in agents if agent not in range(self.agents)]:
+            raise DataError(f"there is no agent {strangers[0]}; they are numbered from 0 to {self.agents - 1}")
+        held = [self.indices[agent] for agent in agents]
+        rows = torch.split(torch.arange(sum(map(len, held))), [len(part) for part in held])
+        own = replace(self.data, train=self.data.train.take(torch.cat(held)))
+        owners = tuple(self.owners[agent] for agent in agents)
+        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition)
+
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
         rows = torch.cat(self.indices).sort().values

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 from torch.func import vmap
 
@@ -38,10 +38,13 @@ class Normalise:
     std: tuple[float, ...]
     top: float = 255.0
 
-    def __call__(
-        self, inputs: Shaped[Tensor, "records channels height width"]
-    ) -> Float[Tensor, "records channels height width"]:
-        """Return `inputs` as normalised float32."""
+    def __call__(self, inputs: Inputs) -> Float[Tensor, "records channels height width"]:
+        """Return images, [records, channels, height, width], as normalised float32."""
+        if not isinstance(inputs, Tensor):
+            raise DataError(
+                "Normalise reads one tensor of images, and these records have several inputs; call it on one of them in a prepare "
+                "of your own"
+            )
         std = torch.tensor(self.std, device=inputs.device).view(-1, 1, 1)
         mean = torch.tensor(self.mean, device=inputs.device).view(-1, 1, 1)
         return torch.mul(inputs, 1 / (self.top * std)).sub_(mean / std)
@@ -56,6 +59,8 @@ class Apart:
 
     def __call__(self, inputs: Inputs) -> Inputs:
         """Return all records, prepared."""
+        if self.prepare is bytes_to_unit or type(self.prepare) is Normalise:
+            return self.prepare(inputs)  # number by number, each operation rounded once: wherever it stands
         if self.in_loop:
             count = len(parts(inputs)[0])
             return _stacked([self._alone(mapped(itemgetter(number), inputs)) for number in range(count)])

@@ -136,7 +136,11 @@ class LotDrawer:
 
 
 class PrivateOracle:
-    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first."""
+    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
+
+    Data, plan, sources and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
+    `query` are shaped, the plan's unless given.
+    """
 
     def __init__(
         self,
@@ -149,6 +153,7 @@ class PrivateOracle:
         accounts: Sequence[Account],
         example: Lot | None = None,
         device: torch.device | None = None,
+        shaped_for: Sequence[float] | None = None,
         diagnostics: list[Diagnostics] | None = None,
     ) -> None:
         if plan.privacy is None:
@@ -171,7 +176,7 @@ class PrivateOracle:
         )
         _check_held(data, plan)
         self._drawer = LotDrawer(data, plan, sources, self._device)
-        self._queries = Queries(model, plan.lot_sizes, example)
+        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
@@ -323,9 +328,10 @@ class PlainOracle:
         accounts: Sequence[Account] = (),
         example: Lot | None = None,
         device: torch.device | None = None,
+        shaped_for: Sequence[float] | None = None,
     ) -> None:
         self._model, self._engine, self._accounts = model, engine, accounts
-        self._queries = Queries(model, plan.lot_sizes, example)
+        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)

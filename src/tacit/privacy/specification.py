@@ -127,6 +127,16 @@ class Plan:
             sample_rate=self.sample_rates[agent], noise_multiplier=self.noise_multipliers[agent], count=self.queries
         )
 
+    def of(self, agents: Sequence[int]) -> "Plan":
+        """Return the plan of some of the agents."""
+        return replace(
+            self,
+            sample_rates=tuple(self.sample_rates[agent] for agent in agents),
+            lot_sizes=tuple(self.lot_sizes[agent] for agent in agents),
+            clips=tuple(self.clips[agent] for agent in agents),
+            noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
+        )
+
     def repeated(self, trials: int) -> "Plan":
         """Return the plan of several independent trials side by side."""
         return replace(

@@ -22,7 +22,7 @@ _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 def made_up(training: Training, seed: int = 0) -> Training:
     """Return the same settings on made-up records, with a ledger of their own and without whoever listens."""
     data, generator = training.data, torch.Generator().manual_seed(seed)
-    sizes = declared_sizes(data, training.sizes)
+    sizes = declared_sizes(data, training.sizes, data.agents if training.sizes is None else len(training.sizes))
     total = sum(sizes)
     train = Records(ordinary_inputs(data.data, total, generator), ordinary_targets(data.data, total, generator))
     table = DataSet(
