@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.privacy.sources import Fast, Secret, Seeded, Sources
     from tacit.privacy.specification import NoPrivacy, Plan, Privacy
     from tacit.privacy.store import DurableAccount, DurableLedger
+    from tacit.privacy.units import Unit
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -31,6 +32,7 @@ else:
             "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
             "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
+            "tacit.privacy.units": ("Unit",),
         },
     )
 
@@ -66,6 +68,7 @@ __all__ = [
     "Secret",
     "Seeded",
     "Sources",
+    "Unit",
     "VmapEngine",
     "choose_engine",
     "epsilon",

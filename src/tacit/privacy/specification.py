@@ -15,6 +15,7 @@ from jaxtyping import Float
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
 # Far outside of these, float32 arithmetic no longer keeps what clipping promises.
@@ -27,6 +28,9 @@ class Privacy:
 
     Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
     ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
+
+    With `unit=Unit("patient", most=8)` the promise is to whoever several records belong to: a lot is of so many units, declared sizes
+    are numbers of units, and ε is what a unit loses, with all of its records.
     """
 
     delta: float
@@ -36,8 +40,11 @@ class Privacy:
     noise_multiplier: PerAgent | None = None
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None and not isinstance(self.unit, Unit):
+            raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
         if np.ndim(self.delta):
             raise PrivacyError(f"delta is {self.delta!r}; it is one number for all agents")
         _check_positive("delta", self.delta)
