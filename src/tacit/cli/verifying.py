@@ -71,10 +71,9 @@ def _misstated(record: Record, stored: DurableLedger, folder: RunFolder) -> Iter
 
 def _changed(account: Account | None, folder: RunFolder, plan: Plan) -> Iterator[str]:
     """Yield what the ledger holds of a run otherwise than it was planned."""
-    planned = zip(plan.owners, plan.sample_rates, plan.noise_multipliers, strict=True)
-    expected = {(owner, rate, sigma, plan.release) for owner, rate, sigma in planned}
+    expected = {(owner, mechanism, plan.release) for owner, mechanism in zip(plan.owners, plan.mechanisms, strict=True)}
     lines = () if account is None else account.lines
-    found = {(line.owner, line.sample_rate, line.noise_multiplier, line.release) for line in lines}
+    found = {(line.owner, line.mechanism, line.release) for line in lines}
     if found != expected:
         which = sorted({row[0] for row in found ^ expected})
         yield f"run {folder.name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
