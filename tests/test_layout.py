@@ -13,12 +13,13 @@ MAY_IMPORT = {
     "lazy": set(),
     "files": {"errors"},
     "lock": {"errors"},
+    "chains": set(),
     "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "data"},
     "models": {"errors", "models"},
     "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "lazy", "lock", "privacy", "data", "models"},
+    "privacy": {"errors", "lazy", "lock", "chains", "privacy", "data", "models"},
 }
 
 

@@ -296,7 +296,7 @@ class Session:
         whose: dict[str, Any] = {
             "runs": self.runs,
             "owners": training.data.owners,
-            "sample_rates": plan.sample_rates,
+            "mechanisms": plan.mechanisms,
             "records": training.data.data.name,
             "partition": training.data.partition,
         }
@@ -304,7 +304,6 @@ class Session:
             return self.ledger.open_without_privacy(**whose)
         return self.ledger.open_together(
             **whose,
-            noise_multipliers=plan.noise_multipliers,
             queries=plan.queries,
             release=training.is_release,
         )

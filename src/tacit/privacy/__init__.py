@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
+    from tacit.privacy.mechanisms import Mechanism
     from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
     from tacit.privacy.sources import Fast, Secret, Seeded, Sources
     from tacit.privacy.specification import NoPrivacy, Plan, Privacy
@@ -28,6 +29,7 @@ else:
             "tacit.privacy.engines": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
             "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
             "tacit.privacy.ledger": ("Ledger",),
+            "tacit.privacy.mechanisms": ("Mechanism",),
             "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
             "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
@@ -57,6 +59,7 @@ __all__ = [
     "Ledger",
     "Line",
     "Lot",
+    "Mechanism",
     "NoPrivacy",
     "Oracle",
     "PerSample",

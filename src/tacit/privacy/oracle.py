@@ -171,9 +171,8 @@ class PrivateOracle:
     ) -> None:
         if plan.privacy is None:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
-        charged = [(e.owner, e.sample_rate, e.noise_multiplier) for account in accounts for e in account.lines]
-        made = zip(data.owners * (plan.agents // data.agents), plan.sample_rates, plan.noise_multipliers, strict=True)
-        if charged != list(made):
+        charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
+        if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
             raise PrivacyError(
                 "the accounts are not those of this data and plan; every query must be charged as it is made"
             )

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
@@ -128,10 +129,18 @@ class Plan:
         """How many agents there are."""
         return len(self.sample_rates)
 
-    def event(self, agent: int) -> Event:
-        """Return the mechanism that all of an agent's queries make."""
-        return Event(
-            sample_rate=self.sample_rates[agent], noise_multiplier=self.noise_multipliers[agent], count=self.queries
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What one query does, of each agent."""
+        return tuple(map(self.mechanism, range(self.agents)))
+
+    def mechanism(self, agent: int) -> Mechanism:
+        """Return what one query of an agent does."""
+        rate, lot = self.sample_rates[agent], self.lot_sizes[agent]
+        if self.privacy is None:
+            return Mechanism.plain(sample_rate=rate, lot=lot)
+        return Mechanism.gaussian(
+            sample_rate=rate, clip=self.clips[agent], lot=lot, noise_multiplier=self.noise_multipliers[agent]
         )
 
     def of(self, agents: Sequence[int]) -> "Plan":
@@ -143,6 +152,10 @@ class Plan:
             clips=tuple(self.clips[agent] for agent in agents),
             noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
         )
+
+    def event(self, agent: int) -> Event:
+        """Return what all of an agent's queries are to an accountant."""
+        return self.mechanism(agent).event(self.queries)
 
     def repeated(self, trials: int) -> "Plan":
         """Return the plan of several independent trials side by side."""
