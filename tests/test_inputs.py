@@ -279,6 +279,31 @@ def test_a_model_that_takes_other_arguments_is_told_what_it_was_given():
         Session(tacit.Training(algorithm=tacit.DSGD(), **settings("dict", Other)))
 
 
+def test_units_are_protected_as_wholes_with_several_inputs():
+    """All records of a person as one: the sum of their gradients, clipped, against autograd in float64."""
+    inputs, targets = several(60, "dict")
+    people = torch.arange(60) // 3
+    data = AgentData.from_parts([Records(inputs, targets).of_units(people)], name="people", classes=CLASSES)
+    promise = tacit.Privacy(noise_multiplier=1.0, delta=1e-5, clip=0.5, lot_size=20, unit=tacit.Unit("person", most=3))
+    training = settings("dict", lambda: Both().double(), data=data, graph=None, privacy=promise)
+    with Session(tacit.Training(algorithm=tacit.Local(), **training)) as session:
+        (piece,) = session.real_oracle._drawer.pieces([np.arange(60).reshape(20, 3)], 10**6)
+        theta = session.state.theta
+        found = session.chosen.engine.clipped_sums(theta, piece.lot, torch.tensor([0.5], dtype=torch.float64))
+        model = session.model.module(theta[0])
+    expected = torch.zeros(theta.shape[1], dtype=torch.float64)
+    numbers, words, targets = columns(60)
+    for person in range(20):
+        rows = slice(3 * person, 3 * person + 3)
+        model.zero_grad()
+        nn.functional.cross_entropy(
+            model(numbers[rows].double(), words[rows]), targets[rows], reduction="sum"
+        ).backward()
+        gradient = torch.cat([p.grad.reshape(-1) for p in model.parameters()])
+        expected += gradient * min(1.0, 0.5 / float(gradient.norm()))
+    torch.testing.assert_close(found.sums[0], expected, rtol=0, atol=1e-3 * 0.5)
+
+
 def test_per_sample_functions_see_all_inputs_of_a_record():
     class Asks:
         def init(self, theta):

@@ -14,12 +14,13 @@ MAY_IMPORT = {
     "files": {"errors"},
     "inputs": {"errors"},
     "lock": {"errors"},
+    "chains": set(),
     "graphs": {"errors", "files", "graphs"},
     "data": {"errors", "inputs", "data"},
     "models": {"errors", "inputs", "models"},
     "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "inputs", "lazy", "lock", "privacy", "data", "models"},
+    "privacy": {"errors", "inputs", "lazy", "lock", "chains", "privacy", "data", "models"},
 }
 
 

@@ -17,6 +17,7 @@ from tacit.inputs import Inputs, mapped
 from tacit.models import FlatModel
 from tacit.networks import Links, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
+from tacit.privacy.units import Unit, units_of
 
 Model = nn.Module | Callable[[], nn.Module]
 Graphs = nx.Graph | Topology | Sequence[nx.Graph | Topology]
@@ -75,6 +76,16 @@ def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device
         torch.tensor([0, count], device=device),
     )
     return Lot(inputs, targets, offsets, prepare=apart(data.data.prepare, inputs))
+
+
+def public_units(data: AgentData, schema: Schema, count: int, unit: Unit, device: torch.device) -> Lot:
+    """Return units of records that are not private, with many of them and with few, as one agent's lot."""
+    lot = public_lot(data, schema, count, device)
+    places = torch.arange(unit.most, device=device)
+    taken = 1 + (torch.arange(count, device=device) * max(1, unit.most // 2)) % unit.most
+    taken[0] = unit.most
+    rows = (torch.arange(count, device=device)[:, None] + places) % count
+    return lot._replace(rows=torch.where(places < taken[:, None], rows, -1))
 
 
 def connect(
@@ -151,14 +162,18 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, sc
                 )
 
 
-def declared_sizes(data: AgentData, sizes: Sequence[int] | None, agents: int) -> tuple[int, ...]:
-    """Return the public number of records of each of all agents."""
+def declared_sizes(
+    data: AgentData, sizes: Sequence[int] | None, agents: int, unit: Unit | None = None
+) -> tuple[int, ...]:
+    """Return the public number of records, or of units, of each of all agents."""
+    if unit is not None:
+        units_of(data.data.train.units, unit, data.data.name)
     if sizes is None:
         if data.agents != agents:
             raise InvalidInput(
                 f"{data.agents} of {agents} agents are hosted here; give sizes, what each of all agents declares to hold"
             )
-        return data.sizes
+        return data.sizes if unit is None else data.units_held or ()
     try:
         declared = tuple(int(size) for size in sizes)
     except (TypeError, ValueError):

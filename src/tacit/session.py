@@ -21,8 +21,19 @@ from tacit.errors import GraphError, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import EchoNetwork, Topology
 from tacit.playing import Play
-from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, public_lot, starts
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
+from tacit.preparation import (
+    connect,
+    declared_sizes,
+    example,
+    fresh_label,
+    make_module,
+    probe,
+    public_lot,
+    public_units,
+    starts,
+)
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.privacy.units import UnitModel
 from tacit.results import Result
 from tacit.runtimes import Runtime, Stacked
 from tacit.schedules import as_schedule, only_rows
@@ -56,7 +67,8 @@ class Session:
         everyone = self.hosted.total
         rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
         self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
-        self.sizes = declared_sizes(data, training.sizes, everyone)
+        unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+        self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._topologies = self._connected()
 
         module = make_module(training.model, training.seed)
@@ -88,9 +100,13 @@ class Session:
             self._shaped_for = self._hosted_plan.lot_sizes * trials
         else:
             self._shaped_for = (max(self.plan.lot_sizes),) * training.step_agents
-        self._example = public_lot(data, self.schema, _CHECKED_RECORDS, device)
+        if unit is None:
+            self._asked, self._example = self.model, public_lot(data, self.schema, _CHECKED_RECORDS, device)
+        else:
+            self._asked = UnitModel(self.model, unit, self.schema.targets.shape)
+            self._example = public_units(data, self.schema, _CHECKED_RECORDS, unit, device)
         self.chosen = choose_engine(
-            self.model,
+            self._asked,
             theta[0],
             self._example,
             lot_sizes=self._shaped_for,
@@ -272,7 +288,7 @@ class Session:
         training, plan = self.training, self._hosted_plan
         everyone = [training.chosen_sources.make(self.hosted.total, trial) for trial in range(self.trials)]
         stacked: dict[str, Any] = {
-            "model": self.model,
+            "model": self._asked,
             "engine": self.chosen.engine,
             "data": training.data,
             "plan": plan.repeated(self.trials),
@@ -290,7 +306,7 @@ class Session:
         whose: dict[str, Any] = {
             "runs": self.runs,
             "owners": training.data.owners,
-            "sample_rates": plan.sample_rates,
+            "mechanisms": plan.mechanisms,
             "records": training.data.data.name,
             "partition": training.data.partition,
         }
@@ -298,7 +314,6 @@ class Session:
             return self.ledger.open_without_privacy(**whose)
         return self.ledger.open_together(
             **whose,
-            noise_multipliers=plan.noise_multipliers,
             queries=plan.queries,
             release=training.is_release,
         )

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from invoking import PLAIN, QUICK, one_line
+from tampering import edit_log, gaussians
 
 from tacit.cli.output import round_up
 from tacit.cli.spending import Record
@@ -30,8 +31,10 @@ def test_the_ledger_tells_what_was_spent(tacit):
 
 def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
-    record = DurableLedger(tmp_path / "runs" / "ledger.sqlite")
-    record._database.execute("DELETE FROM queries WHERE number = 3")
+    edit_log(
+        tmp_path / "runs" / "ledger.sqlite",
+        lambda row: None if row["kind"] == "query" and row["number"] == 3 else row,
+    )
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
     assert "NOT WHOLE" in out
@@ -155,8 +158,7 @@ def record():
         account = ledger.open(
             run=run,
             owners=[f"data/{run == 'other'}/{owner}" for owner in owners],
-            sample_rates=rates,
-            noise_multipliers=[2.0] * len(rates),
+            mechanisms=gaussians(rates, [2.0] * len(rates)),
             queries=3,
             release=True,
         )

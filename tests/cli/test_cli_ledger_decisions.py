@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from invoking import QUICK, one_line
+from tampering import edit_log
 
 import tacit as tacit_package
 from tacit.privacy import Budget, DurableLedger
@@ -86,14 +87,11 @@ def test_a_python_run_that_was_killed_is_released_by_a_command(tacit, tmp_path):
 
 def test_a_run_of_the_command_line_is_released_and_then_not_resumed(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
-    ledger = DurableLedger(tmp_path / "runs" / "ledger.sqlite")
-    ledger._database.execute("UPDATE accounts SET state = 'open'")
+    edit_log(tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "close" else row)
     (tmp_path / "runs" / "one" / "summary.json").unlink()
     events = tmp_path / "runs" / "one" / "events.jsonl"
-    events.write_text(
-        "".join(events.read_text().splitlines(keepends=True)[:-1])
-    )  # killed before it could say that it finished
-    ledger.close()
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(lines[:-1]))  # killed before it could say that it finished
     code, out, _ = tacit("ledger", "release", "runs/one", "--reason", "not needed", "--json")
     assert code == 0
     assert json.loads(out)["freed"] == 0, "no budget, no filter"

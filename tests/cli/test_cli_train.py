@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 from invoking import PLAIN, QUICK, one_line
+from tampering import gaussians
 
 from tacit.cli.options import given_settings
 from tacit.config import RunConfig
@@ -197,7 +198,7 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing_behind(line, message, taci
     (tmp_path / "pair.txt").write_text("0 1\n")
     if "spent" in line:
         account = DurableLedger(tmp_path / "spent" / "ledger.sqlite").open(
-            run="r", owners=["a"], sample_rates=[0.1], noise_multipliers=[1.0], queries=1, release=True
+            run="r", owners=["a"], mechanisms=gaussians([0.1], [1.0]), queries=1, release=True
         )
         account.spend()
     code, out, error = tacit(*line.split())

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp, ndtr
+from tampering import gaussians
 
 from tacit.errors import BudgetExceeded
 from tacit.privacy import Budget, Event, Ledger, epsilon
@@ -43,7 +44,7 @@ def test_an_analyst_who_chooses_by_results_passes_a_sum_of_distributions_and_not
     for second in choices:
         ledger = Ledger(Budget(epsilon=1.0, delta=delta))
         for run, event in (("first", first), ("second", second)):
-            asked = {"sample_rates": [event.sample_rate], "noise_multipliers": [event.noise_multiplier]}
+            asked = {"mechanisms": gaussians([event.sample_rate], [event.noise_multiplier])}
             if run == "second":
                 with pytest.raises(BudgetExceeded, match="After a first run the Rényi filter decides"):
                     ledger.open(run=run, owners=["a"], queries=1, release=True, **asked)

@@ -5,9 +5,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tampering import gaussians
 
 from tacit.errors import BudgetExceeded, PrivacyError
-from tacit.privacy import Budget, Event, Guarantee, Ledger, epsilon
+from tacit.privacy import Budget, Event, Guarantee, Ledger, Mechanism, epsilon
 from tacit.privacy.filters import filtered_epsilon
 
 
@@ -15,8 +16,7 @@ def open_account(ledger, *, run="run", owners=("a", "b"), rate=0.1, sigma=2.0, q
     return ledger.open(
         run=run,
         owners=owners,
-        sample_rates=[rate] * len(owners),
-        noise_multipliers=[sigma] * len(owners),
+        mechanisms=gaussians([rate] * len(owners), [sigma] * len(owners)),
         queries=queries,
         release=release,
     )
@@ -196,7 +196,7 @@ def test_a_first_run_that_was_stopped_leaves_no_more_room_than_its_plan_does():
 
 
 def test_runs_that_are_opened_in_one_go_are_one_plan():
-    terms = {"owners": ["a"], "sample_rates": [0.1], "noise_multipliers": [3.0], "release": True}
+    terms = {"owners": ["a"], "mechanisms": gaussians([0.1], [3.0]), "release": True}
     apart = Ledger(Budget(epsilon=1.0, delta=1e-5))
     apart.open(run="0", queries=22, **terms)
     with pytest.raises(BudgetExceeded):
@@ -253,7 +253,9 @@ def test_runs_without_a_budget_add_up_only_if_none_was_planned_by_another():
 
 
 def read_openly(ledger, *, run="open", owners=("a", "b"), **held):
-    (account,) = ledger.open_without_privacy(runs=[run], owners=owners, sample_rates=[0.1] * len(owners), **held)
+    (account,) = ledger.open_without_privacy(
+        runs=[run], owners=owners, mechanisms=[Mechanism.plain(sample_rate=0.1, lot=5)] * len(owners), **held
+    )
     return account
 
 
@@ -288,7 +290,7 @@ def test_a_run_without_privacy_that_read_nothing_leaves_no_mark():
 
 def test_the_same_records_dealt_to_other_owners_were_read_too():
     ledger = Ledger()
-    held = {"sample_rates": [0.1], "noise_multipliers": [2.0], "queries": 5, "release": True, "records": "digits"}
+    held = {"mechanisms": gaussians([0.1], [2.0]), "queries": 5, "release": True, "records": "digits"}
     ledger.open(run="one", owners=["x"], partition="seed 0", **held).spend()
     read_openly(ledger, owners=("y",), records="digits", partition="seed 1").spend()
     read_openly(ledger, run="else", owners=("z",), records="mnist", partition="seed 1").spend()
@@ -335,8 +337,7 @@ def deal(ledger, *, run, owners, seed, rates=(0.1, 0.1), sigma=5.0, queries=60, 
     return ledger.open(
         run=run,
         owners=owners,
-        sample_rates=rates,
-        noise_multipliers=[sigma] * len(owners),
+        mechanisms=gaussians(rates, [sigma] * len(owners)),
         queries=queries,
         release=True,
         records=records,
@@ -430,12 +431,17 @@ def test_json_round_trip(rows, budget):
 
 
 GOOD = json.loads(Ledger().to_json())
+MECHANISM = {
+    "sampler": {"kind": "poisson", "rate": 0.1},
+    "clip": 1.0,
+    "lot": 5.0,
+    "noise": {"kind": "gaussian", "multiplier": 1.0},
+}
 LINE = {
     "owner": "a",
     "records": "",
     "partition": "",
-    "sample_rate": 0.1,
-    "noise_multiplier": 1.0,
+    "mechanism": MECHANISM,
     "release": True,
     "ground": "free",
 }
@@ -448,6 +454,10 @@ def with_account(**changes):
 
 def with_line(**changes):
     return with_account(lines=[{**LINE, **changes}])
+
+
+def with_mechanism(**changes):
+    return with_line(mechanism={**MECHANISM, **changes})
 
 
 def test_the_records_below_are_broken_by_their_change_alone():
@@ -470,8 +480,14 @@ def test_the_records_below_are_broken_by_their_change_alone():
         with_account(state="done"),
         with_account(lines=[]),
         with_account(lines=[LINE, LINE]),
-        with_line(sample_rate=2.0),
-        with_line(noise_multiplier=-1.0),
+        with_mechanism(sampler={"kind": "poisson", "rate": 2.0}),
+        with_mechanism(sampler={"kind": "shuffled", "rate": 0.1}),
+        with_mechanism(noise={"kind": "gaussian", "multiplier": -1.0}),
+        with_mechanism(noise={"kind": "cancelling", "multiplier": 1.0}),
+        with_mechanism(clip=-1.0),
+        with_mechanism(clip="1"),
+        with_mechanism(seed=3),
+        with_line(sample_rate=0.1),
         with_line(owner=3),
         with_line(ground="luck"),
         with_account(lines=[{"owner": "a"}]),
@@ -498,7 +514,9 @@ def test_refuses_an_account_that_makes_no_sense(settings, message):
 
 
 def test_whole_numbers_that_another_program_wrote_are_read():
-    read = Ledger.from_json(with_line(noise_multiplier=2, sample_rate=1))
+    read = Ledger.from_json(
+        with_mechanism(noise={"kind": "gaussian", "multiplier": 2}, sampler={"kind": "poisson", "rate": 1}, clip=1)
+    )
     assert read.entries()[0].event.noise_multiplier == 2.0
 
 

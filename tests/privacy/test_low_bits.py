@@ -61,8 +61,7 @@ class System:
         account = Ledger().open(
             run="run",
             owners=data.owners,
-            sample_rates=plan.sample_rates,
-            noise_multipliers=plan.noise_multipliers,
+            mechanisms=plan.mechanisms,
             queries=ANSWERS,
             release=True,
         )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from tampering import gaussians
 from torch import nn
 
 import tacit
@@ -43,8 +44,7 @@ def make_oracle(
     account = ledger.open(
         run="run",
         owners=data.owners,
-        sample_rates=plan.sample_rates,
-        noise_multipliers=plan.noise_multipliers,
+        mechanisms=plan.mechanisms,
         queries=queries,
         release=False,
     )
@@ -79,12 +79,17 @@ def test_an_event_is_written_before_the_answer_exists():
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("accounts", ["none", "another owner's", "a cheaper mechanism's"])
+CHEAPER = {"noise": {"sigma": 100.0}, "rate": {"rate": 0.01}, "clip": {"clip": 0.5}, "lot": {"lot": 50.0}}
+
+
+@pytest.mark.parametrize("accounts", ["none", "another owner's", *CHEAPER])
 def test_an_oracle_refuses_accounts_that_are_not_its_own(accounts):
     data, ledger = make_data((20,)), Ledger()
     oracle, _ = make_oracle(data)
-    owner, sigma = ("other", 1.0) if accounts == "another owner's" else (data.owners[0], 100.0)
-    charged = {"sample_rates": [0.25], "noise_multipliers": [sigma], "queries": 5, "release": True}
+    owner = "other" if accounts == "another owner's" else data.owners[0]
+    other = {"rate": 0.25, "sigma": 1.0, "clip": 1.0, "lot": 5.0} | CHEAPER.get(accounts, {})
+    mechanisms = gaussians([other["rate"]], [other["sigma"]], clip=other["clip"], lot=other["lot"])
+    charged = {"mechanisms": mechanisms, "queries": 5, "release": True}
     wrong = [] if accounts == "none" else [ledger.open(run="r", owners=[owner], **charged)]
     with pytest.raises(PrivacyError, match="accounts are not those"):
         PrivateOracle(
@@ -113,9 +118,7 @@ def test_a_query_past_the_budget_raises_and_spends_nothing():
 def test_of_several_accounts_none_is_charged_when_one_is_empty():
     ledger, data = Ledger(), make_data((20,))
     oracle, theta = make_oracle(data, ledger=ledger, queries=1)
-    other = ledger.open(
-        run="other", owners=data.owners, sample_rates=[0.25], noise_multipliers=[1.0], queries=5, release=False
-    )
+    other = ledger.open(run="other", owners=data.owners, mechanisms=gaussians([0.25], [1.0]), queries=5, release=False)
     oracle._accounts = [other, *oracle._accounts]
     oracle.gradient(theta)
     with pytest.raises(BudgetExceeded):

@@ -1,5 +1,6 @@
 """The ledger on disk: never loses a spent query, and never lets two promise the same allowance."""
 
+import hashlib
 import random
 import signal
 import sqlite3
@@ -9,18 +10,22 @@ import time
 
 import forked
 import pytest
+from tampering import edit_lines, edit_log, gaussians, read_log
 
+from tacit import chains
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
-from tacit.privacy import Budget, Ledger
+from tacit.privacy import Budget, Ledger, Mechanism
+from tacit.privacy.log import START
 from tacit.privacy.store import DurableLedger
+
+OPEN = Mechanism.plain(sample_rate=0.5, lot=5)
 
 
 def open_account(ledger, *, run="run", owners=("a", "b"), rate=0.1, sigma=2.0, queries=5, release=True):
     return ledger.open(
         run=run,
         owners=owners,
-        sample_rates=[rate] * len(owners),
-        noise_multipliers=[sigma] * len(owners),
+        mechanisms=gaussians([rate] * len(owners), [sigma] * len(owners)),
         queries=queries,
         release=release,
     )
@@ -39,7 +44,7 @@ def test_agrees_with_the_ledger_in_memory(path):
             for _ in range(count):
                 account.spend()
             account.close(finished=run == "one")
-        ledger.open_without_privacy(runs=["open"], owners=["c"], sample_rates=[0.5])[0].spend()
+        ledger.open_without_privacy(runs=["open"], owners=["c"], mechanisms=[OPEN])[0].spend()
     assert durable.entries() == memory.entries()
     assert durable.to_json() == memory.to_json()
     assert [(entry.state, entry.event.count) for entry in memory.entries("a")] == [("finished", 3), ("stopped", 5)]
@@ -110,26 +115,115 @@ def test_a_refused_account_leaves_no_trace(path):
     with pytest.raises(BudgetExceeded):
         open_account(ledger, queries=500)
     assert ledger.entries() == []
-    assert DurableLedger(path)._database.execute("SELECT COUNT(*) FROM accounts").fetchone() == (0,)
+    assert [row["kind"] for row in read_log(path)] == ["budget"]
+
+
+def drop(kind, **which):
+    """Return a change that drops the rows of a kind with these fields."""
+    return lambda row: None if row["kind"] == kind and which.items() <= row.items() else row
+
+
+CONSISTENT = {
+    "a query": (drop("query", number=2), "query 3 after 1: some are missing"),
+    "the account": (drop("open"), "account 1, which was not opened"),
+    "the allowance": (lambda row: row | {"allowed": 1} if row["kind"] == "open" else row, "was allowed 1"),
+    "all owners": (lambda row: row | {"lines": []} if row["kind"] == "open" else row, "names no data owner"),
+    "a query after the end": (lambda row: row | {"number": 1} if row["kind"] == "close" else row, "has the fields"),
+}
+
+
+@pytest.mark.parametrize("change", CONSISTENT)
+def test_verify_finds_rows_that_do_not_follow_though_their_hashes_do(path, change):
+    with_three_queries(path)
+    how, found = CONSISTENT[change]
+    edit_log(path, how)
+    try:
+        problems = DurableLedger(path).verify()
+    except StorageError as error:
+        problems = [str(error)]
+    assert any(found in problem for problem in problems)
+
+
+def with_three_queries(path):
+    account = open_account(DurableLedger(path))
+    for _ in range(3):
+        account.spend()
+    account.close(finished=True)
+
+
+def test_a_line_without_noise_among_others_is_refused(path):
+    with_three_queries(path)
+    edit_lines(path, lambda place, line: line if place else line | {"mechanism": OPEN.to_json()})
+    with pytest.raises(StorageError, match="a line without noise"):
+        DurableLedger(path)
 
 
 @pytest.mark.parametrize(
     ("damage", "found"),
     [
-        ("DELETE FROM queries WHERE number = 2", "some are missing"),
-        ("UPDATE accounts SET allowed = 1", "was allowed 1"),
-        ("DELETE FROM lines", "names no data owner"),
-        ("DELETE FROM accounts", "belong to no run"),
-        ("UPDATE lines SET noise_multiplier = 0 WHERE owner = 'a'", "a line without noise"),
+        ("DELETE FROM log WHERE number = 3", "some are missing"),
+        ("UPDATE log SET text = replace(text, '\"allowed\":5', '\"allowed\":6') WHERE number = 1", "row 1 was changed"),
+        ("UPDATE log SET hash = replace(hash, 'a', 'b')", "was changed"),
+        ("UPDATE log SET account = 7 WHERE number = 4", "another account"),
     ],
 )
-def test_verify_finds_what_was_tampered_with(path, damage, found):
-    account = open_account(DurableLedger(path))
+def test_verify_finds_rows_that_were_changed_by_themselves(path, damage, found):
+    ledger = DurableLedger(path)
+    with_three_queries(path)
+    with sqlite3.connect(path) as database:
+        assert database.execute(damage).rowcount
+    assert any(found in problem for problem in ledger.verify())
+
+
+def test_the_head_covers_every_row_in_order(path):
+    """By a loop from the definition: the hash before, the digest of the canonical row, each on a line."""
+    with_three_queries(path)
+    ledger, previous = DurableLedger(path), START
+    for row, (text, kept) in zip(read_log(path), ledger.log, strict=True):
+        assert text == chains.canonical(row)
+        previous = hashlib.sha256(f"{previous}\n{hashlib.sha256(text.encode()).hexdigest()}\n".encode()).hexdigest()
+        assert kept == previous
+    assert (ledger.head.number, ledger.head.hash) == (5, previous)
+    assert (
+        DurableLedger(path.with_name("empty.sqlite")).head.hash
+        == START
+        == hashlib.sha256(b"tacit-ledger-5").hexdigest()
+    )
+
+
+def test_an_earlier_head_stays_in_the_log_whatever_is_added(path):
+    ledger = DurableLedger(path, Budget(epsilon=50.0, delta=1e-5))
+    account = open_account(ledger)
+    heads = [ledger.head]
     for _ in range(3):
         account.spend()
-    with sqlite3.connect(path) as database:
-        database.execute(damage)
-    assert any(found in problem for problem in DurableLedger(path).verify())
+        heads.append(DurableLedger(path).head)
+    ledger.raise_budget(60, who="me", reason="more")
+    hashes = [kept for _, kept in ledger.log]
+    assert [hashes[head.number - 1] for head in heads] == [head.hash for head in heads]
+
+
+def test_a_ledger_that_loses_rows_while_it_is_used_spends_nothing(path):
+    account = open_account(DurableLedger(path))
+    account.spend()
+    edit_log(path, drop("query"))
+    with pytest.raises(StorageError, match=r"what was on record is gone. Nothing was spent"):
+        account.spend()
+    assert [row["kind"] for row in read_log(path)] == ["open"]
+
+
+def test_the_heads_of_a_runs_events_are_in_the_log(path):
+    ledger = DurableLedger(path)
+    open_account(ledger)
+    ledger.anchor("run", "ab" * 32)
+    ledger.anchor("run", "cd" * 32)
+    assert DurableLedger(path).anchors("run") == ("ab" * 32, "cd" * 32)
+    assert ledger.verify() == []
+    with pytest.raises(PrivacyError, match="knows no run 'other'"):
+        ledger.anchor("other", "ab" * 32)
+    with pytest.raises(PrivacyError, match="not a hash"):
+        ledger.anchor("run", "x")
+    assert ledger.head.number == 3
 
 
 def test_foreign_and_broken_files_are_refused_and_left_as_they_are(tmp_path):
@@ -191,8 +285,10 @@ def test_kill_9_at_random_moments_loses_no_spent_query(path):
 
 READER = """
 import os, signal, sys
+from tacit.privacy import Mechanism
 from tacit.privacy.store import DurableLedger
-(account,) = DurableLedger(sys.argv[1]).open_without_privacy(runs=["open"], owners=["a"], sample_rates=[0.5])
+OPEN = Mechanism.plain(sample_rate=0.5, lot=5)
+(account,) = DurableLedger(sys.argv[1]).open_without_privacy(runs=["open"], owners=["a"], mechanisms=[OPEN])
 account.spend()
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -212,7 +308,7 @@ def test_kill_9_leaves_a_run_without_privacy_on_record(path):
 def test_a_budget_on_disk_refuses_a_run_without_privacy_and_keeps_no_trace(path):
     ledger = DurableLedger(path, Budget(epsilon=50.0, delta=1e-5))
     with pytest.raises(BudgetExceeded, match="has no privacy"):
-        ledger.open_without_privacy(runs=["open"], owners=["a"], sample_rates=[0.5])
+        ledger.open_without_privacy(runs=["open"], owners=["a"], mechanisms=[OPEN])
     assert DurableLedger(path).accounts == ()
 
 
@@ -227,11 +323,11 @@ def test_how_runs_were_let_in_is_on_disk(path):
 def test_a_ledger_of_the_version_before_is_refused_and_left_as_it_is(path):
     DurableLedger(path).close()
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 2")
-    with pytest.raises(PrivacyError, match=r"is a ledger of version 2, .* Keep it"):
+        database.execute("PRAGMA user_version = 4")
+    with pytest.raises(PrivacyError, match=r"is a ledger of version 4, .* Keep it"):
         DurableLedger(path)
     with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 RESERVED = {"rate": 0.1, "sigma": 5.0, "queries": 100}  # passes the filter of ε=1, and twice as much does not
@@ -239,10 +335,12 @@ RESERVED = {"rate": 0.1, "sigma": 5.0, "queries": 100}  # passes the filter of �
 
 KILLED = """
 import os, signal, sys
+from tacit.privacy import Mechanism
 from tacit.privacy.store import DurableLedger
 ledger = DurableLedger(sys.argv[1])
+mechanism = Mechanism.gaussian(sample_rate=0.1, clip=1.0, lot=5.0, noise_multiplier=5.0)
 account = ledger.open(
-    run="killed", owners=["a"], sample_rates=[0.1], noise_multipliers=[5.0], queries=100, release=True
+    run="killed", owners=["a"], mechanisms=[mechanism], queries=100, release=True
 )
 for _ in range(int(sys.argv[2])):
     account.spend()
@@ -366,11 +464,12 @@ def test_a_release_says_who_and_why(path, missing):
         DurableLedger(path).release("run", **missing)
 
 
-def test_a_release_without_a_decision_is_not_whole(path):
-    ledger = DurableLedger(path)
-    open_account(ledger).spend()
-    ledger._database.execute("UPDATE accounts SET state = 'released'")
-    assert ledger.verify() == ["run 'run' is released, and nothing says by whom"]
+def test_a_run_is_not_released_by_closing_it_so(path):
+    """That takes a decision, with who and why."""
+    with_three_queries(path)
+    edit_log(path, lambda row: row | {"state": "released"} if row["kind"] == "close" else row)
+    with pytest.raises(StorageError, match="closed as 'released'"):
+        DurableLedger(path)
 
 
 def test_a_budget_is_raised_with_who_and_why(path):
@@ -386,10 +485,10 @@ def test_a_budget_is_raised_with_who_and_why(path):
     ]
     assert again.verify() == []
     assert Ledger.from_json(again.to_json()).decisions == again.decisions
-    again._database.execute("UPDATE budgets SET budget = replace(budget, '3.0', '9.0') WHERE owner = ''")
-    assert DurableLedger(path).verify() == [
-        "a budget was raised to ε=3, and ε=9 at δ=1e-05 (add-or-remove-one) is stored"
-    ]
+    changed = {"epsilon": 2.5, "delta": 1e-5, "adjacency": "add_remove", "accountant": "pld"}
+    edit_log(path, lambda row: row | {"budget": changed} if row["kind"] == "budget" and not row["owner"] else row)
+    with pytest.raises(StorageError, match=r"raised from ε=1.0, and ε=2.5 at δ=1e-05 .* was stored"):
+        DurableLedger(path)
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,25 @@
 import json
 import math
 import shutil
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from tampering import edit_lines, edit_log, read_events, write_events
+
 import tacit
+from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger
 from tacit.privacy.guarantees import stated
 
 TIME = "2026-10-20T09:30:00+00:00"
+MACHINE = {
+    "processor": "x86_64",
+    "torch": "2.13.0",
+    "threads": 1,
+    "blocks": [8, 4],
+    "device": "cpu",
+    "code": "0" * 64,
+}
 DIGITS = tacit.data.load("digits")
 
 
@@ -69,6 +79,7 @@ def plan_event(result, graph, rounds, token):
         "params": result.theta.shape[1],
         "engine": "layer by layer",
         "compiled": False,
+        "machine": MACHINE,
     }
 
 
@@ -130,10 +141,17 @@ def write_run(folder: Path, result, links, **config) -> Path:
         "seed": 0,
     } | config
     finish = {"event": "finish", "time": TIME, "round": rounds, "seconds": result.seconds}
+    finish["models_sha256"] = models_sha256(result.theta)
     folder.mkdir()
     (folder / "config.toml").write_text(toml(config))
     write_events(
-        folder, [plan, *snapshot_events(result), {"event": "checkpoint", "time": TIME, "round": rounds}, finish]
+        folder,
+        [
+            plan,
+            *snapshot_events(result),
+            {"event": "checkpoint", "time": TIME, "round": rounds, "sha256": "0" * 64},
+            finish,
+        ],
     )
     (folder / "summary.json").write_text(json.dumps(summary(result, rounds)))
     return folder
@@ -143,14 +161,14 @@ def _write_ledger(folder, result):
     """Put what the run asked on record beside its folder, and return the token by which the record knows it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan, data = result.plan, result.data
-    whose = {"owners": data.owners, "sample_rates": plan.sample_rates}
+    whose = {"owners": data.owners, "mechanisms": plan.mechanisms}
     whose |= {"records": data.data.name, "partition": data.partition}
     with closing(DurableLedger(folder.parent / "ledger.sqlite")) as ledger:
         if plan.privacy is None:
             account = ledger.open_without_privacy(runs=[folder.name], **whose)[0]
             account.spend()
         else:
-            terms = {"noise_multipliers": plan.noise_multipliers, "queries": plan.queries, "release": result.release}
+            terms = {"queries": plan.queries, "release": result.release}
             account = ledger.open(run=folder.name, **whose, **terms)
             for _ in range(result.history[-1].queries):
                 account.spend()
@@ -158,15 +176,12 @@ def _write_ledger(folder, result):
         return account.token
 
 
-def change_record(folder, statement):
-    """Change the ledger beside a run."""
-    with closing(sqlite3.connect(folder.parent / "ledger.sqlite")) as database, database:
-        database.executescript(statement)
-
-
 def record_as_stopped(folder, queries):
     """Let the ledger know a finished run as one that stopped after so many queries."""
-    change_record(folder, f"UPDATE accounts SET state = 'open'; DELETE FROM queries WHERE number > {queries}")
+    edit_log(
+        folder.parent / "ledger.sqlite",
+        lambda row: None if row["kind"] == "close" or (row["kind"] == "query" and row["number"] > queries) else row,
+    )
 
 
 def copy_with_record(folder, target, owners=None):
@@ -177,16 +192,8 @@ def copy_with_record(folder, target, owners=None):
     plan, *rest = read_events(target)
     owners = plan["owners"] if owners is None else owners
     write_events(target, [plan | {"owners": owners}, *rest])
-    with closing(sqlite3.connect(target.parent / "ledger.sqlite")) as database, database:
-        database.execute("UPDATE accounts SET run = ?, together = ?", (target.name, target.name))
-        for place, owner in enumerate(owners):
-            database.execute("UPDATE lines SET owner = ? WHERE place = ?", (owner, place))
+    record = target.parent / "ledger.sqlite"
+    edit_lines(record, lambda place, line: line | {"owner": owners[place]})
+    name = {"run": target.name, "together": target.name}
+    edit_log(record, lambda row: row | name if row["kind"] == "open" else row)
     return target
-
-
-def read_events(folder):
-    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-
-
-def write_events(folder, events):
-    (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))

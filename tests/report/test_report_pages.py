@@ -3,8 +3,10 @@ import re
 import shutil
 
 import pytest
-from made_runs import change_record, copy_with_record, read_events, record_as_stopped, write_events
+from made_runs import copy_with_record, record_as_stopped
+from tampering import edit_lines, edit_log, read_events, write_events
 
+import tacit
 from tacit.errors import InvalidInput, StorageError
 from tacit.privacy import epsilon
 from tacit.privacy.guarantees import stated
@@ -198,18 +200,31 @@ def test_a_copied_folder_without_its_ledger_shows_no_epsilon(folder, tmp_path):
     assert "not known" in beside
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ("DELETE FROM queries WHERE number > 2", "the ledger holds 2 queries of this run, but its events tell of 20"),
-        ("UPDATE accounts SET run = 'other'", "the ledger beside the run does not know it"),
-        ("UPDATE accounts SET token = 'other'", "the ledger beside the run knows another run by this name"),
-        ("UPDATE lines SET owner = 'nobody' WHERE place = 1", "names other data owners than its plan"),
-        ("UPDATE lines SET noise_multiplier = 0", "disagree on whether there was noise"),
-    ],
-)
-def test_a_ledger_that_is_not_the_run_s_gives_no_epsilon(folder, tmp_path, change, why):
-    change_record(folder, change)
+PLAIN = tacit.privacy.Mechanism.plain(sample_rate=0.1, lot=5).to_json()
+OTHERS = {
+    "the ledger holds 2 queries of this run, but its events tell of 20": lambda row: (
+        None if row["kind"] == "query" and row["number"] > 2 else row
+    ),
+    "the ledger beside the run does not know it": lambda row: row | {"run": "other"} if row["kind"] == "open" else row,
+    "the ledger beside the run knows another run by this name": lambda row: (
+        row | {"token": "other"} if row["kind"] == "open" else row
+    ),
+    "names other data owners than its plan": lambda row: (
+        row | {"lines": [{**line, "owner": f"{line['owner']}!"} for line in row["lines"]]}
+        if row["kind"] == "open"
+        else row
+    ),
+    "disagree on whether there was noise": lambda row: (
+        row | {"lines": [{**line, "mechanism": PLAIN, "release": False} for line in row["lines"]]}
+        if row["kind"] == "open"
+        else row
+    ),
+}
+
+
+@pytest.mark.parametrize("why", OTHERS)
+def test_a_ledger_that_is_not_the_run_s_gives_no_epsilon(folder, tmp_path, why):
+    edit_log(folder.parent / "ledger.sqlite", OTHERS[why])
     said = words(page(Run.load(folder), tmp_path))
     assert "ε could not be derived" in said
     assert why in said
@@ -231,7 +246,7 @@ def test_epsilon_is_the_ledger_s_where_events_and_summary_state_a_smaller_one(fo
 
 
 def test_a_run_that_only_its_own_plan_calls_a_release_is_none(folder, tmp_path):
-    change_record(folder, "UPDATE lines SET release = 0")
+    edit_lines(folder.parent / "ledger.sqlite", lambda _, line: line | {"release": False})
     said = words(page(Run.load(folder), tmp_path))
     assert "✕ NOT A RELEASE" in said
     assert "✓ RELEASE" not in said
@@ -251,9 +266,11 @@ def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
     plan, *rest = read_events(folder)
     rates = [0.2 + 0.01 * agent for agent in range(6)]
     write_events(folder, [plan | {"sample_rates": rates}, *rest])
-    change_record(
-        folder, "".join(f"UPDATE lines SET sample_rate = {q} WHERE place = {i};" for i, q in enumerate(rates))
-    )
+
+    def at_its_rate(place, line):
+        return line | {"mechanism": line["mechanism"] | {"sampler": {"kind": "poisson", "rate": rates[place]}}}
+
+    edit_lines(folder.parent / "ledger.sqlite", at_its_rate)
     (folder / "summary.json").unlink()
     ledger = page(Run.load(folder), tmp_path).split("The ledger")[1].split("What ε means")[0]
     assert ledger.count("digits/A(t=0.8)/seed 0/6 agents/") == 1
@@ -332,7 +349,10 @@ def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
     assert "On digits, dsgt and dinno together spend" in said
     assert "if no run was planned by another’s results" in said
 
-    change_record(folder, "UPDATE lines SET partition = 'otherwise', owner = replace(owner, 'seed 0', 'seed 1')")
+    edit_lines(
+        folder.parent / "ledger.sqlite",
+        lambda _, line: line | {"partition": "otherwise", "owner": line["owner"].replace("seed 0", "seed 1")},
+    )
     plan, *rest = read_events(folder)
     owners = [owner.replace("seed 0", "seed 1") for owner in plan["owners"]]
     write_events(folder, [plan | {"owners": owners}, *rest])

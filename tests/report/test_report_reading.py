@@ -3,7 +3,8 @@ import math
 
 import numpy as np
 import pytest
-from made_runs import TIME, read_events, record_as_stopped, write_events
+from made_runs import MACHINE, TIME, record_as_stopped
+from tampering import read_events, write_events
 
 from tacit.errors import InvalidInput
 from tacit.report import Run
@@ -46,7 +47,7 @@ def test_a_run_without_summary_is_not_finished_unless_it_says_so(folder):
 def test_the_later_of_two_snapshots_counts_and_lost_queries_are_charged(folder):
     plan, *snapshots = read_events(folder)[:6]
     again = snapshots[-1] | {"consensus_distance": 123.0}
-    resume = {"event": "resume", "time": TIME, "round": 2, "lost_queries": 2}
+    resume = {"event": "resume", "time": TIME, "round": 2, "lost_queries": 2, "machine": MACHINE}
     write_events(folder, [plan, *snapshots, resume, plan | {"time": "2026-10-20T11:30:00+00:00"}, again])
     record_as_stopped(folder, snapshots[-1]["queries"] + 2)
     run = Run.load(folder)
@@ -57,13 +58,13 @@ def test_the_later_of_two_snapshots_counts_and_lost_queries_are_charged(folder):
     assert run.spent_at(run.history[-2]) == snapshots[-2]["queries"]
 
 
-def test_numbers_that_are_not_finite_are_kept_as_such(folder):
+def test_numbers_that_are_not_finite_are_read_as_none(folder):
     plan, first, second, *_ = read_events(folder)
-    second |= {"accuracy": None, "consensus_distance": math.nan, "loss": [math.inf] * 6}
+    second |= {"accuracy": None, "consensus_distance": None, "loss": [None] * 6}  # as the writer puts them
     write_events(folder, [plan | {"clips": [None] * 6}, first | {"accuracy": None}, second])
     run = Run.load(folder)
     assert run.scores.measure == "loss"
-    assert np.isinf(run.scores.final).all()
+    assert np.isnan(run.scores.final).all()
     assert math.isnan(run.history[-1].consensus_distance)
 
 

@@ -1,7 +1,8 @@
 import math
 
 import pytest
-from made_runs import TIME, change_record, read_events, write_events
+from made_runs import MACHINE, TIME
+from tampering import edit_log, read_events, read_log, write_events, write_log
 
 from tacit.privacy import Event, epsilon
 from tacit.privacy.guarantees import stated
@@ -58,10 +59,13 @@ def test_few_points_whatever_the_number_of_looks(folder):
 def test_lost_queries_are_part_of_epsilon_since_the_ledger_has_them(folder):
     before = spending(Run.load(folder)).guarantee.epsilon
     events = read_events(folder)
-    resume = {"event": "resume", "time": TIME, "round": 3, "lost_queries": 1}
+    resume = {"event": "resume", "time": TIME, "round": 3, "lost_queries": 1, "machine": MACHINE}
     write_events(folder, [*events[:5], resume, *events[5:]])
     assert spending(Run.load(folder)) is None  # the ledger has less than that
-    change_record(folder, "UPDATE accounts SET allowed = 21; INSERT INTO queries VALUES (1, 21)")
+    record = folder.parent / "ledger.sqlite"
+    edit_log(record, lambda row: row | {"allowed": 21} if row["kind"] == "open" else row)
+    *before_the_end, end = read_log(record)
+    write_log(record, [*before_the_end, {"kind": "query", "account": 1, "number": 21}, end])
     assert spending(Run.load(folder)).guarantee.epsilon > before
 
 

@@ -25,6 +25,7 @@ SECRETS = {*HELD, sum(HELD), *OF_FIRST_CLASS, *(n - k for n, k in zip(HELD, OF_F
 
 def told(text):
     """Return the secret numbers that stand in a text, however they are written; digits within longer numbers are chance."""
+    text = re.sub("[0-9a-f]{64}", "", text)  # hashes have all digits
     written = {number: f"{number // 1000}[,_ \u202f]?{number % 1000:03d}" for number in SECRETS}
     return {number for number, digits in written.items() if re.search(rf"(?<![\d.]){digits}(?!\d)", text)}
 
@@ -50,7 +51,15 @@ class Declared(RunConfig):
         return replace(super().training(**given), sizes=DECLARED)
 
 
-SETTINGS = {"agents": 2, "graph": "path", "noise_multiplier": 3.0, "lot_size": 40, "rounds": 4, "evaluate_every": 2}
+SETTINGS = {
+    "dataset": "stay",
+    "agents": 2,
+    "graph": "path",
+    "noise_multiplier": 3.0,
+    "lot_size": 40,
+    "rounds": 4,
+    "evaluate_every": 2,
+}
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,18 @@
 """`events.jsonl`: what is written is read back, and what was not written so is refused by line and field."""
 
+import hashlib
 import json
 import math
+import re
 from dataclasses import replace
 
 import pytest
 
 from tacit.errors import InvalidInput, StorageError
 from tacit.runs import events
-from tacit.runs.events import Check, CheckpointSaved, Finish, Plan, Resume, Snapshot, append, now, read
+from tacit.runs.events import START, Check, CheckpointSaved, Finish, Machine, Plan, Resume, Snapshot, append, now, read
 
+MACHINE = Machine(processor="p", torch="2.13.0", threads=1, blocks=(8, 4), device="cpu", code="0" * 64)
 PLAN = Plan(
     time=now(),
     token="t",
@@ -40,6 +43,7 @@ PLAN = Plan(
     params=3,
     engine="layer by layer",
     compiled=False,
+    machine=MACHINE,
 )
 
 
@@ -54,11 +58,11 @@ STORY = [
     Check(time=now(), settings="s", checked="2026-10-20", verdict="no fault found", failed=("a",), false_alarm=1e-3),
     look(0),
     look(3),
-    CheckpointSaved(time=now(), round=3),
+    CheckpointSaved(time=now(), round=3, sha256="1" * 64),
     look(4),
-    Resume(time=now(), round=3, lost_queries=2),
+    Resume(time=now(), round=3, lost_queries=2, machine=MACHINE),
     look(4, bytes_sent=(8, 9)),
-    Finish(time=now(), round=4, seconds=2.25),
+    Finish(time=now(), round=4, seconds=2.25, models_sha256="2" * 64),
 ]
 
 
@@ -144,6 +148,58 @@ def test_what_does_not_fit_is_an_error_that_names_line_and_field(path, number, f
         read(path)
 
 
+def test_every_line_has_a_hash_of_itself_and_all_before_it(path):
+    """By a loop from the definition."""
+    previous, story = START, read(path)
+    assert hashlib.sha256(b"tacit-events-1").hexdigest() == START
+    for line, kept in zip(path.read_text().splitlines(), story.hashes, strict=True):
+        content = json.loads(line)
+        assert content.pop("hash") == kept
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256(f"{previous}\n{hashlib.sha256(text.encode()).hexdigest()}\n".encode()).hexdigest()
+        assert kept == previous
+    assert story.head == events.head(path) == previous
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: lines[:3] + lines[4:],
+        lambda lines: [*lines[:3], lines[3].replace(b'"queries": 3', b'"queries": 4'), *lines[4:]],
+        lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]],
+        lambda lines: [*lines[:2], re.sub(rb', "hash": "[0-9a-f]+"', b"", lines[2]), *lines[3:]],
+    ],
+    ids=["a line less", "another number", "another order", "no hash"],
+)
+def test_a_line_that_was_changed_by_itself_is_refused(path, change):
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(InvalidInput, match="the hash does not follow"):
+        read(path)
+
+
+def test_lines_that_were_taken_from_the_end_are_missed_by_whoever_holds_the_head(path):
+    kept = read(path).head
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert kept not in read(path).hashes
+
+
+def test_nothing_is_added_to_a_file_without_hashes(path):
+    path.write_bytes(path.read_bytes() + b'{"event": "finish"}\n')
+    with pytest.raises(InvalidInput, match="ends in a line without a hash"):
+        append(path, STORY[-1])
+
+
+def test_the_last_line_is_found_however_long_it_is(tmp_path):
+    path = tmp_path / "events.jsonl"
+    long = replace(PLAN, algorithm="x" * 200_000)
+    append(path, long)
+    append(path, replace(STORY[1], verdict="y" * 200_000))
+    with path.open("ab") as file:
+        file.write(b"z" * 100_000)  # cut off by a crash
+    append(path, STORY[-1])
+    assert [event.event for event in read(path)] == ["plan", "check", "finish"]
+
+
 def test_what_comes_before_the_plan_is_refused(path):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[2:]))
     with pytest.raises(InvalidInput, match="line 1: a snapshot comes before the plan"):
@@ -154,7 +210,7 @@ def test_an_event_that_does_not_fit_cannot_be_made():
     with pytest.raises(ValueError, match="sizes has 3 values for 2 agents"):
         replace(PLAN, sizes=(1, 2, 3))
     with pytest.raises(ValueError, match="lost_queries"):
-        Resume(time=now(), round=3, lost_queries=-1)
+        Resume(time=now(), round=3, lost_queries=-1, machine=MACHINE)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path):

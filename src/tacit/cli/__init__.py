@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import audit, budget, data, graph, ledger_decisions, listing, report, reproduce, train
+from tacit.cli import audit, budget, data, evidence, graph, ledger_decisions, listing, report, reproduce, train
 from tacit.cli.failing import Commands
 
 app = typer.Typer(
@@ -48,6 +48,10 @@ app.command("compare")(report.compare)
 app.command("budget", cls=budget.Command)(budget.budget)
 app.command("graph")(graph.graph)
 app.command("data")(data.data)
+app.command("export")(evidence.export)
+app.command("verify")(evidence.verify)
+app.command("sign")(evidence.sign)
+app.add_typer(evidence.key, name="key")
 app.add_typer(audit.app, name="audit")
 app.command("reproduce")(reproduce.reproduce)
 

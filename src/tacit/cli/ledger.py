@@ -11,9 +11,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from tacit.chains import is_hash
 from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
 from tacit.cli.spending import Record, Spent, group_of
-from tacit.errors import TacitError, choose
+from tacit.errors import InvalidInput, TacitError, choose
 from tacit.privacy import Decision, DurableLedger, Guarantee
 from tacit.privacy.guarantees import shown
 from tacit.runs import list_runs
@@ -35,6 +36,13 @@ def show(
     verify: Annotated[
         bool, typer.Option("--verify", metavar="", help="Check that the record is whole; exit 1 if not.")
     ] = False,
+    earlier: Annotated[
+        str | None, typer.Option(metavar="HASH", help="With --verify: a head that was noted earlier must be on record.")
+    ] = None,
+    head: Annotated[
+        bool,
+        typer.Option("--head", metavar="", help="Show the head of the ledger, to note or publish, and nothing else."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group who lost most.
@@ -44,15 +52,18 @@ def show(
 
     Example: tacit ledger --verify
     """
-    from tacit.cli.verifying import misstated
-
     path = ledger_in(runs)
+    if head:
+        _print_head(path, json)
+        return
+    if earlier is not None and (not verify or not is_hash(earlier)):
+        raise InvalidInput("--earlier takes a head, 64 digits from 0 to f, and goes with --verify")
     with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
         record = Record(durable)
         asked = [choose("run", Path(name).name, record.runs) for name in only] if only else None
         deltas = _deltas(runs, record.runs if asked is None else asked)
         chosen = delta if delta is not None else min(deltas, default=_DELTA)
-        problems = [*durable.verify(), *misstated(record, durable, runs)] if verify else []
+        problems = list(_problems(record, durable, runs, earlier)) if verify else []
         every = all_owners or json
         rows = list((record.of_every_owner if every else record.of_those_who_lost_most)(chosen, asked))
     if json:
@@ -75,6 +86,24 @@ def show(
         _print_problems(problems, verify)
     if problems:
         raise typer.Exit(BROKEN)
+
+
+def _problems(record: Record, durable: DurableLedger, runs: Path, earlier: str | None) -> Iterator[str]:
+    from tacit.cli.verifying import misstated
+
+    yield from durable.verify()
+    if earlier is not None and earlier not in [kept for _, kept in durable.log]:
+        yield f"the head {earlier[:16]}… is not on record: rows that were there when it was noted are changed or gone"
+    yield from misstated(record.ledger, durable, runs)
+
+
+def _print_head(path: Path, json: bool) -> None:
+    with closing(DurableLedger(path, read_only=True)) as durable:
+        found = durable.head
+    if json:
+        print_json({"ledger": str(path), "rows": found.number, "head": found.hash})
+    else:
+        console().print(f"{found.hash} after {found.number} rows", soft_wrap=True)
 
 
 def _deltas(runs: Path, names: Sequence[str]) -> set[float]:

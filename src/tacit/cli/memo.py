@@ -1,6 +1,6 @@
 """What was derived before, so that a list of runs need not derive it again: an accountant takes seconds to load.
 
-The key of a value is all that it follows from: rates, noise and queries as the ledger has them, δ, adjacency, accountant and the
+The key of a value is all that it follows from: mechanisms and queries as the ledger has them, δ, adjacency, accountant and the
 code that derives it. So a ledger that changes is derived anew. The file is in the user's cache and no part of a run, so that
 it does not travel with one; only `tacit list` reads it.
 """
@@ -12,6 +12,7 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
+from tacit import chains
 from tacit.errors import StorageError
 from tacit.files import write_atomically
 from tacit.privacy import Account, accounting
@@ -31,7 +32,7 @@ class Memo:
 
     def epsilon(self, account: Account, *, delta: float, adjacency: Adjacency, accountant: Accountant) -> float:
         """Return ε of the owner who lost most of what an account is charged."""
-        mechanisms = sorted({(line.sample_rate, line.noise_multiplier) for line in account.lines})
+        mechanisms = sorted({chains.canonical(line.mechanism.to_json()) for line in account.lines})
         told = json.dumps([self._code, mechanisms, account.charged, delta, adjacency, accountant])
         key = hashlib.sha256(told.encode()).hexdigest()
         if key not in self._values:
@@ -65,5 +66,5 @@ def _read(path: Path) -> dict[str, float]:
 def _code() -> str:
     """Tell the code that derives ε from any other."""
     folder = Path(accounting.__file__).parent
-    parts = [(folder / name).read_bytes() for name in ("accounting.py", "losses.py", "accounts.py")]
+    parts = [(folder / name).read_bytes() for name in ("accounting.py", "losses.py", "accounts.py", "mechanisms.py")]
     return hashlib.sha256(b"\0".join([*parts, version("dp-accounting").encode()])).hexdigest()

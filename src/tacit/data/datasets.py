@@ -66,6 +66,7 @@ class DataSet:
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
         allow_missing: bool | float = False,
+        units: Any = None,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
 
@@ -79,11 +80,16 @@ class DataSet:
         Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in, as a share:
         0.05 lets in at most one in twenty of each agent's records, True any number. One whose gradient is not finite then
         counts as zero, silently.
+
+        `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
+        protects these as wholes, and `split` deals them as wholes.
         """
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
         records = _read(train)
+        if units is not None:
+            records = records.of_units(units)
         if most_missing := _share(allow_missing):
             schema = _with_missing(name, records, schema)
         if classes is None and schema is not None:
@@ -123,7 +129,7 @@ class DataSet:
                 f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
                 f"between 1 and {len(self.train)} agents can each hold one"
             )
-        parts = how(self.train.targets, self.classes, agents, np.random.default_rng(seed))
+        parts = self._dealt(how, agents, np.random.default_rng(seed))
         # A label must say which records these are without telling anything about them: public facts only.
         partition = f"{self.name}/{how}/seed {seed}/{agents} agents"
         return AgentData(
@@ -132,6 +138,19 @@ class DataSet:
             owners=tuple(f"{partition}/agent {i}" for i in range(agents)),
             partition=partition,
         )
+
+    def _dealt(self, how: Partition, agents: int, chance: np.random.Generator) -> list[np.ndarray]:
+        """Deal records, or units as wholes, by the target of their first record."""
+        if self.train.units is None:
+            return how(self.train.targets, self.classes, agents, chance)
+        _, first, whose = np.unique(self.train.units.cpu().numpy(), return_index=True, return_inverse=True)
+        if len(first) < agents:
+            raise DataError(f"{self.name} has {len(first)} units, too few for {agents} agents to hold one each")
+        dealt = how(self.train.targets[torch.from_numpy(first)], self.classes, agents, chance)
+        holder = np.empty(len(first), dtype=np.int64)
+        for agent, units in enumerate(dealt):
+            holder[units] = agent
+        return [np.flatnonzero(holder[whose] == agent) for agent in range(agents)]
 
     def _parts(self) -> list[tuple[str, Records]]:
         parts = (("training", self.train), ("validation", self.validation), ("test", self.test))
@@ -246,6 +265,12 @@ class AgentData:
     def sizes(self) -> tuple[int, ...]:
         """How many records each agent holds."""
         return tuple(len(held) for held in self.indices)
+
+    @property
+    def units_held(self) -> tuple[int, ...] | None:
+        """How many units each agent holds records of; None where records belong to nobody in common."""
+        units = self.data.train.units
+        return None if units is None else tuple(len(units[held].unique()) for held in self.indices)
 
     @property
     def counts(self) -> Int64[np.ndarray, "agents classes"]:

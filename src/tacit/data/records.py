@@ -24,16 +24,24 @@ Array: TypeAlias = Tensor | np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Inputs and targets, one record per row."""
+    """Inputs and targets, one record per row; and, where records are protected together, to whom each belongs.
+
+    units: a number for each record. Records with the same number belong to one unit, such as a patient.
+    """
 
     inputs: Inputs
     targets: Shaped[Tensor, "records *target"]
+    units: Int64[Tensor, "records"] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", checked(self.inputs))
         if not isinstance(self.targets, Tensor) or self.targets.ndim == 0:
             raise DataError(f"targets must be a tensor with one row per record, not {_describe(self.targets)}")
         checked(self.inputs, len(self.targets))
+        if self.units is not None and (self.units.dtype, self.units.shape) != (torch.int64, self.targets.shape[:1]):
+            raise DataError(
+                f"units are {_describe(self.units)}; give one int64 number for each of {len(self.targets)} records"
+            )
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -51,7 +59,16 @@ class Records:
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
-        return Records(mapped(lambda table: table[indices], self.inputs), self.targets[indices])
+        inputs = mapped(lambda table: table[indices], self.inputs)
+        return Records(inputs, self.targets[indices], None if self.units is None else self.units[indices])
+
+    def of_units(self, column: Any) -> "Records":
+        """Return the same records with a column that says to whom each belongs: numbers, texts or whatever can be sorted."""
+        try:
+            _, numbers = np.unique(np.asarray(column), return_inverse=True)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the column of units cannot be sorted: {error}") from None
+        return Records(self.inputs, self.targets, torch.from_numpy(numbers.reshape(-1).astype(np.int64)))
 
     @staticmethod
     def of(source: "Source") -> "Records":
@@ -89,8 +106,11 @@ def concatenate(tables: Sequence[Records]) -> Records:
                 raise DataError(
                     f"{name} of part {i} are {described(own)} but those of part 0 are {described(first)}; all parts must be alike"
                 )
+    units = [table.units for table in tables if table.units is not None]
+    if len(units) not in (0, len(tables)):
+        raise DataError("some parts say to whom records belong and others do not; give units of all, or of none")
     inputs = mapped(lambda *columns: torch.cat(columns), *(table.inputs for table in tables))
-    return Records(inputs, torch.cat([table.targets for table in tables]))
+    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(units) if units else None)
 
 
 def _read_items(items: Any) -> Records:

@@ -1,11 +1,30 @@
-"""The hash of all agents' models, by which runs are compared: resumed or not, replayed, on one runtime or another."""
+"""All agents' models as a file, and their hash, by which runs are compared: resumed or not, replayed, on one runtime or another."""
 
 import hashlib
 import sys
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
+
+
+def models_file(theta: Float[Tensor, "agents params"]) -> bytes:
+    """Return the content of a file of all agents' models: safetensors with one tensor, `theta`, an agent's model a row."""
+    return save({"theta": theta.detach().cpu().contiguous()})
+
+
+def read_models(content: bytes) -> Float[Tensor, "agents params"]:
+    """Read the content of a file of all agents' models back, or raise a ValueError."""
+    try:
+        tensors = load(content)
+    except SafetensorError as error:
+        raise ValueError(f"it is no file of safetensors: {error}") from None
+    theta = tensors.get("theta")
+    if theta is None or len(tensors) > 1 or theta.ndim != 2 or theta.dtype not in (torch.float32, torch.float64):
+        raise ValueError("it does not hold one matrix `theta`, with a model in each row")
+    return theta
 
 
 def models_sha256(theta: Float[Tensor, "agents params"]) -> str:

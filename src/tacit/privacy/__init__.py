@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
+    from tacit.privacy.mechanisms import Mechanism
     from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
     from tacit.privacy.sources import Fast, Secret, Seeded, Sources
     from tacit.privacy.specification import NoPrivacy, Plan, Privacy
     from tacit.privacy.store import DurableAccount, DurableLedger
+    from tacit.privacy.units import Unit
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -27,10 +29,12 @@ else:
             "tacit.privacy.engines": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
             "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
             "tacit.privacy.ledger": ("Ledger",),
+            "tacit.privacy.mechanisms": ("Mechanism",),
             "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
             "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
             "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
+            "tacit.privacy.units": ("Unit",),
         },
     )
 
@@ -55,6 +59,7 @@ __all__ = [
     "Ledger",
     "Line",
     "Lot",
+    "Mechanism",
     "NoPrivacy",
     "Oracle",
     "PerSample",
@@ -66,6 +71,7 @@ __all__ = [
     "Secret",
     "Seeded",
     "Sources",
+    "Unit",
     "VmapEngine",
     "choose_engine",
     "epsilon",

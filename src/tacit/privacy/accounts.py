@@ -13,11 +13,12 @@ that it made, each of which was written before its answer left the oracle, and t
 
 import math
 import threading
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
-from tacit.errors import BudgetExceeded
+from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
+from tacit.privacy.mechanisms import Mechanism
 
 State = Literal["open", "stopped", "finished", "released"]
 Ground = Literal["free", "plan", "filter"]
@@ -29,25 +30,43 @@ class Line:
     """One owner's share in an account: whose data, by which mechanism, and whether it can be a release.
 
     `records` names the data set and `partition` how it was dealt to owners: dealt out anew, the same record has another
-    owner, and a budget must not start afresh for it. Without noise, at σ=0, there is no privacy either.
+    owner, and a budget must not start afresh for it.
     """
 
     owner: str
     records: str
     partition: str
-    sample_rate: float
-    noise_multiplier: float
+    mechanism: Mechanism
     release: bool
     ground: Ground = "free"
 
     @property
     def private(self) -> bool:
         """Whether there is noise."""
-        return self.noise_multiplier > 0
+        return self.mechanism.private
 
     def event(self, count: int) -> Event:
         """Return this many queries of the mechanism."""
-        return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_multiplier, count=count)
+        return self.mechanism.event(count)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"mechanism": self.mechanism.to_json()}
+
+    @staticmethod
+    def of_json(document: Any) -> "Line":
+        """Read plain data back; anything else is an error."""
+        kinds = {"owner": str, "records": str, "partition": str, "mechanism": dict, "release": bool, "ground": str}
+        if not isinstance(document, dict) or set(document) != set(kinds):
+            raise PrivacyError(
+                f"a line of an account has the fields {', '.join(kinds)}, and this is {str(document)[:200]}"
+            )
+        if wrong := [name for name, kind in kinds.items() if type(document[name]) is not kind]:
+            raise PrivacyError(f"a line with a field of the wrong type: {wrong[0]} is {document[wrong[0]]!r}")
+        if document["ground"] not in get_args(Ground):
+            raise PrivacyError(f"a line that was let in by {document['ground']!r}")
+        return Line(**(document | {"mechanism": Mechanism.of_json(document["mechanism"])}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +158,6 @@ class Account:
         with self._lock:
             self.check()
             self._write()
-            self._spent += 1
 
     def check(self) -> None:
         """Raise if not one more query is allowed."""
@@ -157,4 +175,5 @@ class Account:
             self._state = "finished" if finished else "stopped"
 
     def _write(self) -> None:
-        """Keep one more query somewhere that lasts, if there is such a place."""
+        """Keep one more query."""
+        self._spent += 1

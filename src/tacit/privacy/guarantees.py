@@ -8,6 +8,7 @@ from typing import Literal
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, check
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 
 WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 EXPOSED = "a run without privacy has read these records: nothing is promised"
@@ -36,6 +37,8 @@ class Guarantee:
     """The ε, at the same δ and adjacency, that holds even if runs were planned after seeing others' results."""
     exposed: bool = False
     """Whether a run without privacy has read these records, in whatever run."""
+    observer: Observer = EVERYBODY
+    """Against whom it holds."""
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):

@@ -21,8 +21,9 @@ from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
+from tacit.privacy.mechanisms import Mechanism
 
-_FORMAT = "tacit-ledger-3"
+_FORMAT = "tacit-ledger-4"
 EVERYONE = ""  # the owner under which the budget of all is kept
 
 
@@ -48,26 +49,22 @@ class Ledger:
         *,
         runs: Sequence[str],
         owners: Sequence[str],
-        sample_rates: Sequence[float],
-        noise_multipliers: Sequence[float],
+        mechanisms: Sequence[Mechanism],
         queries: int,
         release: bool,
         records: str = "",
         partition: str = "",
     ) -> list[Account]:
-        """Allow each of `runs` this many queries of each owner's data, or refuse all before anything is spent.
+        """Allow each of `runs` this many queries of each owner's data by its mechanism, or refuse all before anything is spent.
 
         Runs that are opened in one go were planned together: none of them by another's results. `records` names the
         data set that the owners hold parts of, and `partition` how it was dealt to them.
         """
-        lines = tuple(
-            Line(owner, records, partition, float(rate), float(sigma), release)
-            for owner, rate, sigma in zip(owners, sample_rates, noise_multipliers, strict=True)
-        )
+        lines = _lines(owners, records, partition, mechanisms, release)
         if queries < 0:
             raise PrivacyError(f"queries is {queries}; it cannot be negative")
         for line in lines:
-            line.event(queries)  # refuses what is no mechanism
+            line.event(queries)  # refuses what has no noise, and too many queries
         return self._open(runs, lines, queries)
 
     def open_without_privacy(
@@ -75,7 +72,7 @@ class Ledger:
         *,
         runs: Sequence[str],
         owners: Sequence[str],
-        sample_rates: Sequence[float],
+        mechanisms: Sequence[Mechanism],
         records: str = "",
         partition: str = "",
     ) -> list[Account]:
@@ -83,10 +80,9 @@ class Ledger:
 
         Nothing is promised of these records from then on. One `spend` stands for all that such a run reads.
         """
-        lines = tuple(
-            Line(owner, records, partition, float(rate), 0.0, False)
-            for owner, rate in zip(owners, sample_rates, strict=True)
-        )
+        lines = _lines(owners, records, partition, mechanisms, False)
+        if any(line.private for line in lines):
+            raise PrivacyError("a run without privacy has mechanisms without noise")
         return self._open(runs, lines, 1)
 
     def _open(self, runs: Sequence[str], lines: tuple[Line, ...], allowed: int) -> list[Account]:
@@ -334,7 +330,7 @@ class Ledger:
                     "state": account.state,
                     "allowed": account.allowed,
                     "spent": account.spent,
-                    "lines": [asdict(line) for line in account.lines],
+                    "lines": [line.to_json() for line in account.lines],
                 }
                 for account in self._accounts.values()
             ],
@@ -423,18 +419,18 @@ def _elsewhere(line: Line, records: str, partition: str) -> bool:
     return bool(records) and line.records == records and line.partition != partition
 
 
+def _lines(
+    owners: Sequence[str], records: str, partition: str, mechanisms: Sequence[Mechanism], release: bool
+) -> tuple[Line, ...]:
+    if len(owners) != len(mechanisms):
+        raise PrivacyError(f"{len(mechanisms)} mechanisms for {len(owners)} owners; give one for each")
+    return tuple(
+        Line(owner, records, partition, mechanism, release) for owner, mechanism in zip(owners, mechanisms, strict=True)
+    )
+
+
 def _read_line(row: dict[str, Any], allowed: int) -> Line:
-    row = dict(row)
-    for key in ("sample_rate", "noise_multiplier"):
-        if type(row[key]) is int:  # other programs write 2.0 as 2
-            row[key] = float(row[key])
-    line = Line(**row)
-    types = (str, str, str, float, float, bool, str)
-    if not all(type(v) is t for v, t in zip(asdict(line).values(), types, strict=True)):
-        raise TypeError(f"a line with fields of the wrong type: {row}")
-    if line.ground not in get_args(Ground):
-        raise TypeError(f"a line that was let in by {line.ground!r}")
-    Event(
-        sample_rate=line.sample_rate, noise_multiplier=line.noise_multiplier or 1.0, count=allowed
-    )  # checks the ranges
+    line = Line.of_json(row)
+    if line.private:
+        line.event(allowed)  # checks the number
     return line

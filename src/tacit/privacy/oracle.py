@@ -29,12 +29,13 @@ from tacit.privacy.noise import GridNoise
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream
 from tacit.privacy.specification import Plan
+from tacit.privacy.units import Held, units_of
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]  # of units: [units, most]
 
 
 class Oracle(Protocol):
@@ -91,6 +92,10 @@ class LotDrawer:
         self._targets = data.data.train.targets.to(device)
         self._prepare = apart(data.data.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
+        self._unit = None if plan.privacy is None else plan.privacy.unit
+        if self._unit is not None:
+            numbers = units_of(data.data.train.units, self._unit, data.data.name)
+            self._units = [Held(numbers, rows) for rows in self._indices]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
     def skip(self, queries: int) -> None:
@@ -103,9 +108,18 @@ class LotDrawer:
         streams = [source.next() for source in self._sources]
         lots = []
         for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
-            held = self._indices[agent % len(self._indices)]
-            lots.append(held[draw_lot(stream, len(held), rate)])
+            place = agent % len(self._indices)
+            chosen = draw_lot(stream, self.held[place], rate)
+            if self._unit is None:
+                lots.append(self._indices[place][chosen])
+            else:
+                lots.append(self._units[place].members(stream, chosen, self._unit.most))
         return streams, lots
+
+    @property
+    def held(self) -> list[int]:
+        """How many records, or units, each agent holds."""
+        return [len(each) for each in (self._indices if self._unit is None else self._units)]
 
     def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
@@ -158,9 +172,8 @@ class PrivateOracle:
     ) -> None:
         if plan.privacy is None:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
-        charged = [(e.owner, e.sample_rate, e.noise_multiplier) for account in accounts for e in account.lines]
-        made = zip(data.owners * (plan.agents // data.agents), plan.sample_rates, plan.noise_multipliers, strict=True)
-        if charged != list(made):
+        charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
+        if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
             raise PrivacyError(
                 "the accounts are not those of this data and plan; every query must be charged as it is made"
             )
@@ -174,8 +187,8 @@ class PrivateOracle:
             lot_sizes=plan.lot_sizes,
             device=self._device,
         )
-        _check_held(data, plan)
         self._drawer = LotDrawer(data, plan, sources, self._device)
+        _check_held(self._drawer.held, plan)
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self.queries = 0
 
@@ -377,11 +390,11 @@ class PlainOracle:
         return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
 
 
-def _check_held(data: AgentData, plan: Plan) -> None:
+def _check_held(held: Sequence[int], plan: Plan) -> None:
     """Refuse an agent that holds far more than it declares: sums are exact for lots that its declared size makes likely."""
     declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
-    for agent, (held, size) in enumerate(zip(data.sizes * (plan.agents // data.agents), declared, strict=True)):
-        if held > 2 * size + 1000:
+    for agent, (there, size) in enumerate(zip([*held] * (plan.agents // len(held)), declared, strict=True)):
+        if there > 2 * size + 1000:
             raise PrivacyError(
                 f"agent {agent} declares {size:.0f} records and holds more than twice as many; declare about what it holds"
             )

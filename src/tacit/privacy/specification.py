@@ -15,6 +15,8 @@ from jaxtyping import Float
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
 # Far outside of these, float32 arithmetic no longer keeps what clipping promises.
@@ -27,6 +29,9 @@ class Privacy:
 
     Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
     ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
+
+    With `unit=Unit("patient", most=8)` the promise is to whoever several records belong to: a lot is of so many units, declared sizes
+    are numbers of units, and ε is what a unit loses, with all of its records.
     """
 
     delta: float
@@ -36,8 +41,11 @@ class Privacy:
     noise_multiplier: PerAgent | None = None
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None and not isinstance(self.unit, Unit):
+            raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
         if np.ndim(self.delta):
             raise PrivacyError(f"delta is {self.delta!r}; it is one number for all agents")
         _check_positive("delta", self.delta)
@@ -121,10 +129,18 @@ class Plan:
         """How many agents there are."""
         return len(self.sample_rates)
 
-    def event(self, agent: int) -> Event:
-        """Return the mechanism that all of an agent's queries make."""
-        return Event(
-            sample_rate=self.sample_rates[agent], noise_multiplier=self.noise_multipliers[agent], count=self.queries
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What one query does, of each agent."""
+        return tuple(map(self.mechanism, range(self.agents)))
+
+    def mechanism(self, agent: int) -> Mechanism:
+        """Return what one query of an agent does."""
+        rate, lot = self.sample_rates[agent], self.lot_sizes[agent]
+        if self.privacy is None:
+            return Mechanism.plain(sample_rate=rate, lot=lot)
+        return Mechanism.gaussian(
+            sample_rate=rate, clip=self.clips[agent], lot=lot, noise_multiplier=self.noise_multipliers[agent]
         )
 
     def of(self, agents: Sequence[int]) -> "Plan":
@@ -136,6 +152,10 @@ class Plan:
             clips=tuple(self.clips[agent] for agent in agents),
             noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
         )
+
+    def event(self, agent: int) -> Event:
+        """Return what all of an agent's queries are to an accountant."""
+        return self.mechanism(agent).event(self.queries)
 
     def repeated(self, trials: int) -> "Plan":
         """Return the plan of several independent trials side by side."""

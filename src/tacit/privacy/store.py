@@ -1,11 +1,11 @@
 """The ledger on disk: an SQLite file that survives `kill -9` at any moment and can be shared by processes.
 
-Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
+It holds one table, the log (see `tacit.privacy.log`): rows are added and never changed, and each has a hash that covers all
+before it. Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
 when its process died keeps its allowance until the run is resumed or released, so that nothing is promised twice. The process
 that works on an account holds a lock, in a file beside the ledger, which tells whether it is alive.
 """
 
-import json
 import os
 import secrets
 import shlex
@@ -13,39 +13,47 @@ import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, astuple, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tacit import lock
+from tacit import chains, lock
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.accounts import Account, Line, State
-from tacit.privacy.decisions import Decision, decide, read_decision
+from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
 from tacit.privacy.ledger import EVERYONE, Ledger
+from tacit.privacy.log import (
+    START,
+    Reader,
+    Row,
+    anchor_row,
+    budget_row,
+    close_row,
+    decision_row,
+    open_row,
+    query_row,
+    read_row,
+)
 
 _APPLICATION = 0x7AC17
-_VERSION = 4
+_VERSION = 5
+# `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
 _SCHEMA = f"""
-CREATE TABLE budgets (owner TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT;
-CREATE TABLE accounts (
-  id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, token TEXT NOT NULL, allowed INTEGER NOT NULL CHECK (allowed >= 0),
-  state TEXT NOT NULL CHECK (state IN ('open', 'stopped', 'finished', 'released')), together TEXT NOT NULL
+CREATE TABLE log (
+  number INTEGER PRIMARY KEY, account INTEGER, text TEXT NOT NULL, hash TEXT NOT NULL
 ) STRICT;
-CREATE TABLE lines (
-  account INTEGER NOT NULL REFERENCES accounts, place INTEGER NOT NULL, owner TEXT NOT NULL, records TEXT NOT NULL,
-  partition TEXT NOT NULL, sample_rate REAL NOT NULL, noise_multiplier REAL NOT NULL,
-  release INTEGER NOT NULL CHECK (release IN (0, 1)),
-  ground TEXT NOT NULL CHECK (ground IN ('free', 'plan', 'filter')), PRIMARY KEY (account, owner)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE queries (
-  account INTEGER NOT NULL REFERENCES accounts, number INTEGER NOT NULL, PRIMARY KEY (account, number)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE decisions (id INTEGER PRIMARY KEY, decision TEXT NOT NULL) STRICT;
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
-_LINE = ", ".join(["account", "place", *(field.name for field in fields(Line))])
 _DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of a ledger's log: how many rows there are, and the hash that covers them all."""
+
+    number: int
+    hash: str
 
 
 class DurableLedger(Ledger):
@@ -67,6 +75,7 @@ class DurableLedger(Ledger):
         self._own: dict[int, DurableAccount] = {}
         self._locks: dict[str, weakref.finalize[[int], DurableLedger]] = {}
         self._database = _connect(self.path, read_only=read_only)
+        self._forget()
         if not read_only:
             self._store_budgets(budget, budgets)
         self._load()
@@ -78,10 +87,12 @@ class DurableLedger(Ledger):
 
     def _store_budget(self, owner: str, budget: Budget) -> None:
         """Store a budget in the transaction that is under way, or refuse where there is another."""
-        row = self._database.execute("SELECT budget FROM budgets WHERE owner = ?", (owner,)).fetchone()
-        if row is not None and _budget(row[0], self.path) != budget:
-            raise PrivacyError(has_a_budget(self.path, _budget(row[0], self.path), owner))
-        self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (owner, json.dumps(asdict(budget))))
+        self._load()
+        stored = self.budget if owner == EVERYONE else self.budgets.get(owner)
+        if stored is not None and stored != budget:
+            raise PrivacyError(has_a_budget(self.path, stored, owner))
+        if stored is None:
+            self._add(budget_row(owner, budget))
 
     def reopen(self, run: str) -> "DurableAccount":
         """Return the account of a run that stopped before its end, with all that it has spent."""
@@ -108,8 +119,7 @@ class DurableLedger(Ledger):
                 raise PrivacyError(f"run {run!r} is {account.state}; it holds no queries that could be freed")
             if self.is_alive(account):
                 raise PrivacyError(f"a process is working on run {run!r}; stop it first. Nothing was changed")
-            self._database.execute("UPDATE accounts SET state = 'released' WHERE id = ?", (account.id,))
-            self._decide(decision)
+            self._add(decision_row(decision))
         self._leave(account)
         self._load()
         return decision
@@ -141,8 +151,7 @@ class DurableLedger(Ledger):
                 after=larger.epsilon,
                 runs=len(self._accounts),
             )
-            self._database.execute("REPLACE INTO budgets VALUES (?, ?)", (key, json.dumps(asdict(larger))))
-            self._decide(decision)
+            self._add(decision_row(decision))
         self._load()
         return decision
 
@@ -153,39 +162,60 @@ class DurableLedger(Ledger):
     def account(self, run: str) -> "DurableAccount | None":
         """Return a run's account as it is now, open or closed; None if the ledger does not know the run."""
         self._load()
-        return next((account for account in self._own.values() if account.run == run), None)
+        account = self._accounts.get(run)
+        return account if isinstance(account, DurableAccount) else None
+
+    @property
+    def head(self) -> Head:
+        """The end of the log. Whoever keeps its hash can tell later whether all that is on record now still is."""
+        self._load()
+        return Head(self._number, self._head)
+
+    @property
+    def log(self) -> list[tuple[str, str]]:
+        """All rows in their order: the canonical JSON of each, and its hash."""
+        with _reported(self.path):
+            return self._database.execute("SELECT text, hash FROM log ORDER BY number").fetchall()
+
+    def anchor(self, run: str, events: str) -> None:
+        """Take the head of a run's events into the log, so that the ledger's own head covers them."""
+        with self._writing():
+            self._load()
+            number = self._reader.number_of(run)
+            if number is None:
+                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+            self._add(anchor_row(number, events))
+
+    def anchors(self, run: str) -> tuple[str, ...]:
+        """Return the heads of a run's events that the log has taken in, the oldest first."""
+        self._load()
+        number = self._reader.number_of(run)
+        return () if number is None else tuple(self._reader.anchors.get(number, ()))
 
     def verify(self) -> list[str]:
         """Return what is wrong with the record, in sentences; nothing if it is whole."""
-        problems = []
-        for (text,) in self._database.execute("PRAGMA integrity_check"):
-            if text != "ok":
-                problems.append(f"the file is damaged: {text}")
-        counted = "SELECT a.run, a.allowed, COUNT(q.number), MIN(q.number), MAX(q.number) FROM accounts a "
-        counted += "LEFT JOIN queries q ON q.account = a.id GROUP BY a.id"
-        for run, allowed, count, first, last in self._database.execute(counted):
-            if count and (first, last) != (1, count):
-                problems.append(f"run {run!r} has {count} queries numbered {first} to {last}: some are missing")
-            if count > allowed:
-                problems.append(f"run {run!r} has made {count} queries and was allowed {allowed}")
-        orphans = "SELECT COUNT(*) FROM {0} WHERE account NOT IN (SELECT id FROM accounts)"
-        for table in ("lines", "queries"):
-            if number := self._database.execute(orphans.format(table)).fetchone()[0]:
-                problems.append(f"{number} rows of {table!r} belong to no run")
-        empty = "SELECT run FROM accounts WHERE id NOT IN (SELECT account FROM lines)"
-        problems += [f"run {run!r} names no data owner" for (run,) in self._database.execute(empty)]
-        released = {decision.subject for decision in self.decisions if decision.kind == "release"}
-        for (run,) in self._database.execute("SELECT run FROM accounts WHERE state = 'released'"):
-            if run not in released:
-                problems.append(f"run {run!r} is released, and nothing says by whom")
-        budgets = {EVERYONE: self.budget, **self.budgets}
-        for subject, after in {each.subject: each.after for each in self.decisions if each.kind == "raise"}.items():
-            if (stored := budgets.get(subject)) is None or stored.epsilon != after:
-                problems.append(f"a budget was raised to ε={after:g}, and {stored or 'none'} is stored")
-        mixed = "SELECT run FROM accounts WHERE id IN (SELECT account FROM lines GROUP BY account "
-        mixed += "HAVING MIN(noise_multiplier) <= 0 AND (MAX(noise_multiplier) > 0 OR MAX(release) = 1))"
-        problems += [f"run {run!r} has a line without noise" for (run,) in self._database.execute(mixed)]
-        return problems
+        with _reported(self.path):
+            damage = [
+                f"the file is damaged: {text}"
+                for (text,) in self._database.execute("PRAGMA integrity_check")
+                if text != "ok"
+            ]
+            rows = self._database.execute("SELECT number, account, text, hash FROM log ORDER BY number").fetchall()
+        previous, reader = START, Reader(Ledger())
+        for place, (number, account, text, found) in enumerate(rows, 1):
+            if number != place:
+                return [*damage, f"the row after {place - 1} is number {number}: some are missing"]
+            previous = chains.link(previous, chains.digest(text))
+            if found != previous:
+                return [*damage, f"row {number} was changed, or one before it was: its hash does not follow"]
+            try:
+                row = read_row(text)
+                if account != (row["account"] if row["kind"] == "query" else None):
+                    raise PrivacyError(f"row {number} is counted for another account than it names")
+                reader.apply(row)
+            except PrivacyError as error:
+                return [*damage, f"row {number}: {error}"]
+        return damage
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
@@ -239,10 +269,6 @@ class DurableLedger(Ledger):
         command = f"tacit ledger release {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
         return f"no process is at work on it, and `{command}` frees them"
 
-    def _decide(self, decision: Decision) -> None:
-        row = (json.dumps(asdict(decision), ensure_ascii=False),)
-        self._database.execute("INSERT INTO decisions (decision) VALUES (?)", row)
-
     def _refresh(self) -> None:
         self._load()
 
@@ -251,58 +277,88 @@ class DurableLedger(Ledger):
 
     def _keep(self, account: Account) -> None:
         if isinstance(account, DurableAccount) and account.id is None:
-            insert = "INSERT INTO accounts (run, token, allowed, state, together) VALUES (?, ?, ?, 'open', ?)"
-            row = (account.run, account.token, account.allowed, account.together)
-            account.id = self._database.execute(insert, row).lastrowid
-            assert account.id is not None
-            rows = [(account.id, place, *astuple(line)) for place, line in enumerate(account.lines)]
-            self._database.executemany(f"INSERT INTO lines ({_LINE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            account.id = len(self._reader.accounts) + 1
             self._own[account.id] = account
+            self._add(open_row(account.id, account, account.token))
             self._work_on(account)
-        super()._keep(account)
+
+    def _forget(self) -> None:
+        """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
+        self.budget, self.budgets, self.decisions = None, {}, []
+        self._by_owner, self._accounts = {}, {}
+        self._reader = Reader(self, self._known)
+        self._number, self._head = 0, START
+
+    def _known(
+        self, number: int, run: str, lines: tuple[Line, ...], allowed: int, token: str, together: str
+    ) -> "DurableAccount":
+        """Return the account that a row opened: the object that was handed out before, if there is one."""
+        if number not in self._own or self._own[number].token != token:
+            self._own[number] = DurableAccount(self, run, lines, allowed, token, together, number)
+        account = self._own[number]
+        account._spent, account._state = 0, "open"
+        return account
 
     def _load(self) -> None:
-        """Read the file anew; accounts that were handed out stay the same objects."""
+        """Read what was added to the log since the last look. What it says is trusted here; `verify` checks it."""
         with _reported(self.path):
-            stored = dict(self._database.execute("SELECT owner, budget FROM budgets").fetchall())
-            self.budgets = {owner: _budget(text, self.path) for owner, text in stored.items()}
-            self.budget = self.budgets.pop(EVERYONE, None)
-            lines: dict[int, list[Line]] = {}
-            for number, _, *values in self._database.execute(f"SELECT {_LINE} FROM lines ORDER BY account, place"):
-                owner, records, partition, rate, sigma, release, ground = values
-                lines.setdefault(number, []).append(Line(owner, records, partition, rate, sigma, bool(release), ground))
-            spent = dict(self._database.execute("SELECT account, COUNT(*) FROM queries GROUP BY account").fetchall())
-            accounts = self._database.execute(
-                "SELECT id, run, token, allowed, state, together FROM accounts ORDER BY id"
+            kept = self._database.execute("SELECT hash FROM log WHERE number = ?", (self._number,)).fetchone()
+            if self._number and (kept is None or kept[0] != self._head):
+                raise StorageError(
+                    f"the ledger {self.path} was changed while it was used: what was on record is gone. Nothing was spent"
+                )
+            last = self._database.execute("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1").fetchone()
+            if last is None or last[0] == self._number:
+                return
+            between = (self._number, last[0])
+            where = "FROM log WHERE number > ? AND number <= ?"
+            rows = self._database.execute(
+                f"SELECT text {where} AND account IS NULL ORDER BY number", between
             ).fetchall()
-            decisions = self._database.execute("SELECT decision FROM decisions ORDER BY id").fetchall()
-        self.decisions = [_decision(text, self.path) for (text,) in decisions]
-        self._by_owner, self._accounts = {}, {}
-        known = {number for number, *_ in accounts}
-        self._own = {number: account for number, account in self._own.items() if number in known}
-        for number, run, token, allowed, state, together in accounts:
-            if number not in self._own:
-                of_run = tuple(lines.get(number, ()))
-                self._own[number] = DurableAccount(self, run, of_run, allowed, token, together, number)
-            account = self._own[number]
-            account._spent, account._state = spent.get(number, 0), state
-            super()._keep(account)
+            counts = f"SELECT account, COUNT(*) {where} AND account IS NOT NULL GROUP BY account"
+            queries = self._database.execute(counts, between).fetchall()
+        try:
+            for (text,) in rows:
+                self._reader.apply(read_row(text))
+            for number, count in queries:
+                self._reader.count(number, count)
+        except PrivacyError as error:
+            self._forget()
+            raise StorageError(f"{self.path} holds what cannot be read: {error}; it was left as it is") from error
+        self._number, self._head = last
+
+    def _add(self, row: Row) -> None:
+        """Append a row in the transaction that is under way, and take it in."""
+        self._append(row)
+        self._reader.apply(row)
+
+    def _append(self, row: Row) -> None:
+        text = chains.canonical(row)
+        number, head = self._number + 1, chains.link(self._head, chains.digest(text))
+        account = row["account"] if row["kind"] == "query" else None
+        self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, head))
+        self._number, self._head = number, head
 
     def _spend(self, account: "DurableAccount") -> None:
+        assert account.id is not None
+        spent = account.spent
         with self._writing():
-            query = "SELECT state, (SELECT COUNT(*) FROM queries WHERE account = id) FROM accounts WHERE id = ?"
-            state, spent = self._database.execute(query, (account.id,)).fetchone()
-            if spent != account.spent or state != "open":
+            self._load()
+            account.shared |= account.spent != spent
+            if account.shared or account.state != "open":
                 raise BudgetExceeded(
                     f"another process has charged queries to run {account.run!r}, or closed it; two processes must not "
                     "work on one run. Nothing was spent"
                 )
-            self._database.execute("INSERT INTO queries VALUES (?, ?)", (account.id, spent + 1))
+            self._append(query_row(account.id, spent + 1))
+        account._spent = spent + 1
 
     def _close_account(self, account: "DurableAccount", state: State) -> None:
+        assert account.id is not None
         with self._writing():
-            update = "UPDATE accounts SET state = ? WHERE id = ? AND state = 'open'"
-            self._database.execute(update, (state, account.id))
+            self._load()
+            if account.state == "open":
+                self._add(close_row(account.id, state))
         self._leave(account)
 
     @contextmanager
@@ -317,6 +373,9 @@ class DurableLedger(Ledger):
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
+            self._forget()  # what was taken in may not be on disk
+            with suppress(StorageError, PrivacyError):
+                self._load()
             raise
 
 
@@ -335,6 +394,7 @@ class DurableAccount(Account):
     ) -> None:
         super().__init__(run, lines, allowed, together=together)
         self._ledger, self.token, self.id = ledger, token, id
+        self.shared = False  # whether another process was seen to charge it
 
     def _write(self) -> None:
         self._ledger._spend(self)
@@ -343,14 +403,6 @@ class DurableAccount(Account):
         """Allow no more queries, on disk. `finished` says that all queries were made that were settled beforehand."""
         if self.state == "open":
             self._ledger._close_account(self, "finished" if finished else "stopped")
-            super().close(finished=finished)
-
-
-def _budget(text: str, path: Path) -> Budget:
-    try:
-        return Budget(**json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise StorageError(f"{path} holds a budget that cannot be read: {text!r}; it was left as it is") from error
 
 
 def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
@@ -361,13 +413,6 @@ def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
         f"{stored.accountant}. It holds for all runs on record there, and those to come; leave the new one out. To raise it is a "
         "decision that is kept with who made it and why: `tacit ledger raise`"
     )
-
-
-def _decision(text: str, path: Path) -> Decision:
-    try:
-        return read_decision(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise StorageError(f"{path} holds a decision that cannot be read: {text!r}; it was left as it is") from error
 
 
 def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:

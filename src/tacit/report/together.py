@@ -74,7 +74,7 @@ def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
 def _envelope(account: Account) -> Event:
     """Return a mechanism that no owner's exceeds."""
     return Event(
-        sample_rate=max(line.sample_rate for line in account.lines),
-        noise_multiplier=min(line.noise_multiplier for line in account.lines),
+        sample_rate=max(line.mechanism.sample_rate for line in account.lines),
+        noise_multiplier=min(line.mechanism.noise_multiplier for line in account.lines),
         count=account.charged,
     )

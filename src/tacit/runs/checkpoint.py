@@ -1,12 +1,13 @@
 """The state between two rounds, as safetensors: tensors and a little metadata, never code, never private data."""
 
+import hashlib
 import json
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from tacit.errors import StorageError
@@ -28,8 +29,8 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     """What `Session.state_dict` gave."""
 
-    def save(self, path: Path) -> None:
-        """Write the checkpoint in the place of the one before."""
+    def save(self, path: Path) -> str:
+        """Write the checkpoint in the place of the one before, and return SHA-256 of the file."""
         facts = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,
@@ -38,7 +39,9 @@ class Checkpoint:
         }
         content = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
         facts["checksum"] = _checksum(content)
-        write_atomically(path, save(content, metadata={"tacit": json.dumps(facts)}))
+        written = save(content, metadata={"tacit": json.dumps(facts)})
+        write_atomically(path, written)
+        return hashlib.sha256(written).hexdigest()
 
     def _check(self) -> None:
         """Raise a KeyError for what no run would write."""
@@ -55,9 +58,18 @@ class Checkpoint:
     def load(path: Path) -> "Checkpoint":
         """Read a checkpoint; what is broken or not one is an error and is left as it is."""
         try:
-            with safe_open(str(path), framework="pt") as file:
-                facts = json.loads((file.metadata() or {})["tacit"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            content = path.read_bytes()
+        except OSError as error:
+            raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
+        return Checkpoint.of(content, str(path))
+
+    @staticmethod
+    def of(content: bytes, where: str) -> "Checkpoint":
+        """Read the content of a checkpoint's file; what is broken or not one is an error."""
+        try:
+            tensors = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            facts = json.loads(header["__metadata__"]["tacit"])
             if facts.pop("format") != _FORMAT:
                 raise KeyError("format")
             if facts.pop("checksum") != _checksum(tensors):
@@ -65,10 +77,8 @@ class Checkpoint:
             saved = Checkpoint(**facts, tensors=tensors)
             saved._check()
             return saved
-        except OSError as error:
-            raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
-        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise StorageError(f"{path} is broken or no checkpoint of Tacit ({error}); it was left alone") from error
+        except (SafetensorError, LookupError, TypeError, AttributeError, ValueError) as error:
+            raise StorageError(f"{where} is broken or no checkpoint of Tacit ({error}); it was left alone") from error
 
 
 def _checksum(tensors: dict[str, Tensor]) -> int:

@@ -11,8 +11,10 @@ from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy.guarantees import stated
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.results import Result, Snapshot
 from tacit.runs import events
+from tacit.runs.machines import machine_of
 from tacit.session import Session
 
 
@@ -53,6 +55,7 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | Topology |
         params=session.model.size,
         engine=session.chosen.why,
         compiled=session.chosen.compiled,
+        machine=machine_of(session),
     )
 
 
@@ -99,8 +102,8 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
     )
 
 
-def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
-    """Return what came of a finished run.
+def summary_facts(config: RunConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
+    """Return what came of a finished run; `heads` are the ends of its two hash chains.
 
     `epsilon` is that of the agent that lost most, derived from the ledger and rounded up: the number that is shown everywhere.
     """
@@ -121,7 +124,9 @@ def summary_facts(config: RunConfig, result: Result) -> dict[str, Any]:
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
+        "observer": EVERYBODY if privacy else None,
         "models_sha256": models_sha256(result.theta),
+        "heads": heads,
         "rounds": last.round,
         "bytes_sent": result.bytes_sent,
         "seconds": result.seconds,

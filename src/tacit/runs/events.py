@@ -4,11 +4,15 @@ A plan comes first. Then come checks of the settings, snapshots, checkpoints and
 appended and never changed. A last line without an end is what a crash left and is ignored; whatever else does not fit the
 schema (not JSON, an unknown kind or field, a missing field or one of another type) is an error that names line and field.
 
+Every line ends in a hash of itself and of all lines before it, so that whoever keeps the last one, the *head* of the events, can
+tell later whether they are still those. A line that was changed by itself is refused when it is read.
+
 The file tells what was planned and seen. It does not tell ε, which is the ledger's.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -19,21 +23,41 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from tacit import chains
 from tacit.errors import InvalidInput
 from tacit.files import finite
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.lines import append_line, whole_lines
+from tacit.privacy.mechanisms import Mechanism
+from tacit.runs.lines import append_line, last_whole_line, whole_lines
 
 # JSON has no word for what is not a finite number; the writer puts null there.
 _Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
 _Count = Annotated[int, Field(ge=0)]
 _Positive = Annotated[int, Field(ge=1)]
+_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _STRICT = ConfigDict(extra="forbid", strict=True)
+START = chains.start("tacit-events-1")
+"""The hash that the first line follows on."""
 
 
 def now() -> datetime:
     """Return the time, as events state it."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Machine:
+    """What the bits of a run follow from, beside its settings and whether it is compiled."""
+
+    processor: str
+    """Its model, and the instructions that torch uses of it."""
+    torch: str
+    threads: _Positive
+    blocks: tuple[_Positive, _Positive] | None
+    """Records of a block and blocks of a step, in which gradients are computed; None for an engine without."""
+    device: str
+    code: _Hash
+    """SHA-256 of the library's own source files."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -79,6 +103,19 @@ class Plan:
     engine: str
     """How gradients are computed, in words."""
     compiled: bool
+    machine: Machine
+    """With `compiled`, the run's fingerprint: where it is the same, the same seeds give the same bits."""
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What one query of each agent does."""
+        each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
+        if not self.private:
+            return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
+        return tuple(
+            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma)
+            for rate, clip, lot, sigma in each
+        )
 
     def __post_init__(self) -> None:
         each = ("counts", "sizes", "owners", "sample_rates", "lot_sizes", "clips", "noise_multipliers", "epsilon")
@@ -147,6 +184,8 @@ class CheckpointSaved:
     event: Literal["checkpoint"] = "checkpoint"
     time: AwareDatetime
     round: _Count
+    sha256: _Hash
+    """Of the checkpoint's file."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -158,6 +197,7 @@ class Resume:
     round: _Count
     lost_queries: _Count
     """Queries that were charged since the last resume and whose answers a crash lost."""
+    machine: Machine
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -168,6 +208,8 @@ class Finish:
     time: AwareDatetime
     round: _Count
     seconds: Annotated[float, Field(ge=0)]
+    models_sha256: _Hash
+    """Of all agents' final models, in the form that `tacit.models.hashing` documents."""
 
 
 Event = Annotated[Plan | Check | Snapshot | CheckpointSaved | Resume | Finish, Field(discriminator="event")]
@@ -177,8 +219,13 @@ _EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 class Events:
     """All events of one run, in the order in which they were written."""
 
-    def __init__(self, all_events: Sequence[Any]) -> None:
-        self._all = tuple(all_events)
+    def __init__(self, all_events: Sequence[Any], hashes: Sequence[str] = ()) -> None:
+        self._all, self.hashes = tuple(all_events), tuple(hashes)
+
+    @property
+    def head(self) -> str:
+        """The hash that covers all events."""
+        return self.hashes[-1] if self.hashes else START
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._all)
@@ -209,6 +256,11 @@ class Events:
         return found
 
     @property
+    def checkpoint(self) -> CheckpointSaved | None:
+        """The latest checkpoint."""
+        return next((event for event in reversed(self._all) if isinstance(event, CheckpointSaved)), None)
+
+    @property
     def resumes(self) -> tuple[Resume, ...]:
         """Every time that the run went on."""
         return tuple(event for event in self if isinstance(event, Resume))
@@ -235,21 +287,62 @@ class Events:
 
 
 def append(path: Path, event: Event) -> None:
-    """Append one event to a file and wait until it is on disk."""
-    append_line(path, to_line(event))
+    """Append one event to a file, with a hash that covers it and all before it, and wait until it is on disk."""
+    (line,) = chained([_plain(event)], head(path))
+    append_line(path, line)
+
+
+def head(path: Path) -> str:
+    """Return the hash that covers all events in a file, which `read` verifies."""
+    line = last_whole_line(path)
+    if line is None:
+        return START
+    try:
+        found = chains.parse(line)["hash"]
+    except (ValueError, LookupError, TypeError):
+        found = None
+    if not chains.is_hash(found):
+        raise InvalidInput(f"{path} ends in a line without a hash; nothing can be added to it")
+    return str(found)
+
+
+def chained(documents: Iterable[dict[str, Any]], previous: str = START) -> list[bytes]:
+    """Return events, as plain data without hashes, as the lines of a file whose last hash before them is `previous`."""
+    lines = []
+    for document in documents:
+        previous = chains.link(previous, chains.digest(chains.canonical(document)))
+        lines.append(_to_json(document | {"hash": previous}))
+    return lines
 
 
 def to_line(event: Event) -> bytes:
-    """Return an event as it stands in a file, with the end of its line."""
-    return json.dumps(finite(_EVENT.dump_python(event, mode="json")), ensure_ascii=False).encode() + b"\n"
+    """Return an event by itself as a line, without a hash."""
+    return _to_json(_plain(event))
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    plain: dict[str, Any] = finite(_EVENT.dump_python(event, mode="json"))
+    return plain
+
+
+def _to_json(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
 def read(path: Path) -> Events:
     """Return the events in a file, none if there is no file, or raise an error that says which line and field is wrong."""
+    return read_lines(whole_lines(path), path)
+
+
+def read_lines(lines: Iterable[tuple[int, bytes]], path: os.PathLike[str] | str) -> Events:
+    """Return the events on numbered lines, or raise an error that says which line and field is wrong."""
     found: list[Any] = []
-    for number, line in whole_lines(path):
+    hashes: list[str] = []
+    for number, line in lines:
         where = f"{path}, line {number}"
-        event = parse(line, where)
+        content = _content(line, where)
+        told = content.pop("hash", None)
+        event = _event(content, where)
         if isinstance(event, Plan) and found:
             if replace(event, time=found[0].time) != found[0]:
                 raise InvalidInput(f"{where}: a second plan that differs from the first; a folder holds one run")
@@ -261,19 +354,33 @@ def read(path: Path) -> Events:
             except ValueError as error:
                 raise InvalidInput(f"{where}: snapshot: {error}") from None
         found.append(event)
-    return Events(found)
+        follows = chains.link(hashes[-1] if hashes else START, chains.digest(chains.canonical(content)))
+        if told != follows:
+            raise InvalidInput(
+                f"{where}: the hash does not follow: the line, or one before it, is not as it was written"
+            )
+        hashes.append(follows)
+    return Events(found, hashes)
 
 
 def parse(line: bytes, where: str) -> Any:
-    """Return the event on one line, or raise an error that says what is wrong `where`."""
+    """Return the event on one line without a hash, or raise an error that says what is wrong `where`."""
+    return _event(_content(line, where), where)
+
+
+def _content(line: bytes, where: str) -> dict[str, Any]:
     try:
-        content = json.loads(line)
+        content = chains.parse(line)
     except ValueError as error:
         raise InvalidInput(f"{where} is not JSON ({error}); only a last line may be cut off") from error
     if not isinstance(content, dict) or not isinstance(content.get("event"), str):
         raise InvalidInput(f"{where} is not an event: an object with the key 'event' was expected")
+    return content
+
+
+def _event(content: dict[str, Any], where: str) -> Any:
     try:
-        return _EVENT.validate_json(line)
+        return _EVENT.validate_json(json.dumps(content))
     except ValidationError as error:
         first = error.errors()[0]
         if first["type"] == "union_tag_invalid":

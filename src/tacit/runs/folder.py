@@ -8,6 +8,7 @@ runs/<name>/checkpoint.safetensors
 runs/<name>/released-*.bin    answers since the checkpoint
 runs/<name>/private.jsonl     private diagnostics, only where asked for
 runs/<name>/tensorboard/      event files, only where asked for
+runs/<name>/models.safetensors   all agents' final models, once it is finished
 runs/<name>/summary.json      once it is finished
 """
 
@@ -44,6 +45,7 @@ class RunFolder:
         self.config_file = path / "config.toml"
         self.events_file = path / "events.jsonl"
         self.checkpoint_file = path / "checkpoint.safetensors"
+        self.models_file = path / "models.safetensors"
         self.summary_file = path / "summary.json"
         self.private_file = path / "private.jsonl"
         self.board_folder = path / "tensorboard"
@@ -104,6 +106,11 @@ class RunFolder:
     def log(self, event: events.Event) -> None:
         """Append one event and wait until it is on disk."""
         events.append(self.events_file, event)
+
+    @property
+    def events_head(self) -> str:
+        """The hash that covers all events."""
+        return events.head(self.events_file)
 
     def log_private(self, facts: dict[str, Any]) -> None:
         """Append what a query saw of the private data, to a file of its own."""

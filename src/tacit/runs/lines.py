@@ -5,6 +5,8 @@ from pathlib import Path
 
 from tacit.errors import StorageError
 
+_BLOCK = 2**16  # bytes, read at once from the end
+
 
 def append_line(path: Path, line: bytes) -> None:
     """Append one line, which has its end, and wait until it is on disk."""
@@ -31,6 +33,26 @@ def whole_lines(path: Path) -> list[tuple[int, bytes]]:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
     lines = content.split(b"\n")[:-1]
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def last_whole_line(path: Path) -> bytes | None:
+    """Return the last line that was written to its end and is not blank, without its end; None if there is none."""
+    if not path.exists():
+        return None
+    try:
+        with path.open("rb") as file:
+            place, found = file.seek(0, os.SEEK_END), b""
+            while place:
+                step = min(place, _BLOCK)
+                place -= step
+                file.seek(place)
+                found = file.read(step) + found
+                lines = [line for line in found.split(b"\n")[:-1] if line.strip()]
+                if len(lines) > 1 or (lines and not place):
+                    return lines[-1]
+            return None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _drop_cut_line(path: Path) -> None:

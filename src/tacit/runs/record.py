@@ -85,10 +85,15 @@ def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str 
 
 
 def _differences(account: DurableAccount, plan: Plan) -> Iterator[str]:
-    if tuple(line.sample_rate for line in account.lines) != plan.sample_rates:
+    mechanisms = [line.mechanism for line in account.lines]
+    if tuple(mechanism.sample_rate for mechanism in mechanisms) != plan.sample_rates:
         yield "sampling rates"
-    if plan.private and tuple(line.noise_multiplier for line in account.lines) != plan.noise_multipliers:
+    if plan.private and tuple(mechanism.noise_multiplier for mechanism in mechanisms) != plan.noise_multipliers:
         yield "noise"
+    if plan.private and tuple(mechanism.clip for mechanism in mechanisms) != plan.clips:
+        yield "clipping norms"
+    if tuple(mechanism.lot for mechanism in mechanisms) != plan.lot_sizes:
+        yield "lot sizes"
     if plan.private and account.allowed != plan.queries:
         yield "number of queries"
     if any(line.release != plan.release for line in account.lines):

@@ -17,6 +17,8 @@ import torch
 from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
+from tacit.files import write_atomically
+from tacit.models.hashing import models_file, models_sha256
 from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.results import Result, Snapshot
 from tacit.runs.board import Board
@@ -26,6 +28,7 @@ from tacit.runs.checks import last_check
 from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
 from tacit.runs.events import CheckpointSaved, Finish, Resume, now
 from tacit.runs.folder import RunFolder
+from tacit.runs.machines import machine_of
 from tacit.runs.released import RecordingOracle, ReleasedLog
 from tacit.session import Session
 
@@ -131,7 +134,7 @@ class Runner:
     def checkpoint(self) -> None:
         """Put the state on disk, then drop the answers that went into it."""
         session, before = self.session, self._oracle.log
-        Checkpoint(
+        sha256 = Checkpoint(
             fingerprint=self.config.fingerprint,
             token=self._token,
             answered=self._oracle.queries,
@@ -142,7 +145,8 @@ class Runner:
             before.close()
             self._oracle.log = ReleasedLog(after, self._token)
             before.path.unlink(missing_ok=True)
-        self.folder.log(CheckpointSaved(time=now(), round=session.round))
+        self.folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+        self._anchor()
 
     @property
     def lost_queries(self) -> int:
@@ -265,10 +269,16 @@ class Runner:
         if looks := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
             session.watch.histories[0][:] = looks
             self._logged = len(looks)
-        folder.log(Resume(time=now(), round=session.round, lost_queries=lost - events.lost_queries))
+        lost -= events.lost_queries
+        folder.log(Resume(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
 
     def _log_plan(self) -> None:
         self.folder.log(plan_event(self.config, self.session, self._graph, self._token))
+        self._anchor()
+
+    def _anchor(self) -> None:
+        """Take the head of the events into the ledger, so that its own head covers them."""
+        self.ledger.anchor(self.folder.name, self.folder.events_head)
 
     def _log_snapshots(self) -> None:
         history = self.session.watch.histories[0]
@@ -286,9 +296,14 @@ class Runner:
             self.session.look()  # killed between its last checkpoint and its last look
             self._log_snapshots()
         result = self.session.results()[0]
-        self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds))
+        write_atomically(self.folder.models_file, models_file(result.theta))
+        models = models_sha256(result.theta)
+        self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
+        self._anchor()
         self.session.close()  # before the summary, whose ε is that of a finished run
-        self.folder.summarise(summary_facts(self.config, result))
+        ledger = self.ledger.head
+        heads = {"ledger": ledger.hash, "ledger_rows": ledger.number, "events": self.folder.events_head}
+        self.folder.summarise(summary_facts(self.config, result, heads))
         self._oracle.log.close()
         self._oracle.log.path.unlink(missing_ok=True)
         return result

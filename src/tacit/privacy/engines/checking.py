@@ -91,7 +91,11 @@ def _check_prepared(example: Lot, places: int) -> None:
     """Raise `Unsupported` unless a record is prepared to the same bits at every place among so many, whatever is beside it."""
     if example.prepare is None:
         return
-    rows: Inputs = example.inputs if example.rows is None else mapped(itemgetter(example.rows), example.inputs)
+    rows: Inputs = example.inputs
+    if example.rows is not None:
+        rows = mapped(itemgetter(example.rows[example.rows >= 0]), example.inputs)
+        if example.rows.ndim == 2:
+            places *= example.rows.shape[1]
     batches = [rows]
     for odd in _odds(rows):
         tables = parts(rows)

@@ -1,0 +1,234 @@
+"""Whether a run's settings, plan, events, summary and account in the ledger agree in every field.
+
+Each function yields a sentence for every disagreement. They serve `tacit ledger --verify`, which looks at folders, and
+`tacit verify`, which looks at what an auditor was given.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.config import RunConfig
+from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
+from tacit.privacy.guarantees import shown, stated
+from tacit.runs.checkpoint import Checkpoint
+from tacit.runs.events import Events, Plan
+
+ROUNDING = 1e-6
+_QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Told:
+    """All that a run's files and the ledger tell of it."""
+
+    name: str
+    config: RunConfig
+    events: Events
+    plan: Plan
+    ledger: Ledger
+    account: Account | None
+    token: str | None
+    anchors: tuple[str, ...]
+    """Heads of the run's events that the ledger has taken in, the oldest first."""
+    rows: Sequence[str]
+    """The hashes of all rows of the ledger."""
+    summary: dict[str, Any] | None
+    checkpoint: bytes | None
+    running: bool = False
+    """Whether a process is at work on it, so that files may be ahead of each other."""
+
+
+def settings_problems(told: Told) -> Iterator[str]:
+    """Yield in what the plan differs from what follows from the settings."""
+    config, plan = told.config, told.plan
+    agents = 1 if config.algorithm == "sgd" else config.agents
+    if plan.agents != agents:
+        yield f"the settings are for {agents} agents and the plan for {plan.agents}"
+        return
+    release = config.private and config.source == "secret" and not config.private_diagnostics
+    expected: dict[str, Any] = {
+        "fingerprint": config.fingerprint,
+        "rounds": config.rounds,
+        "private": config.private,
+        "release": release,
+        "spare_queries": config.spare_queries if config.private else 0,
+        "delta": config.delta if config.private else None,
+        "adjacency": config.adjacency if config.private else None,
+        "accountant": config.accountant if config.private else None,
+        "epsilon": _spread(config.epsilon, agents) if config.private else None,
+        "lot_sizes": _spread(config.lot_size, agents),
+    }
+    if config.private:
+        expected["clips"] = _spread(config.clip, agents)
+    if config.private and config.noise_multiplier is not None:
+        expected["noise_multipliers"] = _spread(config.noise_multiplier, agents)
+    for field, value in expected.items():
+        if getattr(plan, field) != value:
+            yield f"{field} is {_short(getattr(plan, field))} in the plan, and {_short(value)} follows from the settings"
+    if config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
+        if plan.algorithm.lower() != config.algorithm:
+            yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+        asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
+        if plan.queries - plan.spare_queries != asked:
+            yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
+    if plan.dataset != config.dataset and not plan.dataset.startswith(config.dataset.partition(":")[0]):
+        yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
+    for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
+        if not size or rate != lot / size:
+            yield f"agent {agent} samples at {rate:g}, and its lot of {lot:g} out of {size} records is not that"
+
+
+def record_problems(told: Told) -> Iterator[str]:
+    """Yield in what the ledger holds a run otherwise than it was planned."""
+    plan, account, name = told.plan, told.account, told.name
+    if account is None:
+        yield f"run {name!r} is not on record"
+        return
+    expected = {(owner, mechanism, plan.release) for owner, mechanism in zip(plan.owners, plan.mechanisms, strict=True)}
+    found = {(line.owner, line.mechanism, line.release) for line in account.lines}
+    if found != expected:
+        which = sorted({row[0] for row in found ^ expected})
+        yield f"run {name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
+    if plan.private and account.allowed != plan.queries:
+        yield f"run {name!r} was planned for {plan.queries} queries and is allowed {account.allowed}"
+    if told.token != plan.token:
+        yield f"the ledger knows another run by the name {name!r}"
+    if any(line.records != plan.dataset for line in account.lines):
+        yield f"run {name!r} is on record for other records than {plan.dataset!r}"
+
+
+def query_problems(told: Told) -> Iterator[str]:
+    """Yield where files tell of more queries than are on record, or of an end that did not come."""
+    plan, account, name = told.plan, told.account, told.name
+    made = 0 if account is None else account.spent
+    events = told.events
+    answered = max((look.queries for look in events.snapshots), default=0)
+    if told.checkpoint is not None:
+        answered = max(answered, Checkpoint.of(told.checkpoint, f"the checkpoint of run {name!r}").answered)
+    if not plan.private:
+        if answered and not made:
+            yield f"run {name!r} has read records without privacy, which is not on record"
+        return
+    lost = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    if made < max(answered, lost):
+        yield f"run {name!r} was answered {max(answered, lost)} queries; {made} are on record"
+    elif account is not None and account.state == "finished" and answered < plan.queries - plan.spare_queries:
+        yield f"run {name!r} is finished by the record; its files tell of {answered} of {plan.queries} queries"
+    elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
+        yield f"run {name!r} is finished by its files and {account.state} by the record"
+
+
+def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
+    """Yield where a finished private run states another ε than `kept`, which follow from the record, owner by owner."""
+    name, summary, plan = told.name, told.summary, told.plan
+    if not plan.private:
+        return
+    if summary is not None:
+        claimed = summary.get("epsilon_per_agent")
+        if not isinstance(claimed, list) or len(kept) != len(claimed):
+            yield f"run {name!r} does not state ε of all {len(kept)} owners that are on record"
+            return
+        most, told_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
+        if told_most not in {stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)}:
+            yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
+        for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
+            if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
+                yield f"run {name!r} states ε = {_short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
+    if plan.epsilon is None or told.account is None:
+        return
+    for line, wanted, derived in zip(told.account.lines, plan.epsilon, kept, strict=True):
+        # Of very many owners, most ε are bounds within some percent; one by itself is not.
+        if derived.epsilon > wanted and (exact := _exact(told, line)) > wanted * (1 + ROUNDING):
+            yield f"{line.owner} was promised ε = {wanted:g}; {shown(exact)} follows from the record"
+
+
+def summary_problems(told: Told) -> Iterator[str]:
+    """Yield where a summary differs from the last of the events, or states a promise that the plan does not."""
+    summary, plan, events = told.summary, told.plan, told.events
+    if summary is None:
+        return
+    if events.finish is None or not events.snapshots:
+        yield f"run {told.name!r} has a summary, and its events tell of no end"
+        return
+    last = events.snapshots[-1]
+    scores = None if last.accuracy is None else [value if math.isfinite(value) else None for value in last.accuracy]
+    expected: dict[str, Any] = {
+        "accuracy_per_agent": scores,
+        "rounds": last.round,
+        "bytes_sent": sum(last.bytes_sent),
+        "release": plan.release,
+        "delta": plan.delta,
+        "adjacency": plan.adjacency,
+        "accountant": plan.accountant,
+        "models_sha256": events.finish.models_sha256,
+    }
+    for field, value in expected.items():
+        if summary.get(field) != value:
+            yield f"{field} is {_short(summary.get(field))} in the summary, and {_short(value)} by the events"
+    if last.accuracy and all(map(math.isfinite, last.accuracy)):
+        mean, least, most = sum(last.accuracy) / len(last.accuracy), min(last.accuracy), max(last.accuracy)
+        for field, value in (("accuracy_mean", mean), ("accuracy_min", least), ("accuracy_max", most)):
+            claimed = summary.get(field)
+            if not isinstance(claimed, int | float) or not math.isclose(claimed, value, abs_tol=1e-9):
+                yield f"{field} is {_short(claimed)} in the summary, and {value:.6g} by the events"
+
+
+def head_problems(told: Told) -> Iterator[str]:
+    """Yield where the ends of chains that were written down are not in the chains."""
+    events, name = told.events, told.name
+    if missing := [anchor for anchor in told.anchors if anchor not in events.hashes]:
+        yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
+    if events.finish is not None and events.head not in told.anchors and told.summary is not None:
+        yield f"the ledger does not have the head of the finished events of run {name!r}"
+    if told.summary is None:
+        return
+    heads = told.summary.get("heads")
+    if not isinstance(heads, dict) or set(heads) != {"ledger", "ledger_rows", "events"}:
+        yield f"the summary of run {name!r} does not state the heads of ledger and events"
+        return
+    rows = heads["ledger_rows"]
+    if type(rows) is not int or not 1 <= rows <= len(told.rows) or told.rows[rows - 1] != heads["ledger"]:
+        yield f"the head of the ledger that the summary of run {name!r} states is not in the ledger"
+    if heads["events"] != events.head:
+        yield f"the head of the events that the summary of run {name!r} states is not theirs"
+
+
+def checkpoint_problems(told: Told) -> Iterator[str]:
+    """Yield where the checkpoint is not the one of which the events tell."""
+    saved = told.events.checkpoint
+    if told.running:
+        return
+    if told.checkpoint is None:
+        if saved is not None:
+            yield f"run {told.name!r} has saved a checkpoint at round {saved.round}, which is gone"
+        return
+    held = Checkpoint.of(told.checkpoint, f"the checkpoint of run {told.name!r}")
+    # Killed right after a checkpoint, a run has one of which no event tells yet.
+    newer = int(held.tensors["round"]) > (-1 if saved is None else saved.round) and told.events.finish is None
+    known = saved is not None and hashlib.sha256(told.checkpoint).hexdigest() == saved.sha256
+    if not (known or newer) or (held.token, held.fingerprint) != (told.plan.token, told.plan.fingerprint):
+        yield f"the checkpoint of run {told.name!r} is not the one that it saved"
+
+
+def _exact(told: Told, line: Line) -> float:
+    plan, account = told.plan, told.account
+    assert account is not None
+    assert plan.delta is not None
+    assert plan.adjacency is not None
+    assert plan.accountant is not None
+    charged = [line.event(account.charged)]
+    return epsilon(charged, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
+
+
+def _spread(value: float | list[float] | None, agents: int) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    return tuple(map(float, value)) if isinstance(value, list) else (float(value),) * agents
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

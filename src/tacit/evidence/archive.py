@@ -1,0 +1,201 @@
+"""The archive of one run, for an auditor: a plain zip file of a few named parts, none of which is code.
+
+manifest.json            which run it is of, and SHA-256 of every other part
+config.toml              the settings
+events.jsonl             plan, snapshots, checkpoints, resumes, the end; hash-chained
+ledger.jsonl             the ledger's log, row by row; rows that are not about these records as digests ("sealed")
+summary.json             what the run states of itself, once it is finished
+models.safetensors       all agents' final models, once it is finished
+checkpoint.safetensors   the last checkpoint
+code.json                SHA-256 of the library's files, and versions of what it stands on
+
+The same run gives the same bytes. Parts are stored without compression, so that what is read is never larger than the file;
+nothing is written to disk, and whatever is not such an archive is refused.
+"""
+
+import hashlib
+import io
+import json
+import stat
+import zipfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tacit import chains
+from tacit.errors import InvalidInput, StorageError
+from tacit.privacy import DurableLedger
+from tacit.privacy.ledger import EVERYONE
+from tacit.privacy.log import Row
+from tacit.runs import RunFolder
+from tacit.runs.machines import code_files
+
+FORMAT = "tacit-audit-1"
+MANIFEST = "manifest.json"
+REQUIRED = ("config.toml", "events.jsonl", "ledger.jsonl", "code.json")
+OPTIONAL = ("summary.json", "models.safetensors", "checkpoint.safetensors")
+MOST_BYTES = 2 * 2**30
+_TIME = (1980, 1, 1, 0, 0, 0)
+_STANDS_ON = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "safetensors")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The parts of an archive, as bytes, and the run that it is of. Nothing of them is verified yet."""
+
+    run: str
+    parts: Mapping[str, bytes]
+
+    @staticmethod
+    def read(path: Path) -> "Archive":
+        """Read an archive, or say why it is none."""
+        try:
+            size = path.stat().st_size
+            if size > MOST_BYTES:
+                raise InvalidInput(f"{path} has {size:,} bytes; an archive has at most {MOST_BYTES:,}")
+            content = path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{path} cannot be read: {error.strerror or error}") from error
+        return Archive.of(content, str(path))
+
+    @staticmethod
+    def of(content: bytes, where: str) -> "Archive":
+        """Read an archive that is in memory, or say why what is `where` is none."""
+        parts = _unzip(content, where)
+        try:
+            manifest = chains.parse(parts.pop(MANIFEST))
+            run, files = manifest["run"], manifest["files"]
+            if set(manifest) != {"format", "run", "files"} or manifest["format"] != FORMAT or type(run) is not str:
+                raise ValueError(f"it is not of the format {FORMAT!r}")
+            if files != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
+                raise ValueError("its parts are not those that it lists")
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"{where} is not an archive for an audit: {MANIFEST}: {error}") from None
+        if missing := [name for name in REQUIRED if name not in parts]:
+            raise InvalidInput(f"{where} is not an archive for an audit: it has no {missing[0]}")
+        return Archive(run, parts)
+
+    def to_bytes(self) -> bytes:
+        """Return the archive as a file."""
+        files = {name: hashlib.sha256(part).hexdigest() for name, part in self.parts.items()}
+        manifest = {"format": FORMAT, "run": self.run, "files": files}
+        return _zip({MANIFEST: _json(manifest), **self.parts})
+
+
+def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
+    """Return all that an auditor needs of a run.
+
+    Of the ledger, rows about other records than the run's are given by their digests alone, unless `whole_ledger`.
+    """
+    if folder.is_running:
+        raise InvalidInput(f"a process is working on {folder.path}; stop it, or let it finish")
+    if folder.events().plan is None:
+        raise InvalidInput(f"run {folder.name!r} has no plan yet; there is nothing to give to an auditor")
+    with closing(DurableLedger(folder.ledger_file, read_only=True)) as ledger:
+        if ledger.account(folder.name) is None:
+            raise InvalidInput(f"the ledger {folder.ledger_file} does not know run {folder.name!r}")
+        rows = [text for text, _ in ledger.log]
+    if not whole_ledger:
+        rows = _sealed(rows, folder.name)
+    parts = {
+        "config.toml": _content(folder.config_file),
+        "events.jsonl": _whole(_content(folder.events_file)),
+        "ledger.jsonl": "".join(f"{row}\n" for row in rows).encode(),
+        "code.json": _json({"files": code_files(), "versions": {name: version(name) for name in _STANDS_ON}}),
+    }
+    for path in (folder.summary_file, folder.models_file, folder.checkpoint_file):
+        if path.exists():
+            parts[path.name] = _content(path)
+    return Archive(folder.name, parts)
+
+
+def _sealed(rows: list[str], run: str) -> list[str]:
+    """Return the log with a digest in the place of each row that is about other records than the run's.
+
+    A budget that was raised counts which runs came before it, so that then all rows are given.
+    """
+    read: list[Row] = [json.loads(row) for row in rows]
+    if any(row["kind"] == "decision" and row["decision"]["kind"] == "raise" for row in read):
+        return rows
+    opened = [row for row in read if row["kind"] == "open"]
+    own = next(row for row in opened if row["run"] == run)
+    owners = {line["owner"] for line in own["lines"]}
+    records = {line["records"] for line in own["lines"]} - {""}
+    related = [
+        row for row in opened if any(line["owner"] in owners or line["records"] in records for line in row["lines"])
+    ]
+    accounts, runs = {row["account"] for row in related}, {row["run"] for row in related}
+
+    def is_told(row: Row) -> bool:
+        if row["kind"] == "budget":
+            return row["owner"] in {EVERYONE, *owners}
+        if row["kind"] == "decision":
+            return row["decision"]["subject"] in runs
+        return row["account"] in accounts
+
+    return [
+        text if is_told(row) else chains.canonical({"sealed": chains.digest(text)})
+        for text, row in zip(rows, read, strict=True)
+    ]
+
+
+def _whole(content: bytes) -> bytes:
+    """Return the lines of a file without one that a crash cut off."""
+    return content[: content.rfind(b"\n") + 1]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _json(document: Any) -> bytes:
+    return chains.canonical(document).encode() + b"\n"
+
+
+def _zip(parts: Mapping[str, bytes]) -> bytes:
+    """Return a zip file that follows from its parts alone: no dates, no compression, in the order of names."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as file:
+        for name in sorted(parts):
+            info = zipfile.ZipInfo(name, _TIME)
+            info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+            file.writestr(info, parts[name])
+    return written.getvalue()
+
+
+def _unzip(content: bytes, where: str) -> dict[str, bytes]:
+    """Return the parts of a zip file, in memory; a name, a kind or a size that no archive has is refused."""
+    parts: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            for info in file.infolist():
+                if info.filename not in (MANIFEST, *REQUIRED, *OPTIONAL):
+                    raise InvalidInput(
+                        f"{where} holds {info.filename[:80]!r}, which is no part of an archive for an audit"
+                    )
+                if info.filename in parts:
+                    raise InvalidInput(f"{where} holds {info.filename!r} twice")
+                kind = stat.S_IFMT(info.external_attr >> 16)
+                if info.is_dir() or kind not in (0, stat.S_IFREG):
+                    raise InvalidInput(f"{info.filename} in {where} is not a plain file, but a link or something else")
+                if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+                    raise InvalidInput(
+                        f"{info.filename} in {where} is compressed; an archive for an audit is not, so that it cannot be larger "
+                        "than it looks"
+                    )
+                if info.file_size + sum(map(len, parts.values())) > len(content):
+                    raise InvalidInput(f"the parts of {where} are larger than the file")
+                parts[info.filename] = file.read(info)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: {error}") from None
+    if MANIFEST not in parts:
+        raise InvalidInput(f"{where} is not an archive for an audit: it has no {MANIFEST}")
+    return parts

@@ -1,0 +1,58 @@
+"""The heads of a ledger and of a run as they are now, and what a folder tells of a run."""
+
+from contextlib import closing
+from pathlib import Path
+
+from tacit.errors import InvalidInput
+from tacit.evidence.agreement import Told
+from tacit.evidence.signing import Statement
+from tacit.privacy import DurableLedger
+from tacit.runs import RunFolder
+from tacit.runs.folder import ledger_in
+
+
+def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
+    """Return what can be signed now: the head of the ledger and, of a run, those of its events and models."""
+    path = ledger_in(runs) if folder is None else folder.ledger_file
+    with closing(DurableLedger(path, read_only=True)) as ledger:
+        head = ledger.head
+        if folder is not None and ledger.account(folder.name) is None:
+            raise InvalidInput(f"the ledger {path} does not know run {folder.name!r}")
+    if not head.number:
+        raise InvalidInput(f"the ledger {path} is empty; there is nothing to sign")
+    if folder is None:
+        return Statement(ledger=head.hash, ledger_rows=head.number)
+    events = folder.events()
+    if not len(events):
+        raise InvalidInput(f"run {folder.name!r} has no events yet; there is nothing to sign")
+    return Statement(
+        ledger=head.hash,
+        ledger_rows=head.number,
+        run=folder.name,
+        events=events.head,
+        events_lines=len(events),
+        models_sha256=None if events.finish is None else events.finish.models_sha256,
+    )
+
+
+def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told | None:
+    """Return all that a folder and the ledger beside it tell of a run; None if it has no plan yet. `rows` are the log's hashes."""
+    events = folder.events()
+    if events.plan is None:
+        return None
+    account = ledger.account(folder.name)
+    running = folder.is_running
+    return Told(
+        name=folder.name,
+        config=folder.config(),
+        events=events,
+        plan=events.plan,
+        ledger=ledger,
+        account=account,
+        token=None if account is None else account.token,
+        anchors=ledger.anchors(folder.name),
+        rows=rows,
+        summary=folder.summary(),
+        checkpoint=folder.checkpoint_file.read_bytes() if folder.checkpoint_file.exists() else None,
+        running=running,
+    )

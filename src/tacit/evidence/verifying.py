@@ -1,0 +1,254 @@
+"""Verifying what an auditor was given: every hash, every agreement, every ε, the scores of the models, and the seeds.
+
+What is not in the archive cannot be verified, and consistent edits of everything in it are found only by whoever holds an
+earlier head; `verify` says so where none is given.
+"""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit import chains
+from tacit.config import RunConfig
+from tacit.errors import InvalidInput, PrivacyError, TacitError
+from tacit.evidence import agreement, replaying
+from tacit.evidence.agreement import Told
+from tacit.evidence.archive import Archive
+from tacit.evidence.findings import Finding, found
+from tacit.evidence.signing import Signature
+from tacit.models.hashing import models_sha256, read_models
+from tacit.privacy import Guarantee, Ledger
+from tacit.privacy.guarantees import shown
+from tacit.privacy.log import START, Reader, read_row
+from tacit.runs import events
+from tacit.runs.machines import sha256_of
+
+
+class Log:
+    """The ledger's log in an archive, row by row: what it adds up to, every hash, and how many rows are sealed."""
+
+    def __init__(self, content: bytes) -> None:
+        self.reader, self.sealed = Reader(Ledger()), 0
+        self.hashes: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+        *lines, rest = content.split(b"\n")
+        if rest:
+            raise PrivacyError("the last row has no end")
+        previous = START
+        for number, line in enumerate(lines, 1):
+            try:
+                row = self._row(line.decode("ascii"))
+            except (PrivacyError, ValueError) as error:
+                raise PrivacyError(f"row {number}: {error}") from None
+            previous = chains.link(previous, row.pop("digest"))
+            self.hashes.append(previous)
+            self.rows.append(row)
+
+    def _row(self, text: str) -> dict[str, Any]:
+        if text.startswith('{"sealed":'):
+            sealed = chains.parse(text)
+            if set(sealed) != {"sealed"} or not chains.is_hash(sealed["sealed"]):
+                raise PrivacyError("it is sealed by something that is no digest")
+            self.sealed += 1
+            return {"kind": "sealed", "digest": sealed["sealed"]}
+        row = read_row(text)
+        self.reader.apply(row)
+        return {**row, "digest": chains.digest(text)}
+
+
+def verify(
+    archive: Archive,
+    *,
+    head: str | None = None,
+    signature: Signature | None = None,
+    data_dir: Path | None = None,
+    replay: bool = True,
+) -> list[Finding]:
+    """Check all that can be checked of an archive, against an earlier head or a signed one where it is given.
+
+    The first finding that fails to be read ends it, since nothing that follows could be trusted.
+    """
+    findings: list[Finding] = []
+    try:
+        log = Log(archive.parts["ledger.jsonl"])
+    except PrivacyError as error:
+        return [Finding("ledger", "fails", str(error))]
+    closed = f"; {log.sealed} rows on other records are sealed" if log.sealed else ""
+    findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
+    try:
+        told = _told(archive, log)
+    except (TacitError, ValueError, TypeError) as error:
+        return [*findings, Finding("files", "fails", str(error))]
+    findings.append(
+        Finding("events", "holds", f"{len(told.events)} lines follow on each other; head {told.events.head}")
+    )
+    findings.append(found("heads", agreement.head_problems(told), "ledger, events and summary have each other's heads"))
+    findings.append(_earlier(told, log, head, signature))
+    settings = list(agreement.settings_problems(told))
+    findings.append(found("settings", settings, "the plan follows from the settings, field by field"))
+    recorded = list(agreement.record_problems(told))
+    findings.append(found("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
+    try:
+        words = f"{told.account.spent:,} of {told.account.allowed:,} on record" if told.account else ""
+        findings.append(found("queries", agreement.query_problems(told), words))
+        findings += _spent(told, log) if not recorded else [Finding("ε", "not checked", "the record is not the plan's")]
+        findings.append(found("summary", agreement.summary_problems(told), _summarised(told)))
+        findings.append(
+            found("checkpoint", agreement.checkpoint_problems(told), "it is the one that the events tell of")
+        )
+        theta, kept = _models(told, archive)
+        findings.append(kept)
+    except TacitError as error:
+        return [*findings, Finding("files", "fails", str(error))]
+    findings += replaying.rescored(told, theta, data_dir)
+    if settings or not replay:
+        why = "the settings are not the plan's" if settings else "left out, as asked"
+        findings.append(Finding("replay", "not checked", why))
+    else:
+        findings.append(replaying.replayed(told, theta, data_dir))
+    findings.append(_code(told, archive))
+    return findings
+
+
+def _head(log: Log) -> str:
+    return log.hashes[-1] if log.hashes else START
+
+
+def _told(archive: Archive, log: Log) -> Told:
+    parts = archive.parts
+    settings = tomllib.loads(parts["config.toml"].decode())
+    lines = parts["events.jsonl"].split(b"\n")
+    if lines.pop():
+        raise InvalidInput("events.jsonl: the last line has no end")
+    read = events.read_lines(enumerate(lines, 1), "events.jsonl")
+    if read.plan is None:
+        raise InvalidInput("events.jsonl holds no plan")
+    summary = chains.parse(parts["summary.json"]) if "summary.json" in parts else None
+    if summary is not None and not isinstance(summary, dict):
+        raise InvalidInput("summary.json holds no summary")
+    number = log.reader.number_of(archive.run)
+    return Told(
+        name=archive.run,
+        config=RunConfig.of(settings),
+        events=read,
+        plan=read.plan,
+        ledger=log.reader.ledger,
+        account=None if number is None else log.reader.accounts[number],
+        token=None if number is None else log.reader.tokens[number],
+        anchors=() if number is None else tuple(log.reader.anchors.get(number, ())),
+        rows=log.hashes,
+        summary=summary,
+        checkpoint=parts.get("checkpoint.safetensors"),
+    )
+
+
+def _earlier(told: Told, log: Log, head: str | None, signature: Signature | None) -> Finding:
+    """Look for an earlier head in the chains, and say what it covers."""
+    what = "earlier head"
+    if signature is not None:
+        return _signed(told, log, signature)
+    if head is None:
+        words = "none was given: whoever could write all files may have changed all of them together"
+        return Finding(what, "not checked", words)
+    if head in log.hashes:
+        return Finding(what, "holds", _covered(told, log, log.hashes.index(head) + 1))
+    if head in told.events.hashes:
+        line = told.events.hashes.index(head) + 1
+        return Finding(what, "holds", f"the events up to line {line} of {len(told.events)} are those that it was of")
+    return Finding(what, "fails", "neither ledger nor events lead to it: what it was of was changed or removed since")
+
+
+def _signed(told: Told, log: Log, signature: Signature) -> Finding:
+    said, problems = signature.statement, []
+    if not 1 <= said.ledger_rows <= len(log.hashes) or log.hashes[said.ledger_rows - 1] != said.ledger:
+        problems.append("the ledger does not lead to the head that was signed: rows were changed or removed since")
+    if said.run == told.name and said.events is not None:
+        lines = said.events_lines or 0
+        if not 1 <= lines <= len(told.events) or told.events.hashes[lines - 1] != said.events:
+            problems.append("the events do not lead to the head that was signed: lines were changed or removed since")
+        finish = told.events.finish
+        if said.models_sha256 is not None and (finish is None or finish.models_sha256 != said.models_sha256):
+            problems.append("the models are not those of which the signature tells")
+    by = f"signed on {signature.time} by {signature.public_key[:16]}…: "
+    return found("earlier head", problems, by + ("" if problems else _covered(told, log, said.ledger_rows)))
+
+
+def _covered(told: Told, log: Log, rows: int) -> str:
+    """Say how much of a run was on record when the ledger had so many rows."""
+    number = log.reader.number_of(told.name)
+    own = [place for place, row in enumerate(log.rows, 1) if row.get("account") == number]
+    anchors = [row["events"] for row in log.rows[:rows] if row["kind"] == "anchor" and row["account"] == number]
+    lines = told.events.hashes.index(anchors[-1]) + 1 if anchors and anchors[-1] in told.events.hashes else 0
+    before = sum(place <= rows for place in own)
+    return f"it covers {before} of the {len(own)} rows of this run, and {lines} of its {len(told.events)} events, as they are"
+
+
+def _spent(told: Told, log: Log) -> Iterator[Finding]:
+    """Derive every ε of the run, and what all runs that are told of spend together."""
+    plan, account = told.plan, told.account
+    if not plan.private:
+        yield Finding("ε", "holds", "the run has no privacy, and is on record as such: ε = ∞")
+        return
+    if account is None or not account.charged:
+        yield Finding("ε", "holds", "nothing was asked")
+        return
+    terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
+    kept = told.ledger.guarantees(plan.owners, run=told.name, **terms)
+    worst = max(range(len(kept)), key=lambda place: kept[place].epsilon)
+    words = (
+        f"{kept[worst]}, against {kept[worst].observer}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
+    )
+    yield found("ε", agreement.epsilon_problems(told, kept), words)
+    together = told.ledger.guarantees(plan.owners, **terms)
+    most: Guarantee = max(together, key=lambda each: each.epsilon)
+    runs = sum(bool(other.charged) for other in told.ledger.accounts)
+    said = "this is the only run on these records" if runs == 1 else f"{runs} runs on these records: {most}"
+    closed = (
+        f". {log.sealed} sealed rows are said to be on other records, which their digests do not show"
+        if log.sealed
+        else ""
+    )
+    yield Finding(
+        "ε of all runs", "holds", f"{said}{closed}" if runs > 1 or log.sealed else f"{said}, ε = {shown(most.epsilon)}"
+    )
+
+
+def _summarised(told: Told) -> str:
+    return (
+        "there is none: the run is not finished"
+        if told.summary is None
+        else "accuracies, bytes and promise are the events'"
+    )
+
+
+def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
+    what, finish, content = "models", told.events.finish, archive.parts.get("models.safetensors")
+    if finish is None:
+        if content is None:
+            return None, Finding(what, "not checked", "there are none: the run is not finished")
+        return None, Finding(what, "fails", "there are final models, and the events tell of no end")
+    if content is None:
+        return None, Finding(what, "fails", "the run is finished, and its models are not here")
+    try:
+        theta = read_models(content)
+    except ValueError as error:
+        return None, Finding(what, "fails", f"models.safetensors: {error}")
+    if models_sha256(theta) != finish.models_sha256:
+        return None, Finding(what, "fails", "they are not those of which the events tell: another hash")
+    return theta, Finding(
+        what, "holds", f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
+    )
+
+
+def _code(told: Told, archive: Archive) -> Finding:
+    try:
+        listed = chains.parse(archive.parts["code.json"])["files"]
+        if not isinstance(listed, dict) or not all(map(chains.is_hash, listed.values())):
+            raise ValueError("its files are not listed by their hashes")
+    except (ValueError, LookupError, TypeError) as error:
+        return Finding("code", "fails", f"code.json: {error}")
+    return replaying.code_finding(told, listed, sha256_of(listed))

@@ -1,0 +1,199 @@
+"""The log of a ledger: rows that are appended and never changed, each hashed with all before it.
+
+budget    a budget was set, for one owner or (owner "") for each
+open      an account was opened: run, token, allowance, the owners' lines with their mechanisms
+query     one query was charged to an account
+close     an account was closed, as finished or as stopped
+decision  a person released a run or raised a budget
+anchor    the head of a run's events, which the ledger's own head then covers
+
+`Reader` adds rows up to what a ledger holds, and refuses a row that does not follow on those before it. It serves the ledger
+on disk and whoever verifies a copy of its log.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from tacit import chains
+from tacit.errors import PrivacyError
+from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.decisions import Decision, read_decision
+from tacit.privacy.guarantees import Budget
+from tacit.privacy.ledger import EVERYONE, Ledger
+
+FORMAT = "tacit-ledger-5"
+START = chains.start(FORMAT)
+Row = dict[str, Any]
+MakeAccount = Callable[[int, str, tuple[Line, ...], int, str, str], Account]
+
+_FIELDS: dict[str, dict[str, type]] = {
+    "budget": {"owner": str, "budget": dict},
+    "open": {"account": int, "run": str, "token": str, "allowed": int, "together": str, "lines": list},
+    "query": {"account": int, "number": int},
+    "close": {"account": int, "state": str},
+    "decision": {"decision": dict},
+    "anchor": {"account": int, "events": str},
+}
+
+
+def budget_row(owner: str, budget: Budget) -> Row:
+    """Return the row that sets a budget."""
+    return {"kind": "budget", "owner": owner, "budget": asdict(budget)}
+
+
+def open_row(number: int, account: Account, token: str) -> Row:
+    """Return the row that opens an account, which is known by its number from then on."""
+    return {
+        "kind": "open",
+        "account": number,
+        "run": account.run,
+        "token": token,
+        "allowed": account.allowed,
+        "together": account.together,
+        "lines": [line.to_json() for line in account.lines],
+    }
+
+
+def query_row(account: int, number: int) -> Row:
+    """Return the row of an account's query; its queries are numbered from 1."""
+    return {"kind": "query", "account": account, "number": number}
+
+
+def close_row(account: int, state: State) -> Row:
+    """Return the row that closes an account."""
+    return {"kind": "close", "account": account, "state": state}
+
+
+def decision_row(decision: Decision) -> Row:
+    """Return the row of what a person decided."""
+    return {"kind": "decision", "decision": asdict(decision)}
+
+
+def anchor_row(account: int, events: str) -> Row:
+    """Return the row that takes the head of a run's events into the log."""
+    return {"kind": "anchor", "account": account, "events": events}
+
+
+def read_row(text: str) -> Row:
+    """Return the row that a text holds, or raise a PrivacyError; only the canonical text of a row is one."""
+    try:
+        row = chains.parse(text)
+        if not isinstance(row, dict) or row.get("kind") not in _FIELDS:
+            raise ValueError("it is of no kind that is known")
+        wanted = _FIELDS[row["kind"]]
+        if set(row) != {"kind", *wanted}:
+            raise ValueError(f"a row of kind {row['kind']!r} has the fields {', '.join(sorted(wanted))}")
+        for name, kind in wanted.items():
+            if type(row[name]) is not kind:
+                raise ValueError(f"{name} is {str(row[name])[:80]!r}")
+        if chains.canonical(row) != text:
+            raise ValueError("it is not in canonical form")
+    except ValueError as error:
+        raise PrivacyError(f"this is not a row of a ledger: {error}: {text[:120]}") from None
+    return row
+
+
+class Reader:
+    """Adds rows up to the accounts, budgets and decisions of a ledger.
+
+    `make` makes an account of its number, run, lines, allowance, token and what it was opened together with.
+    """
+
+    def __init__(self, ledger: Ledger, make: MakeAccount | None = None) -> None:
+        self.ledger = ledger
+        self._make = make or (
+            lambda _, run, lines, allowed, token, together: Account(run, lines, allowed, 0, "open", together)
+        )
+        self.accounts: dict[int, Account] = {}
+        self.tokens: dict[int, str] = {}
+        self.anchors: dict[int, list[str]] = {}
+
+    def number_of(self, run: str) -> int | None:
+        """Return the number of a run's account; None if no row opened one."""
+        return next((number for number, account in self.accounts.items() if account.run == run), None)
+
+    def apply(self, row: Row) -> None:
+        """Add one row, or raise a PrivacyError that says why it cannot follow on those before it."""
+        try:
+            getattr(self, f"_{row['kind']}")(**{name: value for name, value in row.items() if name != "kind"})
+        except PrivacyError:
+            raise
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise PrivacyError(f"a row of the ledger cannot be read: {error}") from error
+
+    def count(self, account: int, queries: int) -> None:
+        """Add so many queries of an account at once."""
+        self._of(account)._spent += queries
+
+    def _of(self, number: int) -> Account:
+        if number not in self.accounts:
+            raise PrivacyError(f"a row is of account {number}, which was not opened before it")
+        return self.accounts[number]
+
+    def _budget(self, owner: str, budget: dict[str, Any]) -> None:
+        known = self.ledger.budget if owner == EVERYONE else self.ledger.budgets.get(owner)
+        if known is not None:
+            raise PrivacyError(f"a budget was set a second time, for {owner!r}")
+        self._put_budget(owner, Budget(**budget))
+
+    def _put_budget(self, owner: str, budget: Budget) -> None:
+        if owner == EVERYONE:
+            self.ledger.budget = budget
+        else:
+            self.ledger.budgets[owner] = budget
+
+    def _open(
+        self, account: int, run: str, token: str, allowed: int, together: str, lines: list[dict[str, Any]]
+    ) -> None:
+        if account in self.accounts or run in self.ledger._accounts:
+            raise PrivacyError(f"run {run!r} was opened a second time")
+        read = tuple(Line.of_json(line) for line in lines)
+        if not read:
+            raise PrivacyError(f"run {run!r} names no data owner")
+        if len({line.owner for line in read}) < len(read):
+            raise PrivacyError(f"run {run!r} has an owner twice")
+        if not 0 <= allowed <= 10**9:
+            raise PrivacyError(f"run {run!r} was allowed {allowed} queries")
+        if len({line.private for line in read}) > 1 or any(line.release and not line.private for line in read):
+            raise PrivacyError(f"run {run!r} has a line without noise")
+        made = self._make(account, run, read, allowed, token, together)
+        self.accounts[account], self.tokens[account] = made, token
+        Ledger._keep(self.ledger, made)
+
+    def _query(self, account: int, number: int) -> None:
+        of = self._of(account)
+        if number != of.spent + 1:
+            raise PrivacyError(f"run {of.run!r} has query {number} after {of.spent}: some are missing")
+        if of.state != "open":
+            raise PrivacyError(f"run {of.run!r} has a query after it was {of.state}")
+        if number > of.allowed:
+            raise PrivacyError(f"run {of.run!r} has made {number} queries and was allowed {of.allowed}")
+        of._spent = number
+
+    def _close(self, account: int, state: State) -> None:
+        of = self._of(account)
+        if state not in ("finished", "stopped") or of.state != "open":
+            raise PrivacyError(f"run {of.run!r} was closed as {state!r} when it was {of.state}")
+        of._state = state
+
+    def _decision(self, decision: dict[str, Any]) -> None:
+        made = read_decision(decision)
+        if made.kind == "release":
+            account = self.ledger._accounts.get(made.subject)
+            if account is None or account.state not in ("open", "stopped"):
+                raise PrivacyError(f"run {made.subject!r} was released, and there was nothing to release")
+            account._state = "released"
+        else:
+            known = self.ledger.budget if made.subject == EVERYONE else self.ledger.budgets.get(made.subject)
+            if known is None or made.before != known.epsilon or made.after is None or not made.after > known.epsilon:
+                raise PrivacyError(f"a budget was raised from ε={made.before}, and {known or 'none'} was stored")
+            raised = Budget(**(asdict(known) | {"epsilon": float(made.after)}))
+            self._put_budget(made.subject, raised)
+        self.ledger.decisions.append(made)
+
+    def _anchor(self, account: int, events: str) -> None:
+        self._of(account)
+        if not chains.is_hash(events):
+            raise PrivacyError(f"an anchor of account {account} is not a hash")
+        self.anchors.setdefault(account, []).append(events)

@@ -1,0 +1,221 @@
+"""Archives: the same run gives the same bytes, nothing private is in them, and hostile ones are refused in words."""
+
+import io
+import json
+import stat
+import struct
+import zipfile
+
+import pytest
+
+from tacit import chains
+from tacit.errors import InvalidInput
+from tacit.evidence.archive import MANIFEST, Archive, pack
+from tacit.evidence.verifying import verify
+from tacit.runs import RunFolder
+
+
+@pytest.fixture
+def archive(played):
+    return pack(RunFolder.find(played / "one"))
+
+
+def zipped(parts, **changes):
+    """Return a zip file of parts, each with these attributes of its entry."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as file:
+        for name, content in parts:
+            info = zipfile.ZipInfo(name)
+            for key, value in changes.items():
+                setattr(info, key, value)
+            file.writestr(info, content)
+    return written.getvalue()
+
+
+def test_the_same_run_gives_the_same_bytes_and_they_are_read_back(played, archive, tmp_path):
+    again = pack(RunFolder.find(played / "one"))
+    assert archive.to_bytes() == again.to_bytes()
+    path = tmp_path / "one.zip"
+    path.write_bytes(archive.to_bytes())
+    assert Archive.read(path) == archive
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        assert file.namelist() == sorted(file.namelist())
+        assert {info.date_time[0] for info in file.infolist()} == {1980}
+
+
+def test_no_records_and_no_diagnostics_are_in_it(archive):
+    assert set(archive.parts) == {
+        "config.toml",
+        "events.jsonl",
+        "ledger.jsonl",
+        "code.json",
+        "summary.json",
+        "models.safetensors",
+        "checkpoint.safetensors",
+    }
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out(runs):
+    folder = RunFolder.find(runs / "one")
+    whole = pack(folder)
+    with folder.events_file.open("ab") as file:
+        file.write(b'{"event": "snap')
+    assert pack(folder) == whole
+
+
+def test_a_run_that_is_being_played_or_that_the_ledger_does_not_know_is_not_packed(runs):
+    folder = RunFolder.find(runs / "one")
+    with folder.locked(), pytest.raises(InvalidInput, match="a process is working on"):
+        pack(folder)
+    (runs / "one").rename(runs / "renamed")
+    with pytest.raises(InvalidInput, match="does not know run 'renamed'"):
+        pack(RunFolder.find(runs / "renamed"))
+
+
+def parts_of(archive):
+    with zipfile.ZipFile(io.BytesIO(archive.to_bytes())) as file:
+        return [(name, file.read(name)) for name in file.namelist()]
+
+
+HOSTILE = {
+    "no zip": (lambda parts: b"this is no archive", "not an archive for an audit, or is damaged"),
+    "cut off": (lambda parts: zipped(parts)[:-30], "not an archive for an audit, or is damaged"),
+    "empty": (lambda parts: zipped([]), f"it has no {MANIFEST}"),
+    "a path that leads out": (lambda parts: zipped([*parts, ("../../x", b"")]), "'../../x', which is no part"),
+    "an absolute path": (lambda parts: zipped([*parts, ("/etc/passwd", b"")]), "'/etc/passwd', which is no part"),
+    "code": (lambda parts: zipped([*parts, ("run.py", b"1")]), "'run.py', which is no part"),
+    "a pickle": (lambda parts: zipped([*parts, ("models.pt", b"1")]), "'models.pt', which is no part"),
+    "compressed": (lambda parts: zipped(parts, compress_type=zipfile.ZIP_DEFLATED), "is compressed"),
+    "a link": (
+        lambda parts: zipped(parts, create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16),
+        "not a plain file, but a link",
+    ),
+    "a part changed": (
+        lambda parts: zipped([(name, part + b"#" if name == "config.toml" else part) for name, part in parts]),
+        "its parts are not those that it lists",
+    ),
+    "a part less": (
+        lambda parts: zipped([(name, part) for name, part in parts if name != "ledger.jsonl"]),
+        "its parts are not those that it lists",
+    ),
+    "a manifest of another kind": (
+        lambda parts: zipped([(name, b"[]" if name == MANIFEST else part) for name, part in parts]),
+        "manifest.json",
+    ),
+    "a manifest nested without end": (
+        lambda parts: zipped([(name, b"[" * 100_000 if name == MANIFEST else part) for name, part in parts]),
+        "manifest.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_hostile_archive_is_refused_in_words(archive, how):
+    make, words = HOSTILE[how]
+    with pytest.raises(InvalidInput, match=words):
+        Archive.of(make(parts_of(archive)), "it.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_part_that_is_there_twice_is_refused(archive):
+    with pytest.raises(InvalidInput, match=r"holds 'config\.toml' twice"):
+        Archive.of(zipped([*parts_of(archive), ("config.toml", b"")]), "it.zip")
+
+
+def test_parts_that_lie_over_each_other_are_refused(archive):
+    """Many entries of one large part would be read many times over."""
+    content = archive.to_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        start = file.start_dir
+        first = file.infolist()[0]
+    entry = content[start : start + 46 + len(first.filename)]
+    other = entry[:28] + struct.pack("<H", len("summary.json")) + entry[30:46] + b"summary.json"
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 2, 2, len(entry) + len(other), start, 0)
+    with pytest.raises(InvalidInput):
+        Archive.of(content[:start] + entry + other + end, "it.zip")
+
+
+def with_part(archive, name, content):
+    """Return the archive with another part, as its maker would list it."""
+    return Archive.of(Archive(archive.run, {**archive.parts, name: content}).to_bytes(), "it.zip")
+
+
+def lines(archive, name):
+    return archive.parts[name].splitlines(keepends=True)
+
+
+def row_with(archive, old, new):
+    return archive.parts["ledger.jsonl"].replace(old, new, 1)
+
+
+BROKEN = {
+    "NaN in the events": ("events.jsonl", lambda a: b'{"event": NaN}\n', "NaN is not a number"),
+    "infinity in the events": ("events.jsonl", lambda a: b'{"event": 1e999}\n', "too large a number"),
+    "a number of many digits": ("events.jsonl", lambda a: b'{"event": ' + b"9" * 5000 + b"}\n", "too large a number"),
+    "a key twice": ("events.jsonl", lambda a: b'{"event": "plan", "event": "plan"}\n', "a key is there twice"),
+    "an event changed": (
+        "events.jsonl",
+        lambda a: a.parts["events.jsonl"].replace(b'"rounds": 6', b'"rounds": 7'),
+        "the hash does not follow",
+    ),
+    "an event cut off": ("events.jsonl", lambda a: a.parts["events.jsonl"][:-5], "the last line has no end"),
+    "no events": ("events.jsonl", lambda a: b"", "no plan"),
+    "settings of another kind": ("config.toml", lambda a: b"a = = b", "Invalid value"),
+    "an unknown setting": ("config.toml", lambda a: b"nonsense = 1", "unknown setting 'nonsense'"),
+    "settings that are no text": ("config.toml", lambda a: b"\xff\xfe", "decode"),
+    "a summary that is none": ("summary.json", lambda a: b"[]", "holds no summary"),
+    "NaN in the summary": ("summary.json", lambda a: b'{"epsilon": NaN}', "NaN is not a number"),
+    "a row changed in form": (
+        "ledger.jsonl",
+        lambda a: row_with(a, b'"kind":', b'"kind": '),
+        "not in canonical form",
+    ),
+    "a row of no kind": ("ledger.jsonl", lambda a: b'{"kind":"gift"}\n', "of no kind that is known"),
+    "noise of no kind": (
+        "ledger.jsonl",
+        lambda a: row_with(a, b'"kind":"gaussian"', b'"kind":"imagined"'),
+        "noise of kind 'imagined' is not known",
+    ),
+    "more queries than can be": (
+        "ledger.jsonl",
+        lambda a: row_with(a, b'"allowed":8', b'"allowed":8000000000000'),
+        "was allowed 8000000000000 queries",
+    ),
+    "a query less": (
+        "ledger.jsonl",
+        lambda a: row_with(a, chains.canonical({"account": 1, "kind": "query", "number": 3}).encode() + b"\n", b""),
+        "query 4 after 2: some are missing",
+    ),
+    "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "no digest"),
+    "models that are none": ("models.safetensors", lambda a: b"\xff" * 40, "no file of safetensors"),
+    "a header larger than the file": (
+        "models.safetensors",
+        lambda a: struct.pack("<Q", 2**62) + b"{}",
+        "no file of safetensors",
+    ),
+    "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or no checkpoint"),
+    "code that is none": ("code.json", lambda a: b"[1]", "code.json"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_part_fails_in_words(archive, how):
+    name, make, words = BROKEN[how]
+    findings = verify(with_part(archive, name, make(archive)), replay=False)
+    (failed,) = [each for each in findings if each.outcome == "fails"]
+    assert words in failed.words
+
+
+def test_a_million_agents_in_the_settings_are_not_made(archive):
+    text = archive.parts["config.toml"].replace(b"agents = 4", b"agents = 1000000000")
+    findings = {each.what: each for each in verify(with_part(archive, "config.toml", text))}
+    assert findings["settings"].outcome == "fails"
+    assert findings["replay"].outcome == "not checked"
+
+
+def test_code_is_listed_by_hash(archive):
+    code = json.loads(archive.parts["code.json"])
+    assert {"privacy/oracle.py", "chains.py", "evidence/archive.py"} <= set(code["files"])
+    assert all(map(chains.is_hash, code["files"].values()))
+    assert set(code["versions"]) >= {"torch", "dp-accounting"}

@@ -1,0 +1,352 @@
+"""An archive is verified: what holds, what is found by looking at it alone, and what takes an earlier head."""
+
+import json
+import shutil
+from contextlib import closing
+
+import pytest
+import torch
+from tampering import edit_log, forge, read_log, state_heads, write_log
+
+from tacit.config import RunConfig
+from tacit.evidence.archive import Archive, pack
+from tacit.evidence.heads import statement_of
+from tacit.evidence.signing import new_key, read_signature, save, sign
+from tacit.evidence.verifying import verify
+from tacit.models.hashing import models_file, models_sha256, read_models
+from tacit.privacy import DurableLedger, Event, epsilon
+from tacit.privacy.guarantees import stated
+from tacit.runs import RunFolder, Runner
+
+
+def head_of(runs):
+    with closing(DurableLedger(runs / "ledger.sqlite", read_only=True)) as ledger:
+        return ledger.head.hash
+
+
+def outcomes(runs, name="one", **options):
+    """Verify a run as an auditor would who was sent its archive, and return what was found, by what was checked."""
+    archive = Archive.of(pack(RunFolder.find(runs / name)).to_bytes(), "archive")
+    return {each.what: each for each in verify(archive, **({"replay": False} | options))}
+
+
+def failed(runs, name="one", **options):
+    return {what for what, each in outcomes(runs, name, **options).items() if each.outcome == "fails"}
+
+
+def test_a_run_that_was_left_alone_holds_to_the_bit(played):
+    found = outcomes(played, head=head_of(played), replay=True)
+    assert {what for what, each in found.items() if each.outcome != "holds"} == set()
+    assert "same models to the bit" in found["replay"].words
+    assert "it covers 12 of the 12 rows of this run, and 11 of its 11 events" in found["earlier head"].words
+    assert "182 validation records" in found["scores on validation"].words
+    assert "against everybody else together" in found["ε"].words
+    assert "2 runs on these records" in found["ε of all runs"].words
+
+
+def test_every_epsilon_is_derived_from_the_rows(played):
+    found = outcomes(played)
+    with closing(DurableLedger(played / "ledger.sqlite", read_only=True)) as ledger:
+        events = [line.event(6) for line in ledger.account("one").lines]
+    most = max(epsilon([event], delta=1e-5) for event in events)
+    assert f"ε={stated(most):.4g} at δ=1e-05" in found["ε"].words
+
+
+def test_without_an_earlier_head_it_is_said_what_cannot_be_known(played):
+    found = outcomes(played)["earlier head"]
+    assert found.outcome == "not checked"
+    assert "may have changed all of them together" in found.words
+
+
+def more_noise(runs):
+    """Ten times the noise, in the settings, the plan, the record and every stated ε."""
+    with closing(DurableLedger(runs / "ledger.sqlite", read_only=True)) as ledger:
+        rates = [line.mechanism.sample_rate for line in ledger.account("one").lines]
+    events = [{"noise_multiplier": 30.0, "sample_rate": rate, "count": 6} for rate in rates]
+    each = [epsilon([Event(**event)], delta=1e-5) for event in events]
+
+    def row(row):
+        if row["kind"] != "open":
+            return row
+        noise = {"kind": "gaussian", "multiplier": 30.0}
+        return row | {"lines": [line | {"mechanism": line["mechanism"] | {"noise": noise}} for line in row["lines"]]}
+
+    forge(
+        runs,
+        "one",
+        settings={"noise_multiplier": 30.0},
+        event=lambda event: event | {"noise_multipliers": [30.0] * 4} if event["event"] == "plan" else event,
+        row=row,
+        summary=lambda facts: facts | {"epsilon": stated(max(each)), "epsilon_per_agent": each},
+    )
+
+
+def relabelled(runs):
+    """A seeded run, whose noise everyone can compute, as a release."""
+    forge(
+        runs,
+        "one",
+        settings={"source": "secret"},
+        event=lambda event: event | {"release": True} if event["event"] == "plan" else event,
+        row=lambda row: (
+            row | {"lines": [line | {"release": True} for line in row["lines"]]} if row["kind"] == "open" else row
+        ),
+        summary=lambda facts: facts | {"release": True},
+    )
+
+
+def raised(runs):
+    """Ten percent more accuracy at every look."""
+
+    def better(values):
+        return [min(1.0, value + 0.1) for value in values]
+
+    def event(event):
+        return event | {"accuracy": better(event["accuracy"])} if event["event"] == "snapshot" else event
+
+    def summary(facts):
+        each = better(facts["accuracy_per_agent"])
+        means = {"accuracy_mean": sum(each) / 4, "accuracy_min": min(each), "accuracy_max": max(each)}
+        return facts | {"accuracy_per_agent": each} | means
+
+    forge(runs, "one", event=event, summary=summary)
+
+
+def without_checkpoints(runs):
+    """As if none had ever been saved."""
+    (runs / "one" / "checkpoint.safetensors").unlink()
+    forge(runs, "one", event=lambda event: None if event["event"] == "checkpoint" else event)
+
+
+def deleted(runs):
+    """The other run never was; its rows are gone and what follows is numbered anew."""
+    shutil.rmtree(runs / "two")
+    edit_log(runs / "ledger.sqlite", lambda row: None if row.get("account") == 2 else row)
+    state_heads(runs)
+
+
+def deleted_before(runs):
+    """The same for the first of two runs, seen by whoever gets the second."""
+    shutil.rmtree(runs / "one")
+    rows = [row for row in read_log(runs / "ledger.sqlite") if row.get("account") != 1]
+    write_log(runs / "ledger.sqlite", [row | {"account": 1} for row in rows])
+    state_heads(runs)
+
+
+FORGED = {
+    "more noise": (more_noise, "one", set()),
+    "a seeded run as a release": (relabelled, "one", set()),
+    "raised accuracies": (raised, "one", {"scores on validation"}),  # the public records tell, where they are at hand
+    "a deleted checkpoint": (without_checkpoints, "one", set()),
+    "a deleted run": (deleted, "one", set()),
+    "a run deleted before another": (deleted_before, "two", set()),
+}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_consistent_edits_of_all_files_are_found_by_whoever_holds_an_earlier_head(runs, how):
+    change, name, seen = FORGED[how]
+    head = head_of(runs)
+    assert failed(runs, name, head=head) == set()
+    change(runs)
+    assert failed(runs, name) == seen, "all hashes follow: without a head, nothing more can be known"
+    assert failed(runs, name, head=head) == {"earlier head", *seen}
+
+
+@pytest.mark.parametrize("how", FORGED)
+def test_consistent_edits_are_found_by_a_signature(runs, how, tmp_path):
+    change, name, seen = FORGED[how]
+    new_key(tmp_path / "key")
+    save(sign(statement_of(runs, RunFolder.find(runs / name)), tmp_path / "key"), tmp_path / "signature.json")
+    signature = read_signature(tmp_path / "signature.json")
+    assert failed(runs, name, signature=signature) == set()
+    change(runs)
+    assert failed(runs, name, signature=signature) == {"earlier head", *seen}
+
+
+def test_an_earlier_head_stays_good_while_runs_are_added(played, runs):
+    """The head after the first run is in the ledger that has two."""
+    closed = next(place for place, row in enumerate(read_log(runs / "ledger.sqlite"), 1) if row["kind"] == "close")
+    write_log(runs / "ledger.sqlite", read_log(runs / "ledger.sqlite")[:closed])
+    earlier = head_of(runs)
+    assert outcomes(played, head=earlier)["earlier head"].outcome == "holds"
+    covered = outcomes(played, "two", head=earlier)["earlier head"]
+    assert covered.outcome == "holds"
+    assert "it covers 0 of the" in covered.words, "it is no evidence of a run that came later"
+
+
+def test_the_head_of_the_events_is_an_earlier_head_too(runs):
+    head = RunFolder.find(runs / "one").events_head
+    assert failed(runs, head=head) == set()
+    without_checkpoints(runs)
+    assert failed(runs, head=head) == {"earlier head"}
+
+
+ALONE = {
+    "clip": ({"clips": [0.5] * 4}, {"settings", "record"}),
+    "lot": ({"lot_sizes": [48.0] * 4}, {"settings", "record"}),
+    "q": ({"sample_rates": [0.001] * 4}, {"settings", "record"}),
+    "σ": ({"noise_multipliers": [30.0] * 4}, {"settings", "record"}),
+    "queries": ({"queries": 80}, {"settings", "record", "queries"}),
+    "release": ({"release": True}, {"settings", "record", "summary"}),
+    "rounds": ({"rounds": 7}, {"settings"}),
+    "owners": ({"owners": ["a", "b", "c", "d"]}, {"record"}),
+    "sizes": ({"sizes": [10_000] * 4}, {"settings"}),
+    "δ": ({"delta": 0.5}, {"settings", "summary"}),
+    "token": ({"token": "0" * 16}, {"record", "checkpoint"}),
+    "another rule": ({"algorithm": "DSGD"}, {"settings"}),
+}
+
+
+@pytest.mark.parametrize("field", ALONE)
+def test_a_plan_that_alone_says_otherwise_is_found_without_a_head(runs, field):
+    change, where = ALONE[field]
+    forge(runs, "one", event=lambda event: event | change if event["event"] == "plan" else event)
+    assert where <= failed(runs) <= where | {"ε"}
+
+
+STATED = {
+    "ε": (lambda facts: facts | {"epsilon": 0.1}, "ε"),
+    "one owner's ε": (lambda facts: facts | {"epsilon_per_agent": [0.1, *facts["epsilon_per_agent"][1:]]}, "ε"),
+    "mean accuracy": (lambda facts: facts | {"accuracy_mean": 0.99}, "summary"),
+    "an agent's accuracy": (lambda facts: facts | {"accuracy_per_agent": [0.99] * 4}, "summary"),
+    "release": (lambda facts: facts | {"release": True}, "summary"),
+    "hash of models": (lambda facts: facts | {"models_sha256": "0" * 64}, "summary"),
+}
+
+
+@pytest.mark.parametrize("what", STATED)
+def test_a_summary_that_says_otherwise_is_found(runs, what):
+    change, where = STATED[what]
+    forge(runs, "one", summary=change)
+    assert failed(runs) == {where}
+
+
+def test_other_models_are_found(runs):
+    folder = RunFolder.find(runs / "one")
+    theta = read_models(folder.models_file.read_bytes())
+    theta[2, 5] = torch.nextafter(theta[2, 5], torch.tensor(9.0))
+    folder.models_file.write_bytes(models_file(theta))
+    assert failed(runs) == {"models"}
+    folder.models_file.unlink()
+    assert failed(runs) == {"models"}
+
+
+def with_models(runs, factor, processor=None):
+    """Keep other models than those that the seeds give, in all files, and maybe another processor."""
+    folder = RunFolder.find(runs / "one")
+    theta = read_models(folder.models_file.read_bytes()) * factor
+    folder.models_file.write_bytes(models_file(theta))
+    told = {"models_sha256": models_sha256(theta)}
+
+    def event(event):
+        if event["event"] == "plan" and processor:
+            return event | {"machine": event["machine"] | {"processor": processor}}
+        return event | told if event["event"] == "finish" else event
+
+    forge(runs, "one", event=event, summary=lambda facts: facts | told)
+
+
+def test_models_that_the_seeds_do_not_give_are_found_on_the_same_fingerprint(runs):
+    with_models(runs, 1 + 1e-4)
+    found = outcomes(runs, replay=True)["replay"]
+    assert (found.outcome, found.words) == ("fails", "played again on the same fingerprint, it gives other models")
+
+
+@pytest.mark.parametrize(("factor", "outcome"), [(1 + 1e-4, "holds"), (1.1, "fails")])
+def test_on_another_fingerprint_a_replay_is_held_to_a_tolerance(runs, factor, outcome):
+    with_models(runs, factor, processor="another")
+    found = outcomes(runs, replay=True)["replay"]
+    assert found.outcome == outcome
+    assert "to the bit is not expected, since processor differs" in found.words
+
+
+def test_a_release_cannot_be_played_again_and_this_is_said(runs):
+    relabelled(runs)
+    found = outcomes(runs, replay=True)["replay"]
+    assert (found.outcome, found.words) == (
+        "not checked",
+        "lots and noise were secret, so that nobody can play the run again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"model": "evil.py:Model"}, "the model 'evil.py:Model' is not part of the library"),
+        ({"dataset": "evil.py:data"}, "'evil.py:data' is not one that comes with the library"),
+        ({"dataset": "synthetic:99999999999"}, "no synthetic data set of a reasonable size"),
+        ({"dataset": "mnist", "data_dir": "/"}, "of the data set 'mnist' is not in"),
+    ],
+)
+def test_nothing_that_an_archive_names_is_run_read_or_fetched(runs, settings, words, tmp_path, monkeypatch):
+    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
+    forge(
+        runs,
+        "one",
+        settings=settings,
+        event=lambda event: (
+            event | {"dataset": settings.get("dataset", "digits")} if event["event"] == "plan" else event
+        ),
+        row=lambda row: (
+            row | {"lines": [line | {"records": settings.get("dataset", "digits")} for line in row["lines"]]}
+            if row["kind"] == "open"
+            else row
+        ),
+    )
+    found = outcomes(runs, replay=True)
+    assert {each.what for each in found.values() if each.outcome == "fails"} == set()
+    for what in ("scores", "replay"):
+        assert found[what].outcome == "not checked"
+        assert words in found[what].words
+
+
+def test_rows_on_other_records_are_sealed_and_the_chain_still_leads_to_the_head(runs):
+    other = RunConfig.of({"dataset": "synthetic:200", "agents": 2, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 2})
+    with Runner.start(runs, "elsewhere", other) as runner:
+        runner.play(stop=lambda: False)
+    archive = pack(RunFolder.find(runs / "one"))
+    text = archive.parts["ledger.jsonl"].decode()
+    assert "elsewhere" not in text
+    assert "synthetic" not in text
+    found = {each.what: each for each in verify(archive, head=head_of(runs), replay=False)}
+    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+    assert "7 rows on other records are sealed" in found["ledger"].words
+    assert "which their digests do not show" in found["ε of all runs"].words
+    whole = pack(RunFolder.find(runs / "one"), whole_ledger=True)
+    assert "elsewhere" in whole.parts["ledger.jsonl"].decode()
+
+
+def test_a_run_that_was_stopped_is_verified_as_far_as_it_came(tmp_path):
+    config = RunConfig.of({"agents": 4, "noise_multiplier": 3.0, "lot_size": 24, "rounds": 6})
+    with Runner.start(tmp_path, "one", config) as runner:
+        runner.play(stop=lambda: runner.session.round >= 3)
+    found = outcomes(tmp_path)
+    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+    assert {what for what, each in found.items() if each.outcome == "not checked"} == {
+        "earlier head",
+        "models",
+        "scores",
+        "replay",
+    }
+    assert "3 of 8 on record" in found["queries"].words
+    (tmp_path / "one" / "checkpoint.safetensors").unlink()
+    assert failed(tmp_path) == {"checkpoint"}
+
+
+def test_a_run_without_privacy_is_verified_and_played_again(tmp_path):
+    config = RunConfig.of({"agents": 4, "private": False, "lot_size": 24, "rounds": 3})
+    with Runner.start(tmp_path, "one", config) as runner:
+        runner.play(stop=lambda: False)
+    found = outcomes(tmp_path, replay=True, head=head_of(tmp_path))
+    assert {what for what, each in found.items() if each.outcome != "holds"} == set()
+    assert "ε = ∞" in found["ε"].words
+
+
+def test_the_summary_has_the_heads_that_the_run_ended_with(played):
+    summary = json.loads((played / "one" / "summary.json").read_text())
+    rows = read_log(played / "ledger.sqlite")
+    last = max(place for place, row in enumerate(rows, 1) if row.get("account") == 1)
+    assert summary["heads"]["ledger_rows"] == last
+    assert rows[last - 1]["kind"] == "close"
+    assert summary["heads"]["events"] == RunFolder.find(played / "one").events_head

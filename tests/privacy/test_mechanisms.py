@@ -1,0 +1,77 @@
+"""A mechanism is data: it is read back as it was written, knows its events, and refuses what it does not know."""
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tacit.errors import PrivacyError
+from tacit.privacy import Event, Guarantee, Mechanism, NoPrivacy, Privacy
+from tacit.privacy.mechanisms import EVERYBODY
+
+SOME = Mechanism.gaussian(sample_rate=0.1, clip=1.5, lot=6.0, noise_multiplier=2.0)
+positive = st.floats(1e-9, 1e9)
+
+
+@given(st.floats(1e-12, 1.0), positive, positive, positive)
+def test_what_is_written_is_read_back_to_the_bit(rate, clip, lot, sigma):
+    mechanism = Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma)
+    assert Mechanism.of_json(json.loads(json.dumps(mechanism.to_json(), allow_nan=False))) == mechanism
+
+
+def test_without_noise_there_is_no_clip_and_no_event():
+    plain = Mechanism.plain(sample_rate=0.5, lot=3)
+    assert (plain.private, plain.clip, plain.noise_multiplier) == (False, math.inf, 0.0)
+    assert plain.to_json()["clip"] is None
+    assert Mechanism.of_json(plain.to_json()) == plain
+    with pytest.raises(PrivacyError, match=r"noise_multiplier is 0\.0"):
+        plain.event(3)
+
+
+def test_it_knows_its_events_and_against_whom():
+    assert SOME.event(7) == SOME.event(7, EVERYBODY) == Event(sample_rate=0.1, noise_multiplier=2.0, count=7)
+    with pytest.raises(PrivacyError, match="observer is 'the neighbour'"):
+        SOME.event(7, "the neighbour")
+
+
+def test_a_guarantee_names_its_observer():
+    made = Guarantee(epsilon=1.0, delta=1e-5, adjacency="add_remove", accountant="pld", release=True)
+    assert made.observer == "everybody else together"
+
+
+def test_a_plan_gives_every_agent_its_mechanism():
+    terms = {"delta": 1e-5, "noise_multiplier": [1.0, 2.0], "clip": [0.5, 4.0], "lot_size": [5, 8]}
+    plan = Privacy(**terms).plan([50, 16], queries=9)
+    assert plan.mechanisms == (
+        Mechanism.gaussian(sample_rate=0.1, clip=0.5, lot=5, noise_multiplier=1.0),
+        Mechanism.gaussian(sample_rate=0.5, clip=4.0, lot=8, noise_multiplier=2.0),
+    )
+    assert plan.event(1) == plan.mechanism(1).event(9)
+    assert NoPrivacy(lot_size=5).plan([50], 9).mechanisms == (Mechanism.plain(sample_rate=0.1, lot=5),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sampler": {"kind": "shuffled", "rate": 0.1}}, "a sampler of kind 'shuffled' is not known"),
+        ({"noise": {"kind": "cancelling", "multiplier": 1.0}}, "noise of kind 'cancelling' is not known"),
+        ({"noise": {"kind": ["gaussian"], "multiplier": 1.0}}, "is not known"),
+        ({"noise": {"kind": "gaussian"}}, "noise has the fields kind, multiplier"),
+        ({"noise": {"kind": "none", "multiplier": 1.0}}, "noise has the fields kind"),
+        ({"noise": None}, "noise of kind None"),
+        ({"sampler": {"kind": "poisson", "rate": 0.1, "seed": 3}}, "a sampler has the fields"),
+        ({"sampler": {"kind": "poisson", "rate": 1.5}}, r"sample_rate is 1\.5"),
+        ({"sampler": {"kind": "poisson", "rate": True}}, "rate of a mechanism is True"),
+        ({"clip": None}, "where there is noise, finite"),
+        ({"clip": 0.0}, r"clip is 0\.0"),
+        ({"clip": math.nan}, "clip is nan"),
+        ({"lot": math.inf}, "lot is inf"),
+        ({"lot": "6"}, "lot of a mechanism is '6'"),
+        ({"unit": "patient"}, "a mechanism has the fields"),
+    ],
+)
+def test_what_is_not_known_is_refused(changes, said):
+    with pytest.raises(PrivacyError, match=said):
+        Mechanism.of_json(SOME.to_json() | changes)
