@@ -1,21 +1,22 @@
 """The settings of a run as a file or a command line gives them, and how they become a `Training`.
 
 Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. To read settings takes no
-PyTorch: what they are made into is imported when it is made.
+PyTorch, and runs no code of the user's that they name: what they are made into is imported when it is made.
 """
 
 import hashlib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
+from tacit.naming import Own, find, is_own
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.wording import mistake
 
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from tacit.algorithms import Algorithm, Step
-    from tacit.data import AgentData
+    from tacit.data import AgentData, DataSet
+    from tacit.models import Loss
     from tacit.networks import Topology
+    from tacit.preparation import Model
     from tacit.privacy import Ledger, Sources
     from tacit.settings import Training
 
@@ -56,11 +59,28 @@ def _displaced(options: Mapping[str, Any]) -> Collection[str]:
 def _idle(algorithm: str) -> set[str]:
     """Return the settings that mean nothing to an algorithm."""
     idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
-    if algorithm == "dsgt":  # which has a step of its own
+    if algorithm == "dsgt" or is_own(algorithm):  # which have steps of their own
         idle |= {"step", "momentum"}
     if algorithm in ("sgd", "local"):
         idle |= {"graph", "mixing", "allow_drift"}
     return idle
+
+
+ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")
+_OWN = ("algorithm", "dataset", "graph", "model", "loss")  # what a name of the user's own may stand for
+
+
+def _algorithm(value: Any) -> Any:
+    """Return the name of a rule, shipped or the user's own."""
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    if value not in ALGORITHMS and not is_own(value):
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ALGORITHMS))})
+    return value
+
+
+def _is_own_data(dataset: str) -> bool:
+    return is_own(dataset) and not dataset.strip().startswith("synthetic:")
 
 
 def _as_text(value: Any) -> Any:
@@ -91,6 +111,12 @@ def _compile(value: Any) -> Any:
     raise ValueError('it must be true, false or "auto"')
 
 
+def need_tensorboard(said: str) -> None:
+    """Refuse a setting that needs TensorBoard where that is not installed."""
+    if find_spec("tensorboard") is None:
+        raise InvalidInput(f"{said}: TensorBoard is not installed; install tacit[tensorboard], or leave this out")
+
+
 PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
 PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
 
@@ -100,11 +126,14 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = Field(
-        "dsgt", description="dsgt, dsgd, dinno, local (nobody talks) or sgd (all data in one place)"
+    algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
+        "dsgt",
+        description="dsgt, dsgd, dinno, local (nobody talks), sgd (all data in one place), or your own as file.py:NAME",
     )
     dataset: str = Field(
-        "digits", description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small or synthetic:RECORDS"
+        "digits",
+        description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as "
+        "file.py:NAME",
     )
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
@@ -113,13 +142,15 @@ class RunConfig(BaseModel):
     )
     graph: str = Field(
         "ring",
-        description="a kind such as ring, random:fiedler=0.39, a file, or one that changes: matchings, base, moving:reach=0.5",
+        description="a kind such as ring, random:fiedler=0.39, a file, one that changes: matchings, base, moving:reach=0.5, or "
+        "your own as file.py:NAME",
     )
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
         "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
     )
     allow_drift: bool = Field(False, description="let weights through that move the average")
-    model: str = Field("logistic", description="logistic, mlp, convnet or resnet9")
+    model: str = Field("logistic", description="logistic, mlp, convnet, resnet9, or your own as file.py:NAME")
+    loss: str = Field("cross_entropy", description="cross_entropy, views_cross_entropy, or your own as file.py:NAME")
 
     private: bool = Field(True, description="clip and add noise")
     epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
@@ -163,6 +194,12 @@ class RunConfig(BaseModel):
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
 
+    code: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="where the user's own code is defined, with the hashes of these files; not an option",
+    )
+    _dealt: Any = PrivateAttr(None)  # the user's own records, once they were read and divided
+
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
         """Return the settings in a TOML file, not yet checked."""
@@ -180,8 +217,15 @@ class RunConfig(BaseModel):
         `options` are those of a command line. They win over settings, and displace settings that contradict them;
         what is wrong with them is told in their terms.
         """
+        if settings.get("door") == "python":
+            raise InvalidInput(
+                "these are the settings of a run that was started from Python, with objects that no file can hold; start another "
+                "one there, with tacit.train(..., run=...)"
+            )
         for key in settings:
             choose("setting", key, RunConfig.model_fields)
+        if options is not None:  # a new run, of whatever code there is now
+            settings = {key: value for key, value in settings.items() if key != "code"}
         given = dict(options or {})
         together = {key: value for key, value in settings.items() if key not in _displaced(given)} | given
         try:
@@ -195,26 +239,58 @@ class RunConfig(BaseModel):
 
     def to_toml(self) -> str:
         """Return all settings, defaults too, as a file that gives this very configuration."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
 
     @property
     def fingerprint(self) -> str:
         """Tells this configuration from any other."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
+    @property
+    def own(self) -> dict[str, str]:
+        """The settings that name something of the user's own."""
+        from tacit.specs import is_shipped
+
+        return {key: text for key in _OWN if is_own(text := getattr(self, key)) and not is_shipped(key, text)}
+
+    def pinned(self) -> "RunConfig":
+        """Return the same settings with where the user's own code is defined, and the hashes of these files.
+
+        This runs the files. Where the settings have hashes already, as those of a run do, files that were changed are refused.
+        The number of agents is that of the records, where these are divided already.
+        """
+        if self._dealt is not None or not self.own:
+            return self
+        code = {key: find(key, text, self.code.get(key)).code for key, text in self.own.items()}
+        config = self.model_copy(update={"code": code})
+        if "dataset" in code:
+            dealt = config._deal()
+            config = config.model_copy(update={"agents": dealt.agents})
+            config._dealt = dealt
+            config._check_lengths(_KEYS)
+        return config
+
     def load_data(self) -> "AgentData":
         """Load the records and deal them out."""
-        from tacit.specs import load_dataset, parse_split
+        dealt = self._deal() if self._dealt is None else self._dealt
+        return dealt.pooled() if self.algorithm == "sgd" else dealt
 
-        whole = load_dataset(self.dataset, self.data_dir, self.seed)
-        data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
-        return data.pooled() if self.algorithm == "sgd" else data
+    def prepare(self, on_step: Callable[[str], None]) -> "Training":
+        """Load what the settings name and return a run's settings as the library takes them; `on_step` is told what is done."""
+        on_step("loading data")
+        data = self.load_data()
+        return self.training(name="", ledger=None, data=data, graph=self.load_graph(data.agents))
 
     def load_graph(self, agents: int) -> "nx.Graph | Topology | None":
         """Build or read the graph, or none where nobody talks."""
+        from tacit.own import as_links
         from tacit.specs import parse_links
 
-        return None if self.algorithm in ("sgd", "local") else parse_links(self.graph, agents, self.seed)
+        if self.algorithm in ("sgd", "local"):
+            return None
+        if "graph" in self.own:
+            return as_links(self._find("graph"), agents, self.seed)
+        return parse_links(self.graph, agents, self.seed)
 
     def training(
         self,
@@ -226,15 +302,10 @@ class RunConfig(BaseModel):
         compiled: bool | None = None,
     ) -> "Training":
         """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
-        from tacit import models
         from tacit.privacy import NoPrivacy, Privacy
         from tacit.schedules import Constant, LogSpaced
         from tacit.settings import Training
 
-        shape, classes = data.data.input_shape, data.data.classes
-        if classes is None:
-            raise InvalidInput(f"{self.dataset} has no classes; the command line trains classifiers only")
-        choose("model", self.model, models.MODELS)
         privacy: Privacy | NoPrivacy = NoPrivacy(lot_size=self.lot_size)
         if self.private:
             privacy = Privacy(
@@ -247,8 +318,9 @@ class RunConfig(BaseModel):
                 accountant=self.accountant,
             )
         return Training(
-            algorithm=self._algorithm(),
-            model=lambda: models.build(self.model, shape, classes),
+            algorithm=self.rule(),
+            model=self.model_for(data.data),
+            loss=self.loss_function(),
             data=data,
             privacy=privacy,
             rounds=self.rounds,
@@ -284,6 +356,22 @@ class RunConfig(BaseModel):
             raise InvalidInput(
                 f"{said['private_diagnostics']} tells of clipping, and a run without privacy does not clip"
             )
+        if not _is_own_data(self.dataset):  # which may know how many agents there are
+            self._check_lengths(said)
+        for key in sorted(_idle(self.algorithm)):
+            if key == "step" and not is_own(self.algorithm):
+                continue  # the rule itself says why
+            if getattr(self, key) != RunConfig.model_fields[key].default:
+                named = _as_option(key) if said is _OPTIONS else key
+                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
+        momentum = RunConfig.model_fields["momentum"].default
+        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
+            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
+        if self.tensorboard:
+            need_tensorboard(said["tensorboard"])
+
+    def _check_lengths(self, said: Mapping[str, str]) -> None:
+        """Refuse lists that have not one value for each agent."""
         agents = 1 if self.algorithm == "sgd" else self.agents
         for key in PER_AGENT:
             value = getattr(self, key)
@@ -293,19 +381,54 @@ class RunConfig(BaseModel):
                     f"{named} has {len(value)} values, and {'sgd trains one agent' if agents == 1 else f'there are {agents} agents'}; "
                     "give one for each, or one for all"
                 )
-        for key in sorted(_idle(self.algorithm)):
-            if key != "step" and getattr(self, key) != RunConfig.model_fields[key].default:
-                named = _as_option(key) if said is _OPTIONS else key
-                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
-        momentum = RunConfig.model_fields["momentum"].default
-        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
-            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
-        if self.tensorboard and find_spec("tensorboard") is None:
-            raise InvalidInput(
-                f"{said['tensorboard']}: TensorBoard is not installed; install tacit[tensorboard], or leave this out"
-            )
 
-    def _algorithm(self) -> "Algorithm[Any]":
+    def _find(self, key: str) -> Own:
+        return find(key, getattr(self, key), self.code.get(key))
+
+    def _deal(self) -> "AgentData":
+        """Return who holds which records."""
+        from tacit.data import AgentData
+        from tacit.own import as_data
+        from tacit.specs import load_dataset, parse_split
+
+        if "dataset" not in self.own:
+            whole = load_dataset(self.dataset, self.data_dir, self.seed)
+        elif not isinstance(mine := as_data(self._find("dataset")), AgentData):
+            whole = mine
+        else:
+            for key, told in (("agents", mine.agents), ("split", RunConfig.model_fields["split"].default)):
+                if key in self.model_fields_set and getattr(self, key) != told:
+                    raise InvalidInput(
+                        f"{key} is {getattr(self, key)!r}, and the records of {self.dataset} are divided among {mine.agents} agents "
+                        f"already; leave {key} out"
+                    )
+            return mine
+        return whole.split(self.agents, parse_split(self.split), seed=self.seed)
+
+    def model_for(self, data: "DataSet") -> "Model":
+        """Return what makes the model for records of some data set."""
+        from tacit import models
+        from tacit.own import as_model
+
+        if "model" in self.own:
+            return as_model(self._find("model"), lambda: {"input_shape": data.input_shape, "classes": data.classes})
+        choose("model", self.model, models.MODELS)
+        if data.classes is None:
+            raise InvalidInput(
+                f"{self.dataset} has no classes, and {self.model} is a classifier; give a model of your own"
+            )
+        shape, classes = data.input_shape, data.classes
+        return lambda: models.build(self.model, shape, classes)
+
+    def loss_function(self) -> "Loss":
+        """Return the loss."""
+        from tacit.models import LOSSES
+        from tacit.own import as_loss
+
+        return as_loss(self._find("loss")) if "loss" in self.own else LOSSES[choose("loss", self.loss, LOSSES)]
+
+    def rule(self) -> "Algorithm[Any]":
+        """Return the update rule, with averages if these are wanted."""
         from tacit.algorithms import Averaged
 
         rule = self._rule()
@@ -313,7 +436,10 @@ class RunConfig(BaseModel):
 
     def _rule(self) -> "Algorithm[Any]":
         from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+        from tacit.own import as_rule
 
+        if "algorithm" in self.own:
+            return as_rule(self._find("algorithm"))
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
         if self.algorithm == "dsgt":
             if self.step is not None:

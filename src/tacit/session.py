@@ -188,6 +188,7 @@ class Session:
                 release=training.is_release,
                 seconds=self.seconds / self.trials,
                 private_diagnostics=None if seen is None else [each.of_trial(trial, self.trials) for each in seen],
+                owners=training.data.owners,
             )
             for trial, run in enumerate(self.runs)
         ]
