@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
-from tacit.naming import Own, find, is_own
+from tacit.naming import is_own
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.wording import mistake
 
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from tacit.algorithms import Algorithm, Step
-    from tacit.data import AgentData, DataSet
-    from tacit.models import Loss
+    from tacit.data import AgentData
     from tacit.networks import Topology
-    from tacit.preparation import Model
     from tacit.privacy import Ledger, Sources
     from tacit.settings import Training
 
@@ -67,7 +65,6 @@ def _idle(algorithm: str) -> set[str]:
 
 
 ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")
-_OWN = ("algorithm", "dataset", "graph", "model", "loss")  # what a name of the user's own may stand for
 
 
 def _algorithm(value: Any) -> Any:
@@ -246,25 +243,19 @@ class RunConfig(BaseModel):
         """Tells this configuration from any other."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
-    @property
-    def own(self) -> dict[str, str]:
-        """The settings that name something of the user's own."""
-        from tacit.specs import is_shipped
-
-        return {key: text for key in _OWN if is_own(text := getattr(self, key)) and not is_shipped(key, text)}
-
     def pinned(self) -> "RunConfig":
         """Return the same settings with where the user's own code is defined, and the hashes of these files.
 
         This runs the files. Where the settings have hashes already, as those of a run do, files that were changed are refused.
         The number of agents is that of the records, where these are divided already.
         """
-        if self._dealt is not None or not self.own:
+        from tacit.building import deal, pins
+
+        if self._dealt is not None or not (code := pins(self)):
             return self
-        code = {key: find(key, text, self.code.get(key)).code for key, text in self.own.items()}
         config = self.model_copy(update={"code": code})
         if "dataset" in code:
-            dealt = config._deal()
+            dealt = deal(config)
             config = config.model_copy(update={"agents": dealt.agents})
             config._dealt = dealt
             config._check_lengths(_KEYS)
@@ -272,7 +263,9 @@ class RunConfig(BaseModel):
 
     def load_data(self) -> "AgentData":
         """Load the records and deal them out."""
-        dealt = self._deal() if self._dealt is None else self._dealt
+        from tacit.building import deal
+
+        dealt = deal(self) if self._dealt is None else self._dealt
         return dealt.pooled() if self.algorithm == "sgd" else dealt
 
     def prepare(self, on_step: Callable[[str], None]) -> "Training":
@@ -283,14 +276,9 @@ class RunConfig(BaseModel):
 
     def load_graph(self, agents: int) -> "nx.Graph | Topology | None":
         """Build or read the graph, or none where nobody talks."""
-        from tacit.own import as_links
-        from tacit.specs import parse_links
+        from tacit.building import links
 
-        if self.algorithm in ("sgd", "local"):
-            return None
-        if "graph" in self.own:
-            return as_links(self._find("graph"), agents, self.seed)
-        return parse_links(self.graph, agents, self.seed)
+        return None if self.algorithm in ("sgd", "local") else links(self, agents)
 
     def training(
         self,
@@ -302,6 +290,7 @@ class RunConfig(BaseModel):
         compiled: bool | None = None,
     ) -> "Training":
         """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
+        from tacit.building import loss_function, model_for
         from tacit.privacy import NoPrivacy, Privacy
         from tacit.schedules import Constant, LogSpaced
         from tacit.settings import Training
@@ -319,8 +308,8 @@ class RunConfig(BaseModel):
             )
         return Training(
             algorithm=self.rule(),
-            model=self.model_for(data.data),
-            loss=self.loss_function(),
+            model=model_for(self, data.data),
+            loss=loss_function(self),
             data=data,
             privacy=privacy,
             rounds=self.rounds,
@@ -382,51 +371,6 @@ class RunConfig(BaseModel):
                     "give one for each, or one for all"
                 )
 
-    def _find(self, key: str) -> Own:
-        return find(key, getattr(self, key), self.code.get(key))
-
-    def _deal(self) -> "AgentData":
-        """Return who holds which records."""
-        from tacit.data import AgentData
-        from tacit.own import as_data
-        from tacit.specs import load_dataset, parse_split
-
-        if "dataset" not in self.own:
-            whole = load_dataset(self.dataset, self.data_dir, self.seed)
-        elif not isinstance(mine := as_data(self._find("dataset")), AgentData):
-            whole = mine
-        else:
-            for key, told in (("agents", mine.agents), ("split", RunConfig.model_fields["split"].default)):
-                if key in self.model_fields_set and getattr(self, key) != told:
-                    raise InvalidInput(
-                        f"{key} is {getattr(self, key)!r}, and the records of {self.dataset} are divided among {mine.agents} agents "
-                        f"already; leave {key} out"
-                    )
-            return mine
-        return whole.split(self.agents, parse_split(self.split), seed=self.seed)
-
-    def model_for(self, data: "DataSet") -> "Model":
-        """Return what makes the model for records of some data set."""
-        from tacit import models
-        from tacit.own import as_model
-
-        if "model" in self.own:
-            return as_model(self._find("model"), lambda: {"input_shape": data.input_shape, "classes": data.classes})
-        choose("model", self.model, models.MODELS)
-        if data.classes is None:
-            raise InvalidInput(
-                f"{self.dataset} has no classes, and {self.model} is a classifier; give a model of your own"
-            )
-        shape, classes = data.input_shape, data.classes
-        return lambda: models.build(self.model, shape, classes)
-
-    def loss_function(self) -> "Loss":
-        """Return the loss."""
-        from tacit.models import LOSSES
-        from tacit.own import as_loss
-
-        return as_loss(self._find("loss")) if "loss" in self.own else LOSSES[choose("loss", self.loss, LOSSES)]
-
     def rule(self) -> "Algorithm[Any]":
         """Return the update rule, with averages if these are wanted."""
         from tacit.algorithms import Averaged
@@ -436,10 +380,10 @@ class RunConfig(BaseModel):
 
     def _rule(self) -> "Algorithm[Any]":
         from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
-        from tacit.own import as_rule
+        from tacit.building import own_rule
 
-        if "algorithm" in self.own:
-            return as_rule(self._find("algorithm"))
+        if (own := own_rule(self)) is not None:
+            return own
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
         if self.algorithm == "dsgt":
             if self.step is not None:

@@ -461,6 +461,7 @@ def play_counted(tell, folder, home):
         runner.play(stop=lambda: False)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_ends_bit_for_bit_and_asks_nothing_twice(study):
     changes = {"rounds": 60, "spare_queries": 6, "checkpoint_every": 12, "evaluate_every": 30}
     whole = play(Runner.start(study / "runs", "whole", config(**changes)))

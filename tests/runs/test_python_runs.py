@@ -182,9 +182,10 @@ def test_what_a_folder_keeps_tells_nothing_of_private_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "rule", [tacit.DSGT(), tacit.Averaged(Halving(0.25), 0.9), tacit.DiNNO(inner_steps=2)], ids=repr
+    ("rule", "after"),
+    [(tacit.DSGT(), 0), (tacit.DSGT(), 7), (tacit.Averaged(Halving(0.25), 0.9), 3), (tacit.DiNNO(inner_steps=2), 13)],
+    ids=["at once", "after a checkpoint", "a rule of one's own", "within a round"],
 )
-@pytest.mark.parametrize("after", [0, 3, 7])
 def test_a_stopped_run_goes_on_to_where_an_uninterrupted_one_ends(tmp_path, monkeypatch, rule, after):
     settings = stopped(tmp_path, monkeypatch, rule, after=after)
     whole = tacit.train(rule, **settings, run="whole", runs=tmp_path)
@@ -545,13 +546,13 @@ def test_all_kinds_of_settings_come_back(tmp_path, monkeypatch):
         graph=schedule,
         lr=tacit.LogSpaced(0.5, 0.1),
         sizes=[60, 60, 60, 60],
-        privacy=tacit.Privacy(epsilon=[1.0, 2.0, 3.0, 4.0], delta=1e-4, clip=0.5, lot_size=np.array([10, 11, 12, 13])),
+        privacy=tacit.Privacy(noise_multiplier=[3.0, 4.0, 5.0, 6.0], delta=1e-4, clip=0.5, lot_size=np.array([10, 11, 12, 13])),
         loss=smoothed,
         seed=4,
         any_order=True,
     )
     kept = tomllib.loads((tmp_path / "one" / "config.toml").read_text())
-    assert kept["epsilon"] == [1.0, 2.0, 3.0, 4.0]
+    assert kept["noise_multiplier"] == [3.0, 4.0, 5.0, 6.0]
     assert kept["lot_size"] == [10.0, 11.0, 12.0, 13.0]
     whole = tacit.train(Halving(0.25), **settings, spare_queries=2)
     resumed = tacit.resume(tmp_path / "one", **{key: settings[key] for key in (*OBJECTS, "graph")})

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.building import loss_function, model_for
 from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import InvalidInput, TacitError, choose
@@ -82,11 +83,11 @@ def _check_fit(folder: RunFolder, model: Any, theta: Tensor) -> None:
 def _of_command_line(config: RunConfig) -> dict[str, Any]:
     """Return rule, model and data of a run that `tacit train` started."""
     data = _tried(config.load_data)
-    model = _tried(lambda: config.model_for(data.data))
+    model = _tried(lambda: model_for(config, data.data))
     return {
         "algorithm": _tried(config.rule, config.algorithm),
         "data": data,
-        "model": _tried(lambda: FlatModel(make_module(model, config.seed), config.loss_function())),
+        "model": _tried(lambda: FlatModel(make_module(model, config.seed), loss_function(config))),
     }
 
 
