@@ -219,6 +219,18 @@ def test_what_has_names_needs_no_more_than_the_runs_name(tmp_path, monkeypatch, 
     assert whole.theta.shape == resumed.theta.shape
 
 
+def test_what_can_no_longer_be_had_by_its_name_may_be_given(tmp_path, monkeypatch):
+    settings = stopped(tmp_path, monkeypatch, model=net)
+    assert RunFolder(tmp_path / "one").config().parts["model"].made is not None
+    with monkeypatch.context() as patch:
+        patch.delattr(sys.modules[__name__], "net")
+        with pytest.raises(
+            InvalidInput, match=r"has no 'net'.*Or give it again, as it was: tacit.resume\(run, model=\.\.\.\)"
+        ):
+            tacit.resume(tmp_path / "one", data=settings["data"])
+    assert tacit.resume(tmp_path / "one", data=settings["data"]) is not None
+
+
 def digits_net():
     return tacit.models.logistic((1, 8, 8), 10)
 
@@ -546,7 +558,9 @@ def test_all_kinds_of_settings_come_back(tmp_path, monkeypatch):
         graph=schedule,
         lr=tacit.LogSpaced(0.5, 0.1),
         sizes=[60, 60, 60, 60],
-        privacy=tacit.Privacy(noise_multiplier=[3.0, 4.0, 5.0, 6.0], delta=1e-4, clip=0.5, lot_size=np.array([10, 11, 12, 13])),
+        privacy=tacit.Privacy(
+            noise_multiplier=[3.0, 4.0, 5.0, 6.0], delta=1e-4, clip=0.5, lot_size=np.array([10, 11, 12, 13])
+        ),
         loss=smoothed,
         seed=4,
         any_order=True,

@@ -35,7 +35,12 @@ def rebuild(
         if made is None:
             missing.append(key)
         else:
-            found[key] = _again(key, made, config, found.get("data"))
+            try:
+                found[key] = _again(key, made, config, found.get("data"))
+            except InvalidInput as error:
+                if "own" in made:
+                    raise
+                raise InvalidInput(f"{error}. Or give it again, as it was: {by}(run, {key}=...)") from error
     if missing:
         again = ", ".join(f"{key}=..." for key in missing)
         shown = ", ".join(f"{key} ({config.parts[key].shown})" for key in missing)
