@@ -53,6 +53,16 @@ OTHER = [
         "class A:\n    def b(self):\n        return 1\n\n\nclass f(A):\n    pass",
         "class A:\n    def b(self):\n        return 2\n\n\nclass f(A):\n    pass",
     ),
+    (f"def f(x):\n    return x in {tuple(range(50))}", f"def f(x):\n    return x in {(*range(49), 0)}"),
+    (f"def f(x):\n    return {[f'a{i}' for i in range(40)]}", f"def f(x):\n    return {[f'b{i}' for i in range(40)]}"),
+    (
+        "import functools\n\n\n@functools.cache\ndef f(x):\n    return 1",
+        "import functools\n\n\n@functools.cache\ndef f(x):\n    return 2",
+    ),
+    (
+        "import functools\n\n\nclass f:\n    @functools.cached_property\n    def a(self):\n        return 1",
+        "import functools\n\n\nclass f:\n    @functools.cached_property\n    def a(self):\n        return 2",
+    ),
     ("f = lambda x: x.sum(dim=0)", "f = lambda x: x.sum(dim=1)"),
     ("import math\nf = math.sin", "import math\nf = math.cos"),
 ]
@@ -74,6 +84,7 @@ def test_what_a_function_was_given_counts():
 
     assert code_sha256(scaled(2)) == code_sha256(scaled(2)) != code_sha256(scaled(3))
     assert code_sha256(functools.partial(max, 1)) != code_sha256(functools.partial(max, 2))
+    assert code_sha256(functools.partial(max, key=len)) != code_sha256(functools.partial(max, key=abs))
     assert code_sha256(Normalise(mean=(0.0,), std=(1.0,))) != code_sha256(Normalise(mean=(0.5,), std=(1.0,)))
     assert code_sha256(nn.CrossEntropyLoss(reduction="none")) == code_sha256(nn.CrossEntropyLoss(reduction="none"))
 
@@ -96,7 +107,8 @@ def test_data_that_code_refers_to_leaves_no_trace():
             "clinic": Clinic([seed]),
         }
         texts = [code_sha256(compiled(f"def f(x):\n    return {name}", **held)) for name in held]
-        return texts + [code_sha256(referring(thing)) for thing in held.values()]
+        given = [code_sha256(functools.partial(max, thing)) for thing in held.values()]
+        return texts + given + [code_sha256(referring(thing)) for thing in held.values()]
 
     def referring(thing):
         return lambda x: thing

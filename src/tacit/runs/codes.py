@@ -98,11 +98,18 @@ def _words(thing: Any, seen: set[int]) -> Iterator[str]:
     elif isinstance(thing, CodeType):
         yield from _of_code(thing, seen)
     elif isinstance(thing, functools.partial):
-        yield from _words((thing.func, thing.args, thing.keywords), seen)
+        yield from _words(thing.func, seen)
+        for value in (*thing.args, *sorted(thing.keywords), *(thing.keywords[name] for name in sorted(thing.keywords))):
+            yield from _referred(value, seen)
     elif isinstance(thing, MethodType):
-        yield from _words((thing.__func__, thing.__self__), seen)
+        yield from _words(thing.__func__, seen)
+        yield from _referred(thing.__self__, seen)
     elif isinstance(thing, staticmethod | classmethod):
         yield from _words(thing.__func__, seen)
+    elif isinstance(thing, functools.cached_property):
+        yield from _words(thing.func, seen)
+    elif isinstance(thing, functools._lru_cache_wrapper):
+        yield from _words(thing.__wrapped__, seen)
     elif isinstance(thing, property):
         yield from _words((thing.fget, thing.fset), seen)
     elif inspect.isclass(thing) or inspect.isroutine(thing):
@@ -153,8 +160,20 @@ def _referred(value: Any, seen: set[int]) -> Iterator[str]:
 def _of_code(code: CodeType, seen: set[int]) -> Iterator[str]:
     yield f"code {code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
     yield code.co_code.hex()
-    yield from _words((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars), seen)
-    yield from _words(tuple(code.co_consts), seen)
+    for names in (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars):
+        yield " ".join(names)
+    for constant in code.co_consts:
+        yield from _constant(constant, seen)
+
+
+def _constant(value: Any, seen: set[int]) -> Iterator[str]:
+    """Return a constant that stands in code, however long it is."""
+    if isinstance(value, tuple | frozenset):
+        each = [" ".join(_constant(one, seen)) for one in value]
+        yield f"{len(value)} {type(value).__name__}"
+        yield from each if isinstance(value, tuple) else sorted(each)
+    else:
+        yield from _words(value, seen)
 
 
 def _of_object(thing: Any, seen: set[int]) -> Iterator[str]:
@@ -166,7 +185,7 @@ def _of_object(thing: Any, seen: set[int]) -> Iterator[str]:
     seen.add(id(thing))
     yield from _words(kind, seen)
     if isinstance(thing, torch.nn.Module):
-        for layer in sorted({type(each) for each in thing.modules()}, key=lambda each: str(each.__qualname__)):
+        for layer in dict.fromkeys(type(each) for each in thing.modules()):
             yield from _words(layer, seen)
         yield repr(thing)
     else:

@@ -102,9 +102,7 @@ def describe_model(model: Model, seed: int) -> Part:
     """Keep a model: its parameters with the values that they start from, its layers and its code."""
     module = make_module(model, seed)
     tensors = [*module.named_parameters(), *module.named_buffers()]
-    own = sorted(
-        {type(each) for each in module.modules() if not is_library(type(each))}, key=lambda each: each.__qualname__
-    )
+    own = dict.fromkeys(type(each) for each in module.modules() if not is_library(type(each)))
     facts = {
         "made by": "a module" if isinstance(model, nn.Module) else "a function",
         "parameters": [_about(name, tensor) for name, tensor in tensors],
