@@ -55,15 +55,18 @@ def test_a_plan_gives_every_agent_its_mechanism():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"sampler": {"kind": "shuffled", "rate": 0.1}}, "a sampler of kind 'shuffled' is not known"),
+        (
+            {"sampler": {"kind": "shuffled", "rate": 0.1, "unit": "record", "most": 1}},
+            "a sampler of kind 'shuffled' is not known",
+        ),
         ({"noise": {"kind": "cancelling", "multiplier": 1.0}}, "noise of kind 'cancelling' is not known"),
         ({"noise": {"kind": ["gaussian"], "multiplier": 1.0}}, "is not known"),
         ({"noise": {"kind": "gaussian"}}, "noise has the fields kind, multiplier"),
         ({"noise": {"kind": "none", "multiplier": 1.0}}, "noise has the fields kind"),
         ({"noise": None}, "noise of kind None"),
         ({"sampler": {"kind": "poisson", "rate": 0.1, "seed": 3}}, "a sampler has the fields"),
-        ({"sampler": {"kind": "poisson", "rate": 1.5}}, r"sample_rate is 1\.5"),
-        ({"sampler": {"kind": "poisson", "rate": True}}, "rate of a mechanism is True"),
+        ({"sampler": {"kind": "poisson", "rate": 1.5, "unit": "record", "most": 1}}, r"sample_rate is 1\.5"),
+        ({"sampler": {"kind": "poisson", "rate": True, "unit": "record", "most": 1}}, "rate of a mechanism is True"),
         ({"clip": None}, "where there is noise, finite"),
         ({"clip": 0.0}, r"clip is 0\.0"),
         ({"clip": math.nan}, "clip is nan"),
