@@ -25,6 +25,7 @@ PANELS = {
         "lot_size",
         "adjacency",
         "accountant",
+        "unit",
         "source",
         "spare_queries",
         "private_diagnostics",
