@@ -191,7 +191,9 @@ class RunConfig(BaseModel):
     compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
         "auto", description="compile gradients: auto (long runs), true or false"
     )
-    evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
+    evaluate_every: int | None = Field(
+        None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
+    )
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
 

@@ -53,6 +53,13 @@ class Snapshot:
     accuracy: Values | None
     consensus_distance: float
     bytes_sent: npt.NDArray[np.int64]
+    scored: tuple[int, int] | None
+    """On how many of how many validation records loss and accuracy are means; None where there are none."""
+
+    @property
+    def sample(self) -> int | None:
+        """How many records the sample has on which models were scored; None if all were scored."""
+        return None if self.scored is None or self.scored[0] == self.scored[1] else self.scored[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,6 +79,9 @@ class Result:
     history: list[Snapshot]
     release: bool
     seconds: float
+    """How long the rounds took, without scoring models."""
+    evaluation_seconds: float
+    """How long scoring models took."""
     private_diagnostics: list[Diagnostics] | None
     owners: tuple[str, ...]
     """For each agent, the label under which the ledger counts what was asked of its records."""
@@ -84,7 +94,7 @@ class Result:
 
     @property
     def accuracy(self) -> Values:
-        """Every agent's accuracy on the validation records after the last round."""
+        """Every agent's accuracy after the last round: on all validation records if the run was played to its end."""
         accuracy = self.history[-1].accuracy
         if accuracy is None:
             raise DataError(f"{self.data.data.name} has no validation records with classes to be right about")
@@ -102,7 +112,7 @@ class Result:
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput in *expected* samples; the true number is private."""
+        """Throughput of training in *expected* samples; the true number is private."""
         return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
 
     def evaluate(self, records: Source | None = None) -> Score:
@@ -157,7 +167,7 @@ class Result:
 
     def __repr__(self) -> str:
         last = self.history[-1]
-        scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
+        scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on {_scored_on(last)}"
         kind = "a release" if self.release else "not a release"
         rule = repr(self.algorithm) if isinstance(self.algorithm, Absent) else name_of(self.algorithm)
         rule += ", averaged" if rule_of(self.algorithm) is not self.algorithm else ""
@@ -174,6 +184,10 @@ class Result:
             "a result holds the agents' records and is not pickled; save what you need of it, such as module(0).state_dict(), or "
             'keep the run in a folder with tacit.train(..., run="NAME")'
         )
+
+
+def _scored_on(look: Snapshot) -> str:
+    return "validation" if look.sample is None else f"a sample of {look.sample:,} validation records"
 
 
 def _public(source: Source, schema: Schema) -> Records:

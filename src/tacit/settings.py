@@ -50,7 +50,8 @@ class Training:
     step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
         the shape: runtimes agree to the bit where it is the same, such as 1.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
-    evaluate_every: rounds between looks at the validation records; about twenty looks unless given.
+    evaluate_every: rounds between looks at the models; twenty looks or fewer unless given. All validation records are scored after
+        the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.

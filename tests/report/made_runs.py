@@ -95,6 +95,7 @@ def snapshot_events(result):
             "loss": None if s.loss is None else s.loss.tolist(),
             "consensus_distance": s.consensus_distance,
             "bytes_sent": s.bytes_sent.tolist(),
+            "scored": None if s.scored is None else list(s.scored),
             "seconds": result.seconds * s.round / last,
         }
         for s in result.history

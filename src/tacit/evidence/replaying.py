@@ -126,6 +126,10 @@ def rescored(told: Told, theta: Float[Tensor, "agents params"] | None, data_dir:
             )
             continue
         problems = []
+        if last.scored != (len(records), len(records)):
+            problems.append(
+                f"the events state scores of {last.scored or 'no'} validation records, and there are {len(records)}"
+            )
         if score.accuracy is not None and not _close(last.accuracy, score.accuracy, 1.5 / len(records), 0.0):
             problems.append(
                 f"the events state accuracies of {_mean(last.accuracy)} on average, and the models have {mean[:-2]}"

@@ -19,6 +19,7 @@ from torch import Tensor
 from tacit.data import AgentData
 from tacit.data.prepare import apart
 from tacit.errors import PrivacyError
+from tacit.inputs import mapped
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.arithmetic import own_arithmetic
@@ -87,7 +88,7 @@ class LotDrawer:
             raise PrivacyError(
                 f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
             )
-        self._inputs = data.data.train.inputs.to(device)
+        self._inputs = mapped(lambda table: table.to(device), data.data.train.inputs)
         self._targets = data.data.train.targets.to(device)
         self._prepare = apart(data.data.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]

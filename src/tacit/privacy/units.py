@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.errors import DataError, PrivacyError
+from tacit.inputs import Inputs
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import PerSample, Record
 from tacit.privacy.mechanisms import unit_in
@@ -88,7 +89,7 @@ class UnitModel(FlatModel):
         self.named, self._one, self._target_shape = unit.name, model, tuple(target_shape)
 
     def loss_of_one(
-        self, theta: Float[Tensor, " params"], input: Tensor, target: Tensor, *, training: bool = True
+        self, theta: Float[Tensor, " params"], input: Inputs, target: Tensor, *, training: bool = True
     ) -> Float[Tensor, ""]:
         """Return the sum of the losses of a unit's records, each of which the model sees as a batch of one."""
         targets, present = self._unpack(target)
@@ -96,7 +97,7 @@ class UnitModel(FlatModel):
         return torch.where(present, losses, 0).sum()
 
     def losses(
-        self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
+        self, theta: Float[Tensor, " params"], inputs: Inputs, targets: Tensor, *, training: bool = False
     ) -> Float[Tensor, " records"]:
         """Return one loss per unit of a batch."""
         return vmap(lambda one, target: self.loss_of_one(theta, one, target, training=training))(inputs, targets)

@@ -42,7 +42,7 @@ def compare(runs: Sequence[Run]) -> str:
         figure(
             "accuracy",
             f"Mean {measure}",
-            f"On validation records; bands reach from the worst agent to the best.{key}",
+            f"On validation records{_sampled(runs)}; bands reach from the worst agent to the best.{key}",
             drawn["accuracy"],
             kind="wide tall",
             missing="Nothing was scored.",
@@ -95,6 +95,11 @@ def compare(runs: Sequence[Run]) -> str:
     )
 
 
+def _sampled(runs: Sequence[Run]) -> str:
+    """Say so if some curves are of samples."""
+    return ", or samples of them on the way" if any(run.scores and run.scores.samples for run in runs) else ""
+
+
 def measure_of(runs: Sequence[Run]) -> Measure:
     """Return what the runs are compared by: accuracy, if any of them has it."""
     return "accuracy" if any(run.scores and run.scores.measure == "accuracy" for run in runs) else "loss"
@@ -129,7 +134,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         "release",
         "distance",
         "sent by each",
-        "time",
+        "training",
     )
     rows = []
     for entry in entries:

@@ -90,6 +90,7 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
         loss=None if snapshot.loss is None else tuple(snapshot.loss.tolist()),
         consensus_distance=snapshot.consensus_distance,
         bytes_sent=tuple(snapshot.bytes_sent.tolist()),
+        scored=snapshot.scored,
         seconds=seconds,
     )
 
@@ -103,6 +104,7 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
         accuracy=None if event.accuracy is None else np.array(event.accuracy, dtype=np.float64),
         consensus_distance=event.consensus_distance,
         bytes_sent=np.array(event.bytes_sent, dtype=np.int64),
+        scored=event.scored,
     )
 
 
@@ -134,5 +136,6 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "rounds": last.round,
         "bytes_sent": result.bytes_sent,
         "seconds": result.seconds,
+        "evaluation_seconds": result.evaluation_seconds,
         "samples_per_second": result.samples_per_second,
     }

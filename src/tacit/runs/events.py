@@ -168,7 +168,18 @@ class Snapshot:
     loss: tuple[_Number, ...] | None
     consensus_distance: _Number
     bytes_sent: tuple[_Count, ...]
+    scored: tuple[_Positive, _Positive] | None
+    """On how many of how many validation records accuracy and loss are means; None where there are none."""
     seconds: Annotated[float, Field(ge=0)]
+    """How long the rounds took until then, without scoring models."""
+
+    def __post_init__(self) -> None:
+        if self.scored is not None and self.scored[0] > self.scored[1]:
+            raise ValueError(f"scored says {self.scored[0]} of {self.scored[1]} records")
+        if (self.scored is None) != (self.accuracy is None and self.loss is None):
+            raise ValueError(
+                "scored says of how many records accuracy and loss are means: there must be both or neither"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
