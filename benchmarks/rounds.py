@@ -15,6 +15,7 @@ from benchmarks.report import Report, Row
 from benchmarks.timing import default_threads, threads
 from tacit.data import DataSet
 from tacit.models import convnet
+from tacit.networks import StackedInbox
 from tacit.privacy import DurableLedger, Sources
 from tacit.privacy.clipping import Lot
 from tacit.session import Session
@@ -30,9 +31,7 @@ class Played:
         generator = torch.Generator().manual_seed(0)
         inputs = torch.randint(0, 256, (AGENTS * RECORDS, 1, 32, 32), generator=generator).to(torch.uint8)
         targets = torch.randint(0, 10, (AGENTS * RECORDS,), generator=generator)
-        data = DataSet.from_records(
-            name="mnist-shaped", train=(inputs, targets), prepare=lambda images: images.float() / 255
-        ).split(AGENTS, tacit.data.IID())
+        data = DataSet.from_records(name="mnist-shaped", train=(inputs, targets)).split(AGENTS, tacit.data.IID())
         self._session = Session(
             Training(
                 algorithm=tacit.DSGT(),
@@ -54,10 +53,7 @@ class Played:
         session, taken = self._session, self._taken
         session.chosen.engine.clipped_sums = _timed(session.chosen.engine.clipped_sums, taken, "gradient")  # type: ignore[method-assign]
         network: Any = session.network
-        network.exchange, network._mix = (
-            _timed(network.exchange, taken, "exchange"),
-            _timed(network._mix, taken, "mix"),
-        )
+        network.exchange = _timed(network.exchange, taken, "exchange")
         oracle: Any = session.real_oracle
         oracle._drawer.draw = _timed(oracle._drawer.draw, taken, "draw")
         oracle._noise.release = _timed(oracle._noise.release, taken, "noise")
@@ -66,11 +62,13 @@ class Played:
 
     def advance(self) -> None:
         """Play one round."""
-        gather, Lot.take = Lot.take, _timed(Lot.take, self._taken, "gather")  # type: ignore[method-assign]
+        gather, mix = Lot.take, StackedInbox.mix
+        Lot.take = _timed(gather, self._taken, "gather")  # type: ignore[method-assign]
+        StackedInbox.mix = _timed(mix, self._taken, "mix")  # type: ignore[method-assign]
         self._taken.clear()
         before = self._session.seconds
         self._session.advance()
-        Lot.take = gather  # type: ignore[method-assign]
+        Lot.take, StackedInbox.mix = gather, mix  # type: ignore[method-assign]
         self._taken["gradient"] -= self._taken["gather"]  # records are gathered block by block, within
         self.rounds.append(Counter({"round": self._session.seconds - before, **self._taken}))
 

@@ -35,6 +35,15 @@ def test_the_document_has_the_ratios_of_one_thread_on_top():
 
 
 @pytest.mark.slow
+def test_a_round_is_taken_apart():
+    words = [sys.executable, "-m", "benchmarks", "rounds", "--json", "--turns", "1"]
+    document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    values = document["threads"]["1"]["values"]
+    parts = sum(values[f"{part}_secret"]["value"] for part in ("gradient", "gather", "noise", "draw", "record", "mix"))
+    assert 0.5 * values["round_secret"]["value"] < parts < 1.1 * values["round_secret"]["value"]
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("opacus") is None, reason="opacus is of the bench extra")
 def test_the_step_is_compared_with_all_rivals():
     words = [sys.executable, "-m", "benchmarks", "step", "--json", "--turns", "1"]

@@ -4,6 +4,7 @@ import json
 import resource
 
 import forked
+import pytest
 
 import tacit
 
@@ -29,6 +30,7 @@ def train(tell):
     tell(json.dumps(seen))
 
 
+@pytest.mark.slow
 def test_a_thousand_agents_on_a_ring_fit_in_4_gib():
     """In a process of its own, whose memory is that of this training and of what is imported."""
     process, said = forked.start(train)

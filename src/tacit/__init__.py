@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tacit import runs as runs
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
     from tacit.errors import TacitError
-    from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded
+    from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Unit
     from tacit.results import Result, Snapshot
     from tacit.schedules import Constant, LogSpaced
     from tacit.session import Session
@@ -39,7 +39,7 @@ else:
                 "Plain",
             ),
             "tacit.errors": ("TacitError",),
-            "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded"),
+            "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded", "Unit"),
             "tacit.results": ("Result", "Snapshot"),
             "tacit.schedules": ("Constant", "LogSpaced"),
             "tacit.session": ("Session",),
@@ -87,6 +87,7 @@ __all__ = [
     "Snapshot",
     "TacitError",
     "Training",
+    "Unit",
     "algorithms",
     "data",
     "graphs",

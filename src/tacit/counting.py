@@ -1,6 +1,6 @@
 """How much a run will ask and say, found by playing it through.
 
-An algorithm declares nothing about its cost. All its rounds are played with the run's own agents, links, width, seed and
+An algorithm declares nothing about its cost. All its rounds are played with the hosted agents, their links, width, seed and
 step sizes, but with an oracle that answers zero, and what it does is counted. Where that can be done on shapes alone, no
 number is computed; a rule that looks at values is played with them.
 """
@@ -16,12 +16,12 @@ from torch import Tensor
 
 from tacit.algorithms import Algorithm
 from tacit.errors import InvalidInput, TacitError
-from tacit.networks import StackedNetwork
+from tacit.networks import Network
 from tacit.playing import Play
 from tacit.schedules import Schedule
 
-# Makes the run's network for tensors on a device.
-Connect = Callable[[torch.device], StackedNetwork]
+# Makes a network of the hosted agents for tensors on a device; what neighbours say on it is not looked at.
+Connect = Callable[[torch.device], Network]
 
 _SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
 _MOST_QUERIES = 1_000_000  # of a run; a rule that asks for ever is found in a minute
@@ -97,7 +97,7 @@ def _played(
     theta: Tensor,
     rounds: int,
     schedule: Schedule,
-    network: StackedNetwork,
+    network: Network,
     oracle: "_Counting",
     seed: int,
     until: int,

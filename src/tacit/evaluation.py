@@ -32,14 +32,19 @@ def evaluate(
     prepare: Callable[[Tensor], Tensor],
     *,
     classification: bool,
+    one_by_one: bool = False,
 ) -> Score:
-    """Return means over records (not over batches) of every agent's loss and accuracy."""
+    """Return means over records (not over batches) of every agent's loss and accuracy.
+
+    Small models are called many at once, unless `one_by_one`: then a model's score does not depend, to the bit, on how many
+    others are scored with it.
+    """
     agents, device = len(theta), theta.device
     loss = torch.zeros(agents, dtype=torch.float64, device=device)
     right = torch.zeros(agents, dtype=torch.float64, device=device)
 
-    # Small models many at once: calling one takes longer than what it computes. Large ones are faster one by one.
-    at_once = _MODELS_AT_ONCE if model.size <= _SMALL_MODEL else 1
+    # Calling a small model takes longer than what it computes. Large ones are faster one by one.
+    at_once = _MODELS_AT_ONCE if model.size <= _SMALL_MODEL and not one_by_one else 1
 
     def scored(theta: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = model.outputs(theta, inputs)

@@ -16,6 +16,7 @@ from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
 from tacit.networks import Links, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
+from tacit.privacy.units import Unit, units_of
 
 Model = nn.Module | Callable[[], nn.Module]
 Graphs = nx.Graph | Topology | Sequence[nx.Graph | Topology]
@@ -34,20 +35,19 @@ def make_module(model: Model, seed: int) -> nn.Module:
 
 
 def starts(
-    flat: FlatModel, model: Model, *, seed: int, trials: int, agents: int, same_start: bool
+    flat: FlatModel, model: Model, *, seed: int, trials: int, agents: int | Sequence[int], same_start: bool
 ) -> Float[Tensor, "agents params"]:
-    """Return every agent's first θ: one for all agents of a trial, or one for each."""
+    """Return the first θ of these agents: one for all agents of a trial, or one for each, which follows from its number."""
+    numbers = range(agents) if isinstance(agents, int) else agents
     if isinstance(model, nn.Module):
         if not same_start:
             raise InvalidInput("agents can start apart only if model is a function that makes a new module each time")
-        return flat.flatten(model).repeat(trials * agents, 1)
-    each = 1 if same_start else agents
+        return flat.flatten(model).repeat(trials * len(numbers), 1)
+    each = (0,) if same_start else numbers
     rows = [
-        flat.flatten(make_module(model, seed + trial + 1_000_003 * agent))
-        for trial in range(trials)
-        for agent in range(each)
+        flat.flatten(make_module(model, seed + trial + 1_000_003 * agent)) for trial in range(trials) for agent in each
     ]
-    return torch.stack(rows).repeat_interleave(agents // each, dim=0)
+    return torch.stack(rows).repeat_interleave(len(numbers) // len(each), dim=0)
 
 
 def public_records(data: AgentData, schema: Schema, count: int) -> Records:
@@ -74,6 +74,16 @@ def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device
         torch.tensor([0, count], device=device),
     )
     return Lot(inputs, targets, offsets, prepare=apart(data.data.prepare, inputs))
+
+
+def public_units(data: AgentData, schema: Schema, count: int, unit: Unit, device: torch.device) -> Lot:
+    """Return units of records that are not private, with many of them and with few, as one agent's lot."""
+    lot = public_lot(data, schema, count, device)
+    places = torch.arange(unit.most, device=device)
+    taken = 1 + (torch.arange(count, device=device) * max(1, unit.most // 2)) % unit.most
+    taken[0] = unit.most
+    rows = (torch.arange(count, device=device)[:, None] + places) % count
+    return lot._replace(rows=torch.where(places < taken[:, None], rows, -1))
 
 
 def connect(
@@ -150,16 +160,24 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, sc
                 )
 
 
-def declared_sizes(data: AgentData, sizes: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the public number of records of each agent."""
+def declared_sizes(
+    data: AgentData, sizes: Sequence[int] | None, agents: int, unit: Unit | None = None
+) -> tuple[int, ...]:
+    """Return the public number of records, or of units, of each of all agents."""
+    if unit is not None:
+        units_of(data.data.train.units, unit, data.data.name)
     if sizes is None:
-        return data.sizes
+        if data.agents != agents:
+            raise InvalidInput(
+                f"{data.agents} of {agents} agents are hosted here; give sizes, what each of all agents declares to hold"
+            )
+        return data.sizes if unit is None else data.units_held or ()
     try:
         declared = tuple(int(size) for size in sizes)
     except (TypeError, ValueError):
         declared = ()
-    if len(declared) != data.agents or min(declared) < 1:
-        raise InvalidInput(f"sizes is {sizes!r}; it must declare a positive number for each of {data.agents} agents")
+    if len(declared) != agents or min(declared) < 1:
+        raise InvalidInput(f"sizes is {sizes!r}; it must declare a positive number for each of {agents} agents")
     return declared
 
 

@@ -61,6 +61,22 @@ def as_schedule(lr: float | Sequence[float] | Schedule) -> Schedule:
         ) from None
 
 
+def only_rows(schedule: Schedule, rows: Sequence[int], total: int) -> Schedule:
+    """Return the schedule of some rows, where it gives one number for each of `total`."""
+    if list(rows) == list(range(total)):
+        return schedule
+
+    def some(round: int, rounds: int) -> float | Tensor:
+        lr = schedule(round, rounds)
+        if not isinstance(lr, Tensor) or lr.numel() == 1:
+            return lr
+        if lr.numel() != total:
+            raise InvalidInput(f"the step size has {lr.numel()} values for {total} agents (of all trials together)")
+        return lr.flatten()[torch.as_tensor(rows, device=lr.device)]
+
+    return some
+
+
 def step_size(schedule: Schedule, round: int, rounds: int, theta: Tensor) -> float | Tensor:
     """Return the step size of a round as a number, or as a column with one for each row of θ."""
     try:
@@ -68,7 +84,7 @@ def step_size(schedule: Schedule, round: int, rounds: int, theta: Tensor) -> flo
         lr = lr if isinstance(lr, Tensor) else float(lr)
     except TypeError as error:
         raise InvalidInput(f"the schedule must give a number when it is called as lr(round, rounds): {error}") from None
-    if not isinstance(lr, Tensor) or lr.numel() == 1:
+    if not isinstance(lr, Tensor) or lr.ndim == 0 or (lr.numel() == 1 != len(theta)):
         return float(lr)
     if lr.numel() != len(theta):
         raise InvalidInput(f"the step size has {lr.numel()} values for {len(theta)} agents (of all trials together)")

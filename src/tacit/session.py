@@ -17,14 +17,26 @@ from tacit.algorithms.averaged import name_of
 from tacit.counting import Cost, check_rows_apart, count
 from tacit.data.drafting import settle
 from tacit.data.schema import check_records
-from tacit.errors import GraphError, InvalidInput, PrivacyError
+from tacit.errors import GraphError, PrivacyError
 from tacit.models import FlatModel, check_module
-from tacit.networks import Network, StackedNetwork, Tap, Topology
+from tacit.networks import EchoNetwork, Topology
 from tacit.playing import Play
-from tacit.preparation import connect, declared_sizes, example, fresh_label, make_module, probe, public_lot, starts
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
+from tacit.preparation import (
+    connect,
+    declared_sizes,
+    example,
+    fresh_label,
+    make_module,
+    probe,
+    public_lot,
+    public_units,
+    starts,
+)
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.privacy.units import UnitModel
 from tacit.results import Result
-from tacit.schedules import as_schedule
+from tacit.runtimes import Runtime, Stacked
+from tacit.schedules import as_schedule, only_rows
 from tacit.settings import Training
 from tacit.states import flatten, restore
 from tacit.watching import Watch
@@ -36,18 +48,27 @@ log = logging.getLogger(__name__)
 
 
 class Session:
-    """Several independent trials of one training, side by side on the agents' axis, between two rounds.
+    """The agents of a training that are hosted here, between two rounds.
 
-    `accounts`, one for each trial, are those of a run that goes on; otherwise the ledger opens new ones.
+    `runtime` says which these are and how they reach the others: all of them in this process unless given, where several
+    independent trials may lie side by side. Rows of tensors, data, accounts and answers are those of hosted agents; `plan` and
+    `sizes` are everybody's, and public. `accounts`, one for each trial, are those of a run that goes on; otherwise the ledger opens
+    new ones.
     """
 
-    def __init__(self, training: Training, trials: int = 1, accounts: Sequence[Account] | None = None) -> None:
-        if not isinstance(trials, int) or trials < 1:
-            raise InvalidInput(f"trials is {trials!r}; it must be a whole number, at least 1")
+    def __init__(
+        self, training: Training, runtime: Runtime | None = None, accounts: Sequence[Account] | None = None
+    ) -> None:
+        self.runtime = runtime or Stacked()
+        trials = self.runtime.trials
         data, device = training.data, torch.device(training.device)
+        self.hosted = self.runtime.host(data.agents)
         self.training, self.trials = training, trials
-        self._schedule = as_schedule(training.lr)
-        self.sizes = declared_sizes(data, training.sizes)
+        everyone = self.hosted.total
+        rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
+        self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
+        unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+        self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._topologies = self._connected()
 
         module = make_module(training.model, training.seed)
@@ -61,7 +82,7 @@ class Session:
             training.model,
             seed=training.seed,
             trials=trials,
-            agents=data.agents,
+            agents=self.hosted.agents,
             same_start=training.same_start,
         ).to(device)
         probe(self.model, theta[0], data, self.schema)
@@ -74,18 +95,33 @@ class Session:
                 "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
             )
 
-        self._example = public_lot(data, self.schema, _CHECKED_RECORDS, device)
+        self._hosted_plan = self.plan.of(self.hosted.agents)
+        if training.step_agents is None:
+            self._shaped_for = self._hosted_plan.lot_sizes * trials
+        else:
+            self._shaped_for = (max(self.plan.lot_sizes),) * training.step_agents
+        if unit is None:
+            self._asked, self._example = self.model, public_lot(data, self.schema, _CHECKED_RECORDS, device)
+        else:
+            self._asked = UnitModel(self.model, unit, self.schema.targets.shape)
+            self._example = public_units(data, self.schema, _CHECKED_RECORDS, unit, device)
         self.chosen = choose_engine(
-            self.model,
+            self._asked,
             theta[0],
             self._example,
-            lot_sizes=self.plan.lot_sizes * trials,
+            lot_sizes=self._shaped_for,
             queries=self.cost.queries,
             private=self.plan.privacy is not None,
             compile=training.compile,
         )
-        self.network: Network = self._network(device, taps=training.taps)
-        self.watch = Watch(self.model, data, self.network)
+        self.network = self.runtime.connect(
+            self._topologies,
+            dtype=self.model.dtype,
+            device=device,
+            taps=training.taps,
+            any_order=training.any_order,
+        )
+        self.watch = Watch(self.model, data, self.network, self.runtime.gather)
         self.watch.look(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
@@ -181,8 +217,8 @@ class Session:
                 model=self.model,
                 data=training.data,
                 schema=self.schema,
-                sizes=self.sizes,
-                plan=self.plan,
+                sizes=tuple(self.sizes[agent] for agent in self.hosted.agents),
+                plan=self._hosted_plan,
                 ledger=self.ledger,
                 history=self.watch.histories[trial],
                 release=training.is_release,
@@ -212,19 +248,19 @@ class Session:
         self.close()
 
     def _count(self) -> Cost:
-        """Play the rule through, on the run's own graph and on one without links."""
+        """Play the rule through for the hosted agents, along the run's own graph and without links."""
         training, rule = self.training, (self.training.algorithm, self.training.rounds, self._schedule)
-        width, dtype = self.model.size, self.model.dtype
-        cost = count(*rule, self._network, training.seed, width=width, dtype=dtype)
-        if cost.messages and training.graph is None and training.data.agents > 1:
-            raise GraphError(
-                f"the algorithm exchanges messages among {training.data.agents} agents; say along which graph"
-            )
-        if training.data.agents * self.trials > 1:
-            (alone,) = connect(
-                None, "", allow_drift=False, agents=training.data.agents, trials=1, rounds=training.rounds
-            )
-            check_rows_apart(*rule, lambda _: StackedNetwork(alone, trials=self.trials), training.seed, width=width)
+        width, dtype, everyone = self.model.size, self.model.dtype, self.hosted.total
+
+        def echo(topologies: Sequence[Topology]) -> Callable[[torch.device], EchoNetwork]:
+            return lambda device: EchoNetwork(topologies, self.hosted.agents, trials=self.trials, device=device)
+
+        cost = count(*rule, echo(self._topologies), training.seed, width=width, dtype=dtype)
+        if cost.messages and training.graph is None and everyone > 1:
+            raise GraphError(f"the algorithm exchanges messages among {everyone} agents; say along which graph")
+        if len(self.hosted.agents) * self.trials > 1:
+            alone = connect(None, "", allow_drift=False, agents=everyone, trials=1, rounds=training.rounds)
+            check_rows_apart(*rule, echo(alone), training.seed, width=width)
         return cost
 
     def _connected(self) -> list[Topology]:
@@ -233,40 +269,30 @@ class Session:
             training.graph,
             training.mixing,
             allow_drift=training.allow_drift,
-            agents=training.data.agents,
+            agents=self.hosted.total,
             trials=self.trials,
             rounds=training.rounds,
         )
 
-    def _network(self, device: torch.device, taps: Sequence[Tap] = ()) -> StackedNetwork:
-        """Return all agents' network, for tensors on a device."""
-        return StackedNetwork(
-            self._topologies,
-            trials=self.trials,
-            dtype=self.model.dtype,
-            device=device,
-            taps=taps,
-            any_order=self.training.any_order,
-        )
-
     def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
-        training, plan = self.training, self.plan
-        agents, sources = training.data.agents, training.chosen_sources
+        training, plan = self.training, self._hosted_plan
+        everyone = [training.chosen_sources.make(self.hosted.total, trial) for trial in range(self.trials)]
         stacked: dict[str, Any] = {
-            "model": self.model,
+            "model": self._asked,
             "engine": self.chosen.engine,
             "data": training.data,
             "plan": plan.repeated(self.trials),
-            "sources": [source for trial in range(self.trials) for source in sources.make(agents, trial)],
+            "sources": [sources[agent] for sources in everyone for agent in self.hosted.agents],
             "example": self._example,
             "device": device,
+            "shaped_for": self._shaped_for,
         }
         if plan.privacy is None:
             return PlainOracle(**stacked, accounts=self.accounts)
         return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
 
     def _open_accounts(self) -> list[Account]:
-        training, plan = self.training, self.plan
+        training, plan = self.training, self._hosted_plan
         whose: dict[str, Any] = {
             "runs": self.runs,
             "owners": training.data.owners,

@@ -28,7 +28,8 @@ class Training:
 
     algorithm: the update rule Ψ, such as `DSGT()`.
     model: a module, whose present parameters are the start, or a function that makes one, called under `seed`.
-    data: who holds which records: `data_set.split(agents, ...)` or `AgentData.from_parts([...])`.
+    data: who holds which records: `data_set.split(agents, ...)` or `AgentData.from_parts([...])`. In a process that hosts some of
+        the agents, those of these agents alone.
     privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
     rounds: how many rounds to play.
     lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
@@ -46,6 +47,8 @@ class Training:
         privacy is written there, too, and refused where a budget is set.
     name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
     sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
+    step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
+        the shape: runtimes agree to the bit where it is the same, such as 1.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
     evaluate_every: rounds between looks at the validation records; about twenty looks unless given.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
@@ -73,6 +76,7 @@ class Training:
     ledger: Ledger | None = None
     name: str | None = None
     sizes: Sequence[int] | None = None
+    step_agents: int | None = None
     same_start: bool = True
     evaluate_every: int | None = None
     spare_queries: int = 0
@@ -84,9 +88,15 @@ class Training:
 
     def __post_init__(self) -> None:
         self._check_kinds()
-        for name, least in (("rounds", 1), ("spare_queries", 0), ("seed", 0), ("evaluate_every", 1)):
+        for name, least in (
+            ("rounds", 1),
+            ("spare_queries", 0),
+            ("seed", 0),
+            ("evaluate_every", 1),
+            ("step_agents", 1),
+        ):
             value = getattr(self, name)
-            if value is None and name == "evaluate_every":
+            if value is None and name in ("evaluate_every", "step_agents"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**62:
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")

@@ -12,6 +12,7 @@ from tacit.algorithms import Algorithm
 from tacit.algorithms.averaged import name_of
 from tacit.errors import InvalidInput, choose
 from tacit.results import Result
+from tacit.runtimes import Stacked
 from tacit.session import Session
 from tacit.settings import Training
 
@@ -37,7 +38,7 @@ def train_trials(trials: int, algorithm: Algorithm[Any], **settings: Any) -> lis
             raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
         choose("setting", key, [field.name for field in fields(Training)])
     training = Training(algorithm=algorithm, **settings)
-    with Session(training, trials) as session:
+    with Session(training, Stacked(trials)) as session:
         with _progress(training.progress, name_of(algorithm), training.rounds) as advanced:
             while not session.finished:
                 session.advance()

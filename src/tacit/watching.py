@@ -1,5 +1,8 @@
 """Looks at the agents' models while they are trained, at public records only, and keeps what it saw."""
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -13,17 +16,24 @@ from tacit.results import Snapshot
 
 
 class Watch:
-    """Takes a snapshot of every trial at each look; `histories` holds them, trial by trial."""
+    """Takes a snapshot of the hosted agents of every trial at each look; `histories` holds them, trial by trial.
 
-    def __init__(self, model: FlatModel, data: AgentData, network: Network) -> None:
-        self._model, self._data, self._network = model, data.data, network
+    `gather` returns all agents' models, or None where nobody has them: then how far they are apart is unknown, NaN.
+    """
+
+    def __init__(
+        self, model: FlatModel, data: AgentData, network: Network, gather: Callable[[Tensor], Tensor | None]
+    ) -> None:
+        self._model, self._data, self._network, self._gather = model, data.data, network, gather
         self.histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
-        """Return every model's mean loss on the validation records, which are public."""
+        """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
         if self._data.validation is None:
             raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
-        score = evaluate(self._model, theta, self._data.validation, self._data.prepare, classification=False)
+        score = evaluate(
+            self._model, theta, self._data.validation, self._data.prepare, classification=False, one_by_one=True
+        )
         return torch.from_numpy(score.loss).to(theta)
 
     def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int) -> None:
@@ -38,7 +48,10 @@ class Watch:
             loss = score.loss.reshape(trials, -1)
             accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
         with torch.no_grad():
-            apart = consensus_distance(theta.unflatten(0, (trials, -1)))
+            everyone = self._gather(theta)
+            apart = np.full(trials, np.nan)
+            if everyone is not None:
+                apart = consensus_distance(everyone.unflatten(0, (trials, -1)))
         sent = self._network.bytes_sent.reshape(trials, -1).copy()
         for trial, history in enumerate(self.histories):
             history.append(

@@ -38,6 +38,7 @@ def test_a_coalition_learns_more() -> None:
     assert together.share > alone.share
 
 
+@pytest.mark.slow
 def test_played_scores_are_those_of_real_runs() -> None:
     """A partial view: the bound from drawn reconstructions and the one from trained systems are of one size."""
     graph, rounds, runs = nx.path_graph(3), 10, 1000

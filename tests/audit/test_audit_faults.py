@@ -75,7 +75,7 @@ class Fault:
 
 
 FAULTS = {
-    "noise halved": Fault(faults.HALVED, enough=1000, times=3, only_noise=True),
+    "noise halved": Fault(faults.HALVED, enough=1000, times=3, only_noise=True, slow=True),
     "same noise in every round": Fault(faults.SAME_EVERY_ROUND),
     "one agent's noise forgotten": Fault(faults.FORGOTTEN),
     "known noise": Fault(faults.KNOWN_NOISE, guesses=GUESSES[:1]),
@@ -151,7 +151,8 @@ def test_fault_is_caught(fault: Fault, rule: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("name", "rule", "runs"), [("known lots", "dsgt", 500), ("clipping after summing", "dsgd", 800)]
+    ("name", "rule", "runs"),
+    [("known lots", "dsgt", 500), pytest.param("clipping after summing", "dsgd", 800, marks=pytest.mark.slow)],
 )
 def test_fewer_runs_refute_the_stated_mechanism(
     name: str, rule: str, runs: int, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from tacit.runs import Runner
 SETTINGS = {"agents": 20, "split": "dirichlet:2", "lot_size": 8.0, "rounds": 6, "evaluate_every": 3, "seed": 3}
 SETTINGS |= {"delta": 1e-3, "lr": 1.0}
 PROMISES = {"σ given": {"noise_multiplier": 1.2}, "ε given": {"epsilon": 4.0}}
+BOTH = ["σ given", pytest.param("ε given", marks=pytest.mark.slow)]
 
 
 def most_by_hand(ledger_file, run):
@@ -56,7 +57,7 @@ def shown(tacit, folder):
     }
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize("promise", BOTH)
 def test_a_finished_run_has_one_epsilon(promise, tacit, tmp_path):
     options = [
         word for key, value in (SETTINGS | PROMISES[promise]).items() for word in (f"--{key.replace('_', '-')}", value)
@@ -78,7 +79,7 @@ def test_a_finished_run_has_one_epsilon(promise, tacit, tmp_path):
     assert tacit("ledger", "--verify")[0] == 0
 
 
-@pytest.mark.parametrize("promise", PROMISES)
+@pytest.mark.parametrize("promise", BOTH)
 def test_a_stopped_run_has_one_epsilon_that_of_its_plan(promise, tacit, tmp_path):
     for name in ("one", "two"):
         start(tmp_path / "runs", name, PROMISES[promise], stop_after=3)

@@ -63,6 +63,7 @@ def test_an_experiment_is_played_and_its_finding_printed(tmp_path, monkeypatch):
     assert (folder / "results.csv").read_text().startswith("row,what,nominal_epsilon,")
 
 
+@pytest.mark.slow
 def test_points_may_be_played_by_several_processes(finished, tmp_path):
     two = document(*ERRATA, "--results", tmp_path / "two", "--workers", "2")
     assert two["finding"] == finished[1]["finding"]

@@ -17,7 +17,19 @@ from tacit.runs import Runner
     ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
 )
 def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number, code):
-    command = [str(TACIT), "train", *QUICK, "--rounds", "4000", "--name", "long", "--source", "seeded"]
+    command = [
+        str(TACIT),
+        "train",
+        *QUICK,
+        "--rounds",
+        "4000",
+        "--name",
+        "long",
+        "--source",
+        "seeded",
+        "--compile",
+        "false",
+    ]
     with subprocess.Popen(
         command,
         cwd=tmp_path,

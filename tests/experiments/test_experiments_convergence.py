@@ -38,7 +38,7 @@ def test_the_average_of_dsgds_agents_stops_short_too():
     assert float((average - problem(10)[1]).norm()) == pytest.approx(0.0070, abs=1e-4)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["dsgd", "dsgt", pytest.param("dinno", marks=pytest.mark.slow)])
 def test_a_smaller_step_ends_no_further_from_the_optimum(rule, monkeypatch):
     algorithm, first = RULES[rule]
     optimum = problem(5)[1]

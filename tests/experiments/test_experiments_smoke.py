@@ -8,8 +8,8 @@ from tacit.errors import InvalidInput
 from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 from tacit.experiments.hyperparameters import SPLIT, setting
 
-# `density` is `connectivity` with another measure of the same graphs, and `convergence` has quick tests of its own.
-_SLOW = ("density", "convergence", "tuning")
+# `convergence` has quick tests of its own; the others play the same steps as those that stay.
+_SLOW = ("density", "convergence", "tuning", "centrality", "accuracy", "connectivity")
 SMOKE = [pytest.param(name, marks=pytest.mark.slow) if name in _SLOW else name for name in EXPERIMENTS]
 
 

@@ -129,6 +129,7 @@ def test_pld_is_never_above_rdp():
     assert epsilon(events, delta=1e-5) < epsilon(events, delta=1e-5, accountant="rdp")
 
 
+@pytest.mark.slow
 def test_a_thousand_sizes_are_calibrated_on_the_safe_side():
     sizes = range(100, 1100)
     rates = [16 / size for size in sizes]

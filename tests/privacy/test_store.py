@@ -261,6 +261,7 @@ def spend_all(tell, path):
         tell(account.spent)  # an answer leaves only after its query is charged
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments_loses_no_spent_query(path):
     """The child tells each query only after it was charged; what it told is never more than the ledger has."""
     open_account(DurableLedger(path), queries=10_000)

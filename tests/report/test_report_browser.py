@@ -82,6 +82,7 @@ def pages(runs, folders, tmp_path_factory):
     }
 
 
+@pytest.mark.slow
 def test_pages_draw_on_a_phone_without_an_error(pages, tmp_path):
     shown, console = look(tmp_path, pages.values(), width=390)
     assert console == []
@@ -97,6 +98,7 @@ def test_pages_draw_on_a_phone_without_an_error(pages, tmp_path):
     assert hostile["title"] == '<img src=x onerror="document.title=1"> · Tacit'
 
 
+@pytest.mark.slow
 def test_charts_follow_the_theme(pages, tmp_path):
     (light,), console = look(tmp_path, [pages["report"]], width=1200)
     (dark,), more = look(tmp_path, [pages["report"]], width=1200, dark=True)

@@ -80,6 +80,7 @@ def play(in_namespace, tmp_path, *rooms):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_run_survives_a_full_disk_at_any_moment(in_namespace, tmp_path):
     whole, *disks = play(in_namespace, tmp_path, 3_900_000, 4_000, 90_000, 170_000)
     assert [code for code, _ in whole["told"]] == [0]

@@ -43,7 +43,7 @@ def check(
     with Session(settings) as session:
         on_step("one record's influence")
         found = influence_findings(session)
-        plan, sizes = session.plan, settings.data.sizes
+        plan, sizes = session.plan, session.sizes
         width, dtype = session.model.size, session.model.dtype
         about = (
             f"{name_of(training.algorithm)} · {plan.agents} agents · {width:,} parameters, {_named(dtype)} · gradients "

@@ -6,6 +6,7 @@ the agent that holds them; validation and test records are public and belong to 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,6 +64,7 @@ class DataSet:
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
         allow_missing: bool = False,
+        units: Any = None,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
 
@@ -75,11 +77,16 @@ class DataSet:
 
         Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in: one whose
         gradient is not finite then counts as zero, silently.
+
+        `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
+        protects these as wholes, and `split` deals them as wholes.
         """
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
         records = _read(train)
+        if units is not None:
+            records = records.of_units(units)
         if allow_missing:
             schema = _with_missing(name, records, schema)
         if classes is None and schema is not None:
@@ -116,7 +123,7 @@ class DataSet:
                 f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
                 f"between 1 and {len(self.train)} agents can each hold one"
             )
-        parts = how(self.train.targets, self.classes, agents, np.random.default_rng(seed))
+        parts = self._dealt(how, agents, np.random.default_rng(seed))
         # A label must say which records these are without telling anything about them: public facts only.
         partition = f"{self.name}/{how}/seed {seed}/{agents} agents"
         return AgentData(
@@ -125,6 +132,19 @@ class DataSet:
             owners=tuple(f"{partition}/agent {i}" for i in range(agents)),
             partition=partition,
         )
+
+    def _dealt(self, how: Partition, agents: int, chance: np.random.Generator) -> list[np.ndarray]:
+        """Deal records, or units as wholes, by the target of their first record."""
+        if self.train.units is None:
+            return how(self.train.targets, self.classes, agents, chance)
+        _, first, whose = np.unique(self.train.units.cpu().numpy(), return_index=True, return_inverse=True)
+        if len(first) < agents:
+            raise DataError(f"{self.name} has {len(first)} units, too few for {agents} agents to hold one each")
+        dealt = how(self.train.targets[torch.from_numpy(first)], self.classes, agents, chance)
+        holder = np.empty(len(first), dtype=np.int64)
+        for agent, units in enumerate(dealt):
+            holder[units] = agent
+        return [np.flatnonzero(holder[whose] == agent) for agent in range(agents)]
 
     def _parts(self) -> list[tuple[str, Records]]:
         parts = (("training", self.train), ("validation", self.validation), ("test", self.test))
@@ -210,6 +230,16 @@ class AgentData:
         kind = f"{held}of {inputs.dtype} and shape {tuple(inputs.shape[1:])}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
+    def only(self, agents: Sequence[int]) -> "AgentData":
+        """Return what some of the agents hold, without anybody else's records, as a process that hosts these has it."""
+        if strangers := [agent for agent in agents if agent not in range(self.agents)]:
+            raise DataError(f"there is no agent {strangers[0]}; they are numbered from 0 to {self.agents - 1}")
+        held = [self.indices[agent] for agent in agents]
+        rows = torch.split(torch.arange(sum(map(len, held))), [len(part) for part in held])
+        own = replace(self.data, train=self.data.train.take(torch.cat(held)))
+        owners = tuple(self.owners[agent] for agent in agents)
+        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition)
+
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
         rows = torch.cat(self.indices).sort().values
@@ -225,6 +255,12 @@ class AgentData:
     def sizes(self) -> tuple[int, ...]:
         """How many records each agent holds."""
         return tuple(len(held) for held in self.indices)
+
+    @property
+    def units_held(self) -> tuple[int, ...] | None:
+        """How many units each agent holds records of; None where records belong to nobody in common."""
+        units = self.data.train.units
+        return None if units is None else tuple(len(units[held].unique()) for held in self.indices)
 
     @property
     def counts(self) -> Int64[np.ndarray, "agents classes"]:

@@ -21,10 +21,14 @@ Array: TypeAlias = Tensor | np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Inputs and targets, one record per row."""
+    """Inputs and targets, one record per row; and, where records are protected together, to whom each belongs.
+
+    units: a number for each record. Records with the same number belong to one unit, such as a patient.
+    """
 
     inputs: Shaped[Tensor, "records *shape"]
     targets: Shaped[Tensor, "records *target"]
+    units: Int64[Tensor, "records"] | None = None
 
     def __post_init__(self) -> None:
         for name, tensor in (("inputs", self.inputs), ("targets", self.targets)):
@@ -32,6 +36,10 @@ class Records:
                 raise DataError(f"{name} must be a tensor with one row per record, not {_describe(tensor)}")
         if len(self.inputs) != len(self.targets):
             raise DataError(f"{len(self.inputs)} inputs but {len(self.targets)} targets; each record has one of both")
+        if self.units is not None and (self.units.dtype, self.units.shape) != (torch.int64, self.targets.shape[:1]):
+            raise DataError(
+                f"units are {_describe(self.units)}; give one int64 number for each of {len(self.targets)} records"
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -42,7 +50,15 @@ class Records:
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
-        return Records(self.inputs[indices], self.targets[indices])
+        return Records(self.inputs[indices], self.targets[indices], None if self.units is None else self.units[indices])
+
+    def of_units(self, column: Any) -> "Records":
+        """Return the same records with a column that says to whom each belongs: numbers, texts or whatever can be sorted."""
+        try:
+            _, numbers = np.unique(np.asarray(column), return_inverse=True)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"the column of units cannot be sorted: {error}") from None
+        return Records(self.inputs, self.targets, torch.from_numpy(numbers.reshape(-1).astype(np.int64)))
 
     @staticmethod
     def of(source: "Source") -> "Records":
@@ -77,7 +93,11 @@ def concatenate(tables: Sequence[Records]) -> Records:
                     f"{name} of part {i} are {tensor.dtype} of shape {tuple(tensor.shape[1:])} but those of "
                     f"part 0 are {first.dtype} of shape {tuple(first.shape[1:])}; all parts must be alike"
                 )
-    return Records(torch.cat([t.inputs for t in tables]), torch.cat([t.targets for t in tables]))
+    units = [table.units for table in tables if table.units is not None]
+    if len(units) not in (0, len(tables)):
+        raise DataError("some parts say to whom records belong and others do not; give units of all, or of none")
+    both = torch.cat([t.inputs for t in tables]), torch.cat([t.targets for t in tables])
+    return Records(*both, torch.cat(units) if units else None)
 
 
 def _read_items(items: Any) -> Records:

@@ -17,6 +17,7 @@ from tacit.algorithms import DSGD, DSGT, Algorithm, DiNNO, Plain
 from tacit.data import AgentData
 from tacit.graphs import build
 from tacit.privacy import Fast, NoPrivacy, Privacy
+from tacit.runtimes import Stacked
 from tacit.session import Session
 from tacit.settings import Training
 
@@ -137,7 +138,7 @@ def watch(
         evaluate_every=rounds,
         compile=False,
     )
-    with Session(training, trials) as session:
+    with Session(training, Stacked(trials)) as session:
         course = []
         while not session.finished:
             session.advance()

@@ -1,6 +1,7 @@
 """How neighbours' values arrive: who hears whom in which round, what a message is, and what carries it."""
 
 from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK
+from tacit.networks.echo import EchoInbox, EchoNetwork
 from tacit.networks.interface import Inbox, Messages, Network, Transport
 from tacit.networks.measures import ScheduleMeasures, measure_schedule
 from tacit.networks.schedules import Moving, RandomMatchings, base_graphs, one_peer_exponential, schedule
@@ -26,6 +27,8 @@ __all__ = [
     "Codec",
     "Cycle",
     "Dense",
+    "EchoInbox",
+    "EchoNetwork",
     "Inbox",
     "Links",
     "Loopback",

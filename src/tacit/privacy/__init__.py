@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tacit.privacy.sources import Fast, Secret, Seeded, Sources
     from tacit.privacy.specification import NoPrivacy, Plan, Privacy
     from tacit.privacy.store import DurableAccount, DurableLedger
+    from tacit.privacy.units import Unit
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -33,6 +34,7 @@ else:
             "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
             "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
+            "tacit.privacy.units": ("Unit",),
         },
     )
 
@@ -69,6 +71,7 @@ __all__ = [
     "Secret",
     "Seeded",
     "Sources",
+    "Unit",
     "VmapEngine",
     "choose_engine",
     "epsilon",

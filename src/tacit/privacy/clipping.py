@@ -29,13 +29,14 @@ class Lot(NamedTuple):
     """Records of several agents, one after another: agent i's are offsets[i] to offsets[i + 1].
 
     With `rows`, the lot is these rows of a larger table, and `prepare` makes of each record by itself what the model reads:
-    only when it is taken, some records at a time.
+    only when it is taken, some records at a time. Where records are protected together (see `units`), rows have a second axis: the
+    records of a unit, -1 where it has fewer.
     """
 
     inputs: Tensor
     targets: Tensor
     offsets: Int[Tensor, " agents+1"]
-    rows: Int[Tensor, " records"] | None = None
+    rows: Int[Tensor, " records"] | Int[Tensor, "units most"] | None = None
     prepare: Callable[[Tensor], Tensor] | None = None
 
     @property
@@ -46,11 +47,27 @@ class Lot(NamedTuple):
     def take(self, places: Int[Tensor, " *places"]) -> tuple[Tensor, Tensor]:
         """Return inputs, ready for the model, and targets of the records at these places in the lot."""
         rows = places.flatten() if self.rows is None else self.rows.index_select(0, places.flatten())
+        if rows.ndim == 2:
+            return self._take_units(rows, places.shape)
         # Whole rows are copied at once; an index in brackets would go number by number.
         inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
         if self.prepare is not None:
             inputs = self.prepare(inputs).contiguous()  # padding is written into it, so no two records may share memory
         return inputs.unflatten(0, places.shape), targets.unflatten(0, places.shape)
+
+    def _take_units(self, rows: Int[Tensor, "units most"], shape: torch.Size) -> tuple[Tensor, Tensor]:
+        """Return the inputs of each unit's records side by side, and their targets with which places are taken.
+
+        A place that is not taken holds the unit's first record, which does not count there.
+        """
+        present = rows >= 0
+        flat = torch.where(present, rows, rows[:, :1]).flatten()
+        inputs, targets = self.inputs.index_select(0, flat), self.targets.index_select(0, flat).unflatten(0, rows.shape)
+        if self.prepare is not None:
+            inputs = self.prepare(inputs).contiguous()
+        targets = targets.flatten(2) if targets.ndim > 2 else targets[..., None]
+        packed = torch.cat([targets, present[..., None].to(targets)], dim=2)
+        return inputs.unflatten(0, (*shape, rows.shape[1])), packed.unflatten(0, shape)
 
     @property
     def counts(self) -> Int[Tensor, " agents"]:

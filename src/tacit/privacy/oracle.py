@@ -28,12 +28,13 @@ from tacit.privacy.noise import GridNoise
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream
 from tacit.privacy.specification import Plan
+from tacit.privacy.units import Held, units_of
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
 
-Rows = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]  # of units: [units, most]
 
 
 class Oracle(Protocol):
@@ -90,6 +91,10 @@ class LotDrawer:
         self._targets = data.data.train.targets.to(device)
         self._prepare = apart(data.data.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
+        self._unit = None if plan.privacy is None else plan.privacy.unit
+        if self._unit is not None:
+            numbers = units_of(data.data.train.units, self._unit, data.data.name)
+            self._units = [Held(numbers, rows) for rows in self._indices]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
     def skip(self, queries: int) -> None:
@@ -102,9 +107,18 @@ class LotDrawer:
         streams = [source.next() for source in self._sources]
         lots = []
         for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
-            held = self._indices[agent % len(self._indices)]
-            lots.append(held[draw_lot(stream, len(held), rate)])
+            place = agent % len(self._indices)
+            chosen = draw_lot(stream, self.held[place], rate)
+            if self._unit is None:
+                lots.append(self._indices[place][chosen])
+            else:
+                lots.append(self._units[place].members(stream, chosen, self._unit.most))
         return streams, lots
+
+    @property
+    def held(self) -> list[int]:
+        """How many records, or units, each agent holds."""
+        return [len(each) for each in (self._indices if self._unit is None else self._units)]
 
     def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
@@ -135,7 +149,11 @@ class LotDrawer:
 
 
 class PrivateOracle:
-    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first."""
+    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
+
+    Data, plan, sources and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
+    `query` are shaped, the plan's unless given.
+    """
 
     def __init__(
         self,
@@ -148,6 +166,7 @@ class PrivateOracle:
         accounts: Sequence[Account],
         example: Lot | None = None,
         device: torch.device | None = None,
+        shaped_for: Sequence[float] | None = None,
         diagnostics: list[Diagnostics] | None = None,
     ) -> None:
         if plan.privacy is None:
@@ -167,9 +186,9 @@ class PrivateOracle:
             lot_sizes=plan.lot_sizes,
             device=self._device,
         )
-        _check_held(data, plan)
         self._drawer = LotDrawer(data, plan, sources, self._device)
-        self._queries = Queries(model, plan.lot_sizes, example)
+        _check_held(self._drawer.held, plan)
+        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
@@ -321,9 +340,10 @@ class PlainOracle:
         accounts: Sequence[Account] = (),
         example: Lot | None = None,
         device: torch.device | None = None,
+        shaped_for: Sequence[float] | None = None,
     ) -> None:
         self._model, self._engine, self._accounts = model, engine, accounts
-        self._queries = Queries(model, plan.lot_sizes, example)
+        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self._device = device or torch.device("cpu")
         self._drawer = LotDrawer(data, plan, sources, self._device)
         self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)
@@ -369,11 +389,11 @@ class PlainOracle:
         return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
 
 
-def _check_held(data: AgentData, plan: Plan) -> None:
+def _check_held(held: Sequence[int], plan: Plan) -> None:
     """Refuse an agent that holds far more than it declares: sums are exact for lots that its declared size makes likely."""
     declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
-    for agent, (held, size) in enumerate(zip(data.sizes * (plan.agents // data.agents), declared, strict=True)):
-        if held > 2 * size + 1000:
+    for agent, (there, size) in enumerate(zip([*held] * (plan.agents // len(held)), declared, strict=True)):
+        if there > 2 * size + 1000:
             raise PrivacyError(
                 f"agent {agent} declares {size:.0f} records and holds more than twice as many; declare about what it holds"
             )

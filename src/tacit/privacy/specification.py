@@ -16,6 +16,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
 from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
 # Far outside of these, float32 arithmetic no longer keeps what clipping promises.
@@ -28,6 +29,9 @@ class Privacy:
 
     Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
     ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
+
+    With `unit=Unit("patient", most=8)` the promise is to whoever several records belong to: a lot is of so many units, declared sizes
+    are numbers of units, and ε is what a unit loses, with all of its records.
     """
 
     delta: float
@@ -37,8 +41,11 @@ class Privacy:
     noise_multiplier: PerAgent | None = None
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
+    unit: Unit | None = None
 
     def __post_init__(self) -> None:
+        if self.unit is not None and not isinstance(self.unit, Unit):
+            raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
         if np.ndim(self.delta):
             raise PrivacyError(f"delta is {self.delta!r}; it is one number for all agents")
         _check_positive("delta", self.delta)
@@ -134,6 +141,16 @@ class Plan:
             return Mechanism.plain(sample_rate=rate, lot=lot)
         return Mechanism.gaussian(
             sample_rate=rate, clip=self.clips[agent], lot=lot, noise_multiplier=self.noise_multipliers[agent]
+        )
+
+    def of(self, agents: Sequence[int]) -> "Plan":
+        """Return the plan of some of the agents."""
+        return replace(
+            self,
+            sample_rates=tuple(self.sample_rates[agent] for agent in agents),
+            lot_sizes=tuple(self.lot_sizes[agent] for agent in agents),
+            clips=tuple(self.clips[agent] for agent in agents),
+            noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
         )
 
     def event(self, agent: int) -> Event:

@@ -12,7 +12,7 @@ from layer_models import (
 )
 from torch import nn
 
-from tacit.models import FlatModel, convnet, logistic, resnet9
+from tacit.models import FlatModel, convnet, logistic, mlp, resnet9
 from tacit.privacy import VmapEngine
 from tacit.privacy.clipping import Lot
 from tacit.privacy.engines import GhostEngine, Unsupported, choice, choose_engine, ghost
@@ -47,11 +47,12 @@ def test_a_model_of_torchs_own_layers_is_tried_once_for_each_shape(monkeypatch):
     assert choose(logistic((1, 8, 8), 3).double())[0] == 1
     for _ in range(2):  # code of a user's own may have changed
         assert choose(logistic((1, 8, 8), 3), loss=lambda outputs, targets: outputs.square().sum(1))[0] == 1
-    torch.set_num_threads(2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
     try:
         assert choose(logistic((1, 8, 8), 3))[0] == 1
     finally:
-        torch.set_num_threads(1)
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -87,10 +88,11 @@ def threads(request):
     torch.set_num_threads(before)
 
 
-def test_compiled_steps_give_what_the_others_give(threads):
+@pytest.mark.parametrize("make", [mlp, pytest.param(convnet, marks=pytest.mark.slow)])
+def test_compiled_steps_give_what_the_others_give(threads, make):
     """Twice, with lots of other sizes: the second time nothing is compiled anew. And no record changes another."""
     torch.manual_seed(0)
-    model = FlatModel(convnet((1, 8, 8), 3))
+    model = FlatModel(make((1, 8, 8), 3))
     theta = thetas(model, 4).float()
     clip = torch.full((4,), 0.5, dtype=torch.float64)
     example = make_lot((1, 8, 8), [7])

@@ -61,7 +61,7 @@ def influence_findings(session: Session, seed: int = 0) -> list[Finding]:
             inputs = data.prepare(ordinary_inputs(data, _MOST_RECORDS * 2, generator))
             table = Records(inputs, ordinary_targets(data, len(inputs), generator))
             _try_all(_lots(session, table, found, prepared=True), thetas, found, seen)
-    return [*_findings(seen), _odd_finding(session, seen)]
+    return [*_findings(seen, raw.protected), _odd_finding(session, seen)]
 
 
 def _lots(session: Session, table: Records, hostile: list[_Candidate], *, prepared: bool) -> "_Lots":
@@ -96,9 +96,20 @@ class _Lots:
         self._prepare = None if prepared else apart(session.training.data.data.prepare, self._inputs)
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)
         self.counts = counts
+        promise = session.plan.privacy
+        self._unit = None if promise is None else promise.unit
+        self.protected = "record" if self._unit is None else self._unit.name
 
     def without(self) -> Lot:
-        return Lot(self._inputs, self._targets, self._offsets, self._rows, self._prepare)
+        return Lot(self._inputs, self._targets, self._offsets, self._in_units(self._rows), self._prepare)
+
+    def _in_units(self, rows: Tensor) -> Tensor:
+        """Return the rows or, where units are protected, units that begin with these rows and are of every size."""
+        if self._unit is None:
+            return rows
+        members = torch.stack([rows.roll(number) for number in range(self._unit.most)], dim=1)
+        taken = 1 + torch.arange(len(rows), device=rows.device) % self._unit.most
+        return torch.where(torch.arange(self._unit.most, device=rows.device) < taken[:, None], members, -1)
 
     def place(self, agent: int, number: int) -> int:
         """Return the front, the middle or the end of an agent's part of the lot."""
@@ -108,8 +119,10 @@ class _Lots:
     def with_one(self, each: _Candidate, agent: int, place: int) -> Lot:
         inputs = torch.cat([self._inputs, each.input.to(self._inputs)])
         targets = torch.cat([self._targets, each.target.to(self._targets)])
-        added = self._rows.new_tensor([len(self._inputs)])
-        rows = torch.cat([self._rows[:place], added, self._rows[place:]])
+        before, added = self._in_units(self._rows), self._rows.new_tensor([len(self._inputs)])
+        if self._unit is not None:
+            added = added.expand(1, self._unit.most)  # as many of them as a unit can have
+        rows = torch.cat([before[:place], added, before[place:]])
         offsets = self._offsets + (torch.arange(self.agents + 1, device=rows.device) > agent)
         return Lot(inputs, targets, offsets, rows, self._prepare)
 
@@ -170,13 +183,13 @@ def _places(session: Session, generator: torch.Generator) -> Iterator[Float[Tens
     yield theta + width * torch.randn(theta.shape, generator=generator).to(theta)
 
 
-def _findings(seen: _Seen) -> list[Finding]:
+def _findings(seen: _Seen, protected: str) -> list[Finding]:
     return [
         Finding(
             part="influence",
             name="own sum",
             outcome="pass" if seen.trials and seen.moved <= _BOUND else "fail" if seen.trials else "inconclusive",
-            measured=f"one record moves it by {seen.moved:.6g} C at most ({seen.record}; {seen.trials} trials)",
+            measured=f"one {protected} moves it by {seen.moved:.6g} C at most ({seen.record}; {seen.trials} trials)",
             bound="1 C",
         ),
         Finding(
@@ -190,7 +203,7 @@ def _findings(seen: _Seen) -> list[Finding]:
             part="bits",
             name="norms",
             outcome=_exactly(seen, seen.bits),
-            measured=f"{seen.bits} norms of other records change" + (f" ({seen.bits_by})" if seen.bits else ""),
+            measured=f"{seen.bits} norms of other {protected}s change" + (f" ({seen.bits_by})" if seen.bits else ""),
             bound="none changes by a bit",
         ),
     ]

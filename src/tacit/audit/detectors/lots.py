@@ -18,7 +18,7 @@ from tacit.audit.detectors import lot_dependence as dependence
 from tacit.audit.detectors.report import Finding, judged, share
 from tacit.audit.lot_tests import Draws, rate_p_value, spread_p_value
 from tacit.audit.worlds import first_output, linear_model
-from tacit.data import AgentData
+from tacit.data import AgentData, Records
 from tacit.privacy import Plan, Privacy
 from tacit.session import Session
 from tacit.settings import Training
@@ -56,7 +56,9 @@ def read_lots(training: Training, plan: Plan, sizes: Sequence[int], queries: int
     visible = int(max(1, min(max(sizes), _MOST_VISIBLE, _MOST_NUMBERS / sum(lots))))
     width = visible + 1  # the last axis counts all others
     queries = queries or int(min(max(_WORK / (sum(lots) * width), _LEAST_QUERIES), _MOST_QUERIES))
-    parts = [(torch.arange(size, dtype=torch.float32)[:, None], torch.zeros(size)) for size in sizes]
+    tables = [Records(torch.arange(size, dtype=torch.float32)[:, None], torch.zeros(size)) for size in sizes]
+    unit = None if plan.privacy is None else plan.privacy.unit
+    parts = tables if unit is None else [table.of_units(range(len(table))) for table in tables]
     settings = replace(
         training,
         algorithm=Local(),
@@ -64,7 +66,7 @@ def read_lots(training: Training, plan: Plan, sizes: Sequence[int], queries: int
         model=partial(linear_model, width),
         loss=first_output,
         data=AgentData.from_parts(parts, name="visible lots", prepare=partial(_axes, width)),
-        privacy=Privacy(noise_multiplier=_NOISE, delta=1e-5, clip=1.0, lot_size=lots),
+        privacy=Privacy(noise_multiplier=_NOISE, delta=1e-5, clip=1.0, lot_size=lots, unit=unit),
         rounds=queries,
         lr=0.1,
         same_start=True,

@@ -5,12 +5,14 @@ Only public facts are read: shapes, types, numbers of classes and records, and h
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
 
 from tacit.data import AgentData, DataSet, Records
 from tacit.preparation import declared_sizes
+from tacit.privacy import Privacy, Unit
 from tacit.settings import Training
 
 _HELD_OUT = 8  # as many public records as a session checks engines on, and few enough to be scored at once
@@ -21,9 +23,12 @@ _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 def made_up(training: Training, seed: int = 0) -> Training:
     """Return the same settings on made-up records, with a ledger of their own and without whoever listens."""
     data, generator = training.data, torch.Generator().manual_seed(seed)
-    sizes = declared_sizes(data, training.sizes)
-    total = sum(sizes)
-    train = Records(ordinary_inputs(data.data, total, generator), ordinary_targets(data.data, total, generator))
+    unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+    agents = data.agents if training.sizes is None else len(training.sizes)
+    sizes = declared_sizes(data, training.sizes, agents, unit)
+    units = None if unit is None else _units(sum(sizes), unit)
+    total = sum(sizes) if units is None else len(units)
+    train = Records(ordinary_inputs(data.data, total, generator), ordinary_targets(data.data, total, generator), units)
     table = DataSet(
         name=f"made up like {data.data.name}",
         train=train,
@@ -32,7 +37,9 @@ def made_up(training: Training, seed: int = 0) -> Training:
         classes=data.data.classes,
         prepare=data.data.prepare,
     )
-    parts = torch.arange(total).split(list(sizes))
+    first = [0, *accumulate(sizes)]
+    holder = torch.arange(total) if units is None else units
+    parts = tuple(((holder >= a) & (holder < b)).nonzero()[:, 0] for a, b in pairwise(first))
     owners = tuple(f"made up/agent {agent}" for agent in range(len(sizes)))
     graph = training.graph
     return replace(
@@ -47,6 +54,12 @@ def made_up(training: Training, seed: int = 0) -> Training:
         compile=training.compile is True,
         progress=False,
     )
+
+
+def _units(count: int, unit: Unit) -> Tensor:
+    """Return whose each record is, where units have from one record to one more than take part."""
+    units = torch.arange(count)
+    return units.repeat_interleave(1 + units % (unit.most + 1))
 
 
 def ordinary_inputs(data: DataSet, count: int, generator: torch.Generator) -> Tensor:

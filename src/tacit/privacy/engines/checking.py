@@ -86,7 +86,9 @@ def _check_prepared(example: Lot, places: int) -> None:
     """Raise `Unsupported` unless a record is prepared to the same bits at every place among so many, whatever is beside it."""
     if example.prepare is None:
         return
-    rows = example.inputs if example.rows is None else example.inputs[example.rows]
+    rows = example.inputs if example.rows is None else example.inputs[example.rows[example.rows >= 0]]
+    if example.rows is not None and example.rows.ndim == 2:
+        places *= example.rows.shape[1]
     batches = [rows]
     if rows.is_floating_point():
         batches += [torch.cat([rows, torch.full_like(rows[:1], odd)]) for odd in _ODD]

@@ -15,6 +15,7 @@ from tacit.privacy.engines.checking import anywhere, check_against, check_compil
 from tacit.privacy.engines.general import VmapEngine
 from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.steps import FAILS_ON_PUBLIC, Unsupported
+from tacit.privacy.units import UnitModel
 
 Compile = bool | Literal["auto"]
 # Compiling takes some 20 seconds, and saves three quarters of the time: about 75 seconds of work.
@@ -55,6 +56,8 @@ def choose_engine(
     `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
     own layers is tried once in a process for each shape of its steps.
     """
+    if isinstance(model, UnitModel):  # the norm of a unit's sum does not follow from its records' norms
+        return _general(model, (anywhere(theta),), example, lot_sizes, f"{model.named} by {model.named}")
     key = _key(model, example, lot_sizes)
     chosen = _recalled(key, model, example, lot_sizes)
     if chosen is None:

@@ -10,6 +10,7 @@ from tacit.privacy.clipping import Lot, PerSample
 from tacit.privacy.engines.checking import check_places
 from tacit.privacy.engines.general import PerSampleKernel, filler_of, general_shape
 from tacit.privacy.engines.steps import Steps, Unsupported
+from tacit.privacy.units import UnitModel
 
 _REMEMBERED = 64
 
@@ -39,7 +40,8 @@ class Queries:
         return self._known[key]
 
     def _checked(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
-        kernel = PerSampleKernel(self._model, per_sample, width)
+        whole = self._model.whole(per_sample) if isinstance(self._model, UnitModel) else per_sample
+        kernel = PerSampleKernel(self._model, whole, width)
         if self._example is None:
             return self._steps(kernel, width, one_by_one=True)
         rows = tuple(each[:1] for each in public), tuple(_by_chance(each[:1]) for each in public)

@@ -1,0 +1,118 @@
+"""Who is protected: a record, or a unit that several records belong to, such as a patient.
+
+A unit is drawn as a whole and counts as one vector: the sum of its records' vectors, clipped like any other. At most `most` of its
+records take part in a query, chosen by the secret source where it has more, so that a unit has one public shape: its records side
+by side, and which places are taken. All else (lots, clipping, noise, accounting) is as for records.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+from torch.func import vmap
+
+from tacit.errors import DataError, PrivacyError
+from tacit.models.functional import FlatModel
+from tacit.privacy.clipping import PerSample, Record
+from tacit.privacy.sources import Stream
+
+Rows = npt.NDArray[np.int64]
+_MOST = 2**12
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Records with the same number in the data's `units` column are protected together, as one `name`.
+
+    most: how many of a unit's records take part in a query. Public; a unit may have more.
+    """
+
+    name: str
+    most: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise PrivacyError(f"the name of a unit is {self.name!r}; give a word, such as patient")
+        if self.name == "record":
+            raise PrivacyError("a record is what is protected where there is no unit; leave it out")
+        if not isinstance(self.most, int) or isinstance(self.most, bool) or not 1 <= self.most <= _MOST:
+            raise PrivacyError(f"most is {self.most!r}; it must be a whole number, from 1 to {_MOST}")
+
+
+class Held:
+    """The units of one agent: which rows of the table belong to each."""
+
+    def __init__(self, units: Int[Tensor, " records"], rows: Rows) -> None:
+        numbers = units.cpu().numpy()[rows]
+        order = np.argsort(numbers, kind="stable")
+        self._rows = rows[order]
+        _, self._starts, self._sizes = np.unique(numbers[order], return_index=True, return_counts=True)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def members(self, stream: Stream, chosen: Rows, most: int) -> Int[np.ndarray, "chosen most"]:
+        """Return the rows of the chosen units, side by side, -1 where a unit has fewer.
+
+        Where a unit has more than `most`, those with the smallest words take part. Every row held has a word, so what is chosen of one
+        unit does not depend on another.
+        """
+        words = stream.words(len(self._rows)) if int(self._sizes.max(initial=0)) > most else None
+        members = np.full((len(chosen), most), -1, dtype=np.int64)
+        for place, unit in enumerate(chosen):
+            start, size = self._starts[unit], self._sizes[unit]
+            rows = self._rows[start : start + size]
+            if size > most:
+                assert words is not None
+                rows = rows[np.sort(np.argsort(words[start : start + size], kind="stable")[:most])]
+            members[place, : len(rows)] = rows
+        return members
+
+
+class UnitModel(FlatModel):
+    """A model whose records are units: inputs side by side, targets with a last number that says whether the place is taken; see `Lot`. The loss of a unit is the sum of its records'."""
+
+    def __init__(self, model: FlatModel, unit: Unit, target_shape: Sequence[int]) -> None:
+        super().__init__(model.training_module, model.loss)
+        self.named, self._one, self._target_shape = unit.name, model, tuple(target_shape)
+
+    def loss_of_one(
+        self, theta: Float[Tensor, " params"], input: Tensor, target: Tensor, *, training: bool = True
+    ) -> Float[Tensor, ""]:
+        """Return the sum of the losses of a unit's records, each of which the model sees as a batch of one."""
+        targets, present = self._unpack(target)
+        losses = vmap(lambda one, label: self._one.loss_of_one(theta, one, label, training=training))(input, targets)
+        return torch.where(present, losses, 0).sum()
+
+    def losses(
+        self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
+    ) -> Float[Tensor, " records"]:
+        """Return one loss per unit of a batch."""
+        return vmap(lambda one, target: self.loss_of_one(theta, one, target, training=training))(inputs, targets)
+
+    def whole(self, per_sample: PerSample) -> PerSample:
+        """Return the sum of a per-sample function over a unit's records."""
+
+        def summed(unit: Record, *public: Tensor) -> Tensor:
+            targets, present = self._unpack(unit.target)
+            values = vmap(lambda one, label: per_sample(Record(self._one, one, label), *public))(unit.input, targets)
+            return torch.where(present[:, None], values, 0).sum(0)
+
+        return summed
+
+    def _unpack(self, target: Shaped[Tensor, "most numbers"]) -> tuple[Tensor, Tensor]:
+        return target[:, :-1].reshape(-1, *self._target_shape), target[:, -1] > 0
+
+
+def units_of(units: Int[Tensor, " records"] | None, unit: Unit, name: str) -> Int[Tensor, " records"]:
+    """Return the column of units, or say that there is none."""
+    if units is None:
+        raise DataError(
+            f"the promise is to every {unit.name}, and {name} does not say which records are whose; give units=, a column of numbers, "
+            "with the records"
+        )
+    return units
