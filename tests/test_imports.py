@@ -14,7 +14,7 @@ from tacit.config import RunConfig
 from tacit.runs import Runner
 
 HEAVY = {"torch", "dp_accounting", "plotly", "matplotlib", "scipy", "sklearn", "networkx", "numpy"}
-LAZY = ("tacit", "tacit.privacy", "tacit.report", "tacit.runs")
+LAZY = ("tacit", "tacit.evidence", "tacit.privacy", "tacit.report", "tacit.runs")
 # Runs a command as the installed program does, and then tells what there is.
 PROGRAM = """
 import sys

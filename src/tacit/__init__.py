@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tacit import algorithms, data, graphs, models, networks, privacy
     from tacit import audit as audit
     from tacit import errors as errors
+    from tacit import evidence as evidence
     from tacit import report as report
     from tacit import runs as runs
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
@@ -54,6 +55,7 @@ else:
             "audit",
             "data",
             "errors",
+            "evidence",
             "graphs",
             "models",
             "networks",

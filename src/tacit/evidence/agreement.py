@@ -49,12 +49,10 @@ def settings_problems(told: Told) -> Iterator[str]:
     if plan.agents != agents:
         yield f"the settings are for {agents} agents and the plan for {plan.agents}"
         return
-    release = config.private and config.source == "secret" and not config.private_diagnostics
     expected: dict[str, Any] = {
         "fingerprint": config.fingerprint,
         "rounds": config.rounds,
         "private": config.private,
-        "release": release,
         "spare_queries": config.spare_queries if config.private else 0,
         "delta": config.delta if config.private else None,
         "adjacency": config.adjacency if config.private else None,
@@ -63,6 +61,8 @@ def settings_problems(told: Told) -> Iterator[str]:
         "epsilon": _spread(config.epsilon, agents) if config.private else None,
         "lot_sizes": _spread(config.lot_size, agents),
     }
+    if config.source in ("secret", "seeded", "fast"):  # and not an object of the owner's
+        expected["release"] = config.private and config.source == "secret" and not config.private_diagnostics
     if config.private:
         expected["clips"] = _spread(config.clip, agents)
     if config.private and config.noise_multiplier is not None:
@@ -181,7 +181,8 @@ def summary_problems(told: Told) -> Iterator[str]:
 def head_problems(told: Told) -> Iterator[str]:
     """Yield where the ends of chains that were written down are not in the chains."""
     events, name = told.events, told.name
-    if missing := [anchor for anchor in told.anchors if anchor not in events.hashes]:
+    known = set(events.hashes)
+    if missing := [anchor for anchor in told.anchors if anchor not in known]:
         yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
     if events.finish is not None and events.head not in told.anchors and told.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"

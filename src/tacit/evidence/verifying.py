@@ -27,6 +27,8 @@ from tacit.runs import events
 from tacit.runs.machines import sha256_of
 from tacit.runs.python_config import read_config
 
+_LEAST_NOISE = 0.02  # as a session has it: less costs thousands of ε, which take more memory to derive than there is
+
 
 class Log:
     """The ledger's log in an archive, row by row: what it adds up to, every hash, and how many rows are sealed."""
@@ -195,6 +197,14 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
         return
     if account is None or not account.charged:
         yield Finding("ε", "holds", "nothing was asked")
+        return
+    least = min(
+        line.mechanism.noise_multiplier for other in told.ledger.accounts for line in other.lines if line.private
+    )
+    if least < _LEAST_NOISE:
+        yield Finding(
+            "ε", "fails", f"a run has σ = {least:g}; no run is let in below {_LEAST_NOISE:g}, which protects nothing"
+        )
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
     kept = told.ledger.guarantees(plan.owners, run=told.name, **terms)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor, nn
 
+from tacit import inputs
 from tacit.algorithms import Algorithm
 from tacit.algorithms.averaged import name_of
 from tacit.data import AgentData
@@ -160,17 +161,26 @@ def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | No
         "owners hash": hashlib.sha256(json.dumps(dealt.owners).encode()).hexdigest(),
         "numbers of records": list(declared_sizes(dealt, sizes, dealt.agents, unit)),
         "classes": -1 if data.classes is None else data.classes,
-        "inputs": _kind(data.train.inputs),
+        "inputs": _kinds(data.train.inputs),
         "targets": _kind(data.train.targets),
         "schema": "drafted" if data.schema is None else str(data.schema),
         "preparation": written(data.prepare),
         "code": code_sha256(data.prepare),
     }
     for name, table in (("validation records", data.validation), ("test records", data.test)):
-        facts[f"{name} hash"] = "none" if table is None else tensor_sha256(table.inputs, table.targets)
+        facts[f"{name} hash"] = "none" if table is None else tensor_sha256(*inputs.parts(table.inputs), table.targets)
     if data.published and sizes is None:
-        facts["training records hash"] = tensor_sha256(data.train.inputs, data.train.targets, *dealt.indices)
+        facts["training records hash"] = tensor_sha256(
+            *inputs.parts(data.train.inputs), data.train.targets, *dealt.indices
+        )
     return Part(shown=f"{data.name}, {dealt.agents} agents", made=recipe_of(dealt), facts=facts)
+
+
+def _kinds(several: inputs.Inputs) -> str:
+    kinds = list(map(_kind, inputs.parts(several)))
+    if len(kinds) == 1 and isinstance(several, Tensor):
+        return kinds[0]
+    return "; ".join(f"{name}: {kind}" for name, kind in zip(inputs.names(several), kinds, strict=True))
 
 
 def _kind(table: Tensor) -> str:
