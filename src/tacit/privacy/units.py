@@ -82,7 +82,10 @@ class Held:
 
 
 class UnitModel(FlatModel):
-    """A model whose records are units: inputs side by side, targets with a last number that says whether the place is taken; see `Lot`. The loss of a unit is the sum of its records'."""
+    """A model whose records are units. The loss of a unit is the sum of its records'.
+
+    Inputs stand side by side, and a last number of every target says whether its place is taken; see `Lot`.
+    """
 
     def __init__(self, model: FlatModel, unit: Unit, target_shape: Sequence[int]) -> None:
         super().__init__(model.training_module, model.loss)
