@@ -71,6 +71,8 @@ def plan_event(result, graph, rounds, token):
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
+        "unit": "record",
+        "records_of_unit": 1,
         "epsilon": budget,
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,

@@ -47,6 +47,8 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | Topology |
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
         private=promise is not None,
+        unit=plan.mechanism(0).sampler.unit,
+        records_of_unit=plan.mechanism(0).sampler.most,
         epsilon=promise.targets(data.agents) if promise is not None else None,
         delta=promise.delta if promise is not None else None,
         adjacency=promise.adjacency if promise is not None else None,

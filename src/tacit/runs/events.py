@@ -93,6 +93,10 @@ class Plan:
     """How many queries of each agent's data the run is allowed, spare ones among them."""
     spare_queries: _Count
     private: bool
+    unit: str
+    """Who is protected: a record, or all records of a patient; `sizes` and lots count these."""
+    records_of_unit: _Positive
+    """How many records of one unit take part in a query at most."""
     epsilon: tuple[float, ...] | None
     """What each agent may spend; None where σ was given and not ε."""
     delta: float | None
@@ -112,8 +116,9 @@ class Plan:
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
         if not self.private:
             return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
+        whose: dict[str, Any] = {"unit": self.unit, "most": self.records_of_unit}
         return tuple(
-            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma)
+            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma, **whose)
             for rate, clip, lot, sigma in each
         )
 
