@@ -16,7 +16,19 @@ from sphinx.util.inventory import InventoryFile
 from tacit.cli import app
 
 ROOT = Path(__file__).parents[1]
-MODULES = ("", ".algorithms", ".data", ".graphs", ".models", ".networks", ".privacy", ".report", ".runs", ".audit")
+MODULES = (
+    "",
+    ".algorithms",
+    ".data",
+    ".graphs",
+    ".models",
+    ".networks",
+    ".privacy",
+    ".report",
+    ".runs",
+    ".audit",
+    ".evidence",
+)
 COMMANDS = typer.main.get_command(app).commands
 
 

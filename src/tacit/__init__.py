@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from tacit import algorithms, data, graphs, models, networks, privacy
     from tacit import audit as audit
     from tacit import errors as errors
+    from tacit import evidence as evidence
     from tacit import report as report
     from tacit import runs as runs
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
     from tacit.errors import TacitError
     from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Unit
     from tacit.results import Result, Snapshot
+    from tacit.runs.doors import resume
+    from tacit.runs.loading import load
     from tacit.schedules import Constant, LogSpaced
     from tacit.session import Session
     from tacit.settings import Training
@@ -40,6 +43,8 @@ else:
             "tacit.errors": ("TacitError",),
             "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded", "Unit"),
             "tacit.results": ("Result", "Snapshot"),
+            "tacit.runs.doors": ("resume",),
+            "tacit.runs.loading": ("load",),
             "tacit.schedules": ("Constant", "LogSpaced"),
             "tacit.session": ("Session",),
             "tacit.settings": ("Training",),
@@ -50,6 +55,7 @@ else:
             "audit",
             "data",
             "errors",
+            "evidence",
             "graphs",
             "models",
             "networks",
@@ -89,9 +95,11 @@ __all__ = [
     "algorithms",
     "data",
     "graphs",
+    "load",
     "models",
     "networks",
     "privacy",
+    "resume",
     "train",
     "train_trials",
 ]

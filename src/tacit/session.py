@@ -32,7 +32,7 @@ from tacit.preparation import (
     public_units,
     starts,
 )
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
 from tacit.privacy.units import UnitModel
 from tacit.results import Result
 from tacit.runtimes import Runtime, Stacked
@@ -67,7 +67,7 @@ class Session:
         everyone = self.hosted.total
         rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
         self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
-        unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+        unit = training.unit
         self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._topologies = self._connected()
 
@@ -234,6 +234,7 @@ class Session:
                 seconds=self.seconds / self.trials,
                 evaluation_seconds=self.watch.seconds / self.trials,
                 private_diagnostics=None if seen is None else [each.of_trial(trial, self.trials) for each in seen],
+                owners=training.data.owners,
             )
             for trial, run in enumerate(self.runs)
         ]

@@ -18,7 +18,7 @@ from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
 from tacit.preparation import Graphs, Model
-from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
+from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
 from tacit.schedules import Schedule
 
 
@@ -159,6 +159,11 @@ class Training:
         if self.sources is not None:
             return self.sources
         return Secret() if isinstance(self.privacy, Privacy) else Fast(self.seed)
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, if not every record by itself."""
+        return self.privacy.unit if isinstance(self.privacy, Privacy) else None
 
     @property
     def is_release(self) -> bool:

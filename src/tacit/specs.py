@@ -48,6 +48,12 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
     return synthetic(int(records or 6400), seed=seed)
 
 
+def is_shipped(key: str, text: str) -> bool:
+    """Tell whether a text of the form of a user's own name begins with something that this library knows."""
+    first = text.strip().partition(":")[0].replace("-", "_")
+    return first in {"dataset": ("synthetic",), "graph": (*KINDS, *SCHEDULES, "random")}.get(key, ())
+
+
 def parse_split(text: str) -> Partition:
     """Return the rule that a text names.
 

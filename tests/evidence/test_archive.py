@@ -7,6 +7,7 @@ import struct
 import zipfile
 
 import pytest
+from tampering import forge
 
 from tacit import chains
 from tacit.errors import InvalidInput
@@ -212,6 +213,26 @@ def test_a_million_agents_in_the_settings_are_not_made(archive):
     findings = {each.what: each for each in verify(with_part(archive, "config.toml", text))}
     assert findings["settings"].outcome == "fails"
     assert findings["replay"].outcome == "not checked"
+
+
+def test_noise_that_protects_nothing_is_not_added_up(runs):
+    """Its privacy losses would not fit into memory."""
+    noise = {"kind": "gaussian", "multiplier": 1e-6}
+
+    def row(row):
+        if row["kind"] != "open":
+            return row
+        return row | {"lines": [line | {"mechanism": line["mechanism"] | {"noise": noise}} for line in row["lines"]]}
+
+    forge(
+        runs,
+        "one",
+        settings={"noise_multiplier": 1e-6},
+        event=lambda event: event | {"noise_multipliers": [1e-6] * 4} if event["event"] == "plan" else event,
+        row=row,
+    )
+    (failed,) = [each for each in verify(pack(RunFolder.find(runs / "one")), replay=False) if each.outcome == "fails"]
+    assert (failed.what, "a run has σ = 1e-06" in failed.words) == ("ε", True)
 
 
 def test_code_is_listed_by_hash(archive):

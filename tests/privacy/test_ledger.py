@@ -432,7 +432,7 @@ def test_json_round_trip(rows, budget):
 
 GOOD = json.loads(Ledger().to_json())
 MECHANISM = {
-    "sampler": {"kind": "poisson", "rate": 0.1},
+    "sampler": {"kind": "poisson", "rate": 0.1, "unit": "record", "most": 1},
     "clip": 1.0,
     "lot": 5.0,
     "noise": {"kind": "gaussian", "multiplier": 1.0},
@@ -480,8 +480,8 @@ def test_the_records_below_are_broken_by_their_change_alone():
         with_account(state="done"),
         with_account(lines=[]),
         with_account(lines=[LINE, LINE]),
-        with_mechanism(sampler={"kind": "poisson", "rate": 2.0}),
-        with_mechanism(sampler={"kind": "shuffled", "rate": 0.1}),
+        with_mechanism(sampler={"kind": "poisson", "rate": 2.0, "unit": "record", "most": 1}),
+        with_mechanism(sampler={"kind": "shuffled", "rate": 0.1, "unit": "record", "most": 1}),
         with_mechanism(noise={"kind": "gaussian", "multiplier": -1.0}),
         with_mechanism(noise={"kind": "cancelling", "multiplier": 1.0}),
         with_mechanism(clip=-1.0),
@@ -515,7 +515,11 @@ def test_refuses_an_account_that_makes_no_sense(settings, message):
 
 def test_whole_numbers_that_another_program_wrote_are_read():
     read = Ledger.from_json(
-        with_mechanism(noise={"kind": "gaussian", "multiplier": 2}, sampler={"kind": "poisson", "rate": 1}, clip=1)
+        with_mechanism(
+            noise={"kind": "gaussian", "multiplier": 2},
+            sampler={"kind": "poisson", "rate": 1, "unit": "record", "most": 1},
+            clip=1,
+        )
     )
     assert read.entries()[0].event.noise_multiplier == 2.0
 

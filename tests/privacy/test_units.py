@@ -280,3 +280,19 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
     (failed,) = tacit.audit.check(settings).failed
     assert failed.name == "own sum"
     assert failed.measured.startswith("one patient moves it by 1.9")
+
+
+def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promised_to_records(patients):
+    data, ledger = patients.split(2, tacit.data.IID()), tacit.Ledger()
+    run = {"model": make_model, "data": data, "rounds": 2, "lr": 0.1, "ledger": ledger}
+    result = tacit.train(tacit.Local(), privacy=promise(), **run)
+    (first, _) = result.guarantees()
+    assert first.unit == "patient"
+    assert "add-or-remove-one patient, pld" in str(first)
+    tacit.train(tacit.Local(), privacy=promise(unit=Unit("patient", most=5)), **run)
+    with pytest.raises(
+        PrivacyError, match=r"protects every record and run 'Local-1' every patient, on the same records"
+    ):
+        tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
+    assert len(ledger.accounts) == 2
+    assert ledger.accounts[0].lines[0].mechanism.to_json()["sampler"]["most"] == 2

@@ -71,6 +71,7 @@ def plan_event(result, graph, rounds, token):
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
+        "unit": None,
         "epsilon": budget,
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,

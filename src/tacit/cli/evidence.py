@@ -18,7 +18,10 @@ key = typer.Typer(cls=Commands, rich_markup_mode="rich", no_args_is_help=True)
 
 @key.callback()
 def _key() -> None:
-    """Make keys that sign heads."""
+    """Make keys that sign heads.
+
+    Example: tacit key new owner.key
+    """
 
 
 @key.command("new")

@@ -114,7 +114,7 @@ def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
             config = folder.config()
         except TacitError:
             continue
-        if config.private and folder.name in names:
+        if config.private and config.delta is not None and folder.name in names:
             found.add(config.delta)
     return found
 

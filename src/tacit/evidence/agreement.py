@@ -15,6 +15,7 @@ from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import Events, Plan
+from tacit.runs.python_config import AnyConfig
 
 ROUNDING = 1e-6
 _QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
@@ -25,7 +26,7 @@ class Told:
     """All that a run's files and the ledger tell of it."""
 
     name: str
-    config: RunConfig
+    config: AnyConfig
     events: Events
     plan: Plan
     ledger: Ledger
@@ -48,19 +49,20 @@ def settings_problems(told: Told) -> Iterator[str]:
     if plan.agents != agents:
         yield f"the settings are for {agents} agents and the plan for {plan.agents}"
         return
-    release = config.private and config.source == "secret" and not config.private_diagnostics
     expected: dict[str, Any] = {
         "fingerprint": config.fingerprint,
         "rounds": config.rounds,
         "private": config.private,
-        "release": release,
         "spare_queries": config.spare_queries if config.private else 0,
         "delta": config.delta if config.private else None,
         "adjacency": config.adjacency if config.private else None,
         "accountant": config.accountant if config.private else None,
+        "unit": config.unit if config.private else None,
         "epsilon": _spread(config.epsilon, agents) if config.private else None,
         "lot_sizes": _spread(config.lot_size, agents),
     }
+    if config.source in ("secret", "seeded", "fast"):  # and not an object of the owner's
+        expected["release"] = config.private and config.source == "secret" and not config.private_diagnostics
     if config.private:
         expected["clips"] = _spread(config.clip, agents)
     if config.private and config.noise_multiplier is not None:
@@ -68,7 +70,7 @@ def settings_problems(told: Told) -> Iterator[str]:
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {_short(getattr(plan, field))} in the plan, and {_short(value)} follows from the settings"
-    if config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
+    if isinstance(config, RunConfig) and config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
         if plan.algorithm.lower() != config.algorithm:
             yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
@@ -179,7 +181,8 @@ def summary_problems(told: Told) -> Iterator[str]:
 def head_problems(told: Told) -> Iterator[str]:
     """Yield where the ends of chains that were written down are not in the chains."""
     events, name = told.events, told.name
-    if missing := [anchor for anchor in told.anchors if anchor not in events.hashes]:
+    known = set(events.hashes)
+    if missing := [anchor for anchor in told.anchors if anchor not in known]:
         yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
     if events.finish is not None and events.head not in told.anchors and told.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"

@@ -37,11 +37,12 @@ def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
 
 def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told | None:
     """Return all that a folder and the ledger beside it tell of a run; None if it has no plan yet. `rows` are the log's hashes."""
-    events = folder.events()
+    # In this order, a run that goes on meanwhile is ahead of what was read before, and never behind.
+    running = folder.is_running
+    anchors, events = ledger.anchors(folder.name), folder.events()
     if events.plan is None:
         return None
     account = ledger.account(folder.name)
-    running = folder.is_running
     return Told(
         name=folder.name,
         config=folder.config(),
@@ -50,9 +51,9 @@ def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told |
         ledger=ledger,
         account=account,
         token=None if account is None else account.token,
-        anchors=ledger.anchors(folder.name),
+        anchors=anchors,
         rows=rows,
-        summary=folder.summary(),
+        summary=None if running else folder.summary(),
         checkpoint=folder.checkpoint_file.read_bytes() if folder.checkpoint_file.exists() else None,
         running=running,
     )

@@ -44,6 +44,11 @@ class FlatModel:
         self._evaluation = copy.deepcopy(module).eval()
         self.loss = loss
 
+    @property
+    def layout(self) -> list[tuple[str, list[int]]]:
+        """Names and shapes of the parameters, in the order in which they stand in θ."""
+        return [(name, list(shape)) for name, shape in zip(self.names, self._shapes, strict=True)]
+
     def double(self) -> "FlatModel":
         """Return the same model in float64, to check things exactly."""
         return FlatModel(copy.deepcopy(self.training_module).double(), self.loss)

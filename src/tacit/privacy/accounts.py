@@ -45,6 +45,11 @@ class Line:
         """Whether there is noise."""
         return self.mechanism.private
 
+    @property
+    def unit(self) -> str:
+        """Who is protected."""
+        return self.mechanism.sampler.unit
+
     def event(self, count: int) -> Event:
         """Return this many queries of the mechanism."""
         return self.mechanism.event(count)

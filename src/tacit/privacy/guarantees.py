@@ -8,7 +8,7 @@ from typing import Literal
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, check
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer
 
 WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 EXPOSED = "a run without privacy has read these records: nothing is promised"
@@ -39,11 +39,14 @@ class Guarantee:
     """Whether a run without privacy has read these records, in whatever run."""
     observer: Observer = EVERYBODY
     """Against whom it holds."""
+    unit: str = RECORD
+    """To whom: what neighbouring data sets differ in."""
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"ε=∞: {EXPOSED if self.exposed else 'nothing is promised'}"
-        words = f"ε={shown(self.epsilon)} at δ={self.delta:g}, {WORDS[self.adjacency]}, {self.accountant}"
+        whose = "" if self.unit == RECORD else f" {self.unit}"
+        words = f"ε={shown(self.epsilon)} at δ={self.delta:g}, {WORDS[self.adjacency]}{whose}, {self.accountant}"
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
         if not self.release:

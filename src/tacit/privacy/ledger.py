@@ -96,11 +96,29 @@ class Ledger:
                 raise PrivacyError("an account needs at least one data owner")
             if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
                 raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
+            self._check_units(runs[0], lines)
             lines = self._let_in(runs, lines, allowed)
             accounts = [self._account(run, lines, allowed, runs[0]) for run in runs]
             for account in accounts:
                 self._keep(account)
             return accounts
+
+    def _check_units(self, run: str, lines: Sequence[Line]) -> None:
+        """Refuse a promise to another unit than earlier ones about the same records.
+
+        A patient with one record more is not a patient more: its contribution changes by up to twice the bound. So what runs
+        promise to records and what they promise to patients cannot be added up.
+        """
+        asked = {line.records: line for line in lines if line.private}
+        for account in self._accounts.values():
+            for line in account.lines:
+                other = asked.get(line.records)
+                if other is None or not line.private or not account.charged or line.unit == other.unit:
+                    continue
+                raise PrivacyError(
+                    f"run {run!r} protects every {other.unit} and run {account.run!r} every {line.unit}, on the same records: what "
+                    f"they spend cannot be added up. Protect every {line.unit} here, too"
+                )
 
     def _let_in(self, runs: Sequence[str], lines: tuple[Line, ...], allowed: int) -> tuple[Line, ...]:
         """Return the lines with the grounds on which budgets let them in, or refuse."""
@@ -296,6 +314,7 @@ class Ledger:
                     basis="nothing" if math.isinf(value) else basis,
                     adaptive=None if math.isinf(value) else adaptive,
                     exposed=exposed,
+                    unit=own[0][1].unit,
                 )
             )
         return made

@@ -15,18 +15,37 @@ from tacit.privacy.accounting import Event
 Observer = Literal["everybody else together"]
 """Against whom an ε holds."""
 EVERYBODY: Observer = "everybody else together"
+RECORD = "record"
+"""Who is protected where nobody else is named."""
+MOST_RECORDS = 2**12
+"""Of a unit, in one query."""
+
+
+def unit_in(text: str) -> tuple[str, int]:
+    """Read who is protected and how many of its records take part in a query, as in patient:8."""
+    name, colon, most = text.rpartition(":")
+    if not colon or not most.isdecimal() or not name.strip() or name == RECORD or not 1 <= int(most) <= MOST_RECORDS:
+        raise PrivacyError(
+            f"unit is {text!r}; give a name and how many of its records take part, from 1 to {MOST_RECORDS}, as in patient:8"
+        )
+    return name, int(most)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
-    """Every record is in a lot by itself, with probability `rate`."""
+    """Every record is in a lot by itself, with probability `rate`; or every unit is, with at most `most` of its records."""
 
     kind: ClassVar[str] = "poisson"
     rate: float
+    unit: str = RECORD
+    """Who is protected."""
+    most: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"sample_rate is {self.rate}; it must lie in (0, 1]")
+        if not self.unit or self.most < 1 or (self.unit == RECORD and self.most != 1):
+            raise PrivacyError(f"a lot of {self.most} records of every {self.unit!r} makes no sense")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,10 +88,21 @@ class Mechanism:
             raise PrivacyError(f"lot is {self.lot}; it must be positive and finite")
 
     @staticmethod
-    def gaussian(*, sample_rate: float, clip: float, lot: float, noise_multiplier: float) -> "Mechanism":
+    def gaussian(
+        *,
+        sample_rate: float,
+        clip: float,
+        lot: float,
+        noise_multiplier: float,
+        unit: str = RECORD,
+        most: int = 1,
+    ) -> "Mechanism":
         """Return the mechanism of DP-SGD: Poisson lots and Gaussian noise."""
-        noise = Gaussian(multiplier=float(noise_multiplier))
-        return Mechanism(sampler=Poisson(rate=float(sample_rate)), clip=float(clip), lot=float(lot), noise=noise)
+        noise, sampler = (
+            Gaussian(multiplier=float(noise_multiplier)),
+            Poisson(rate=float(sample_rate), unit=unit, most=most),
+        )
+        return Mechanism(sampler=sampler, clip=float(clip), lot=float(lot), noise=noise)
 
     @staticmethod
     def plain(*, sample_rate: float, lot: float) -> "Mechanism":
@@ -106,7 +136,12 @@ class Mechanism:
         if isinstance(self.noise, Gaussian):
             noise |= {"multiplier": self.noise.multiplier}  # type: ignore[dict-item]
         return {
-            "sampler": {"kind": self.sampler.kind, "rate": self.sampler.rate},
+            "sampler": {
+                "kind": self.sampler.kind,
+                "rate": self.sampler.rate,
+                "unit": self.sampler.unit,
+                "most": self.sampler.most,
+            },
             "clip": None if math.isinf(self.clip) else self.clip,
             "lot": self.lot,
             "noise": noise,
@@ -116,7 +151,7 @@ class Mechanism:
     def of_json(document: Any) -> "Mechanism":
         """Read plain data back; an unknown kind or field, or a value of another type, is an error."""
         parts = _fields("a mechanism", document, ("sampler", "clip", "lot", "noise"))
-        sampler = _fields("a sampler", parts["sampler"], ("kind", "rate"))
+        sampler = _fields("a sampler", parts["sampler"], ("kind", "rate", "unit", "most"))
         if sampler["kind"] != Poisson.kind:
             raise PrivacyError(f"a sampler of kind {sampler['kind']!r} is not known here; {Poisson.kind!r} is")
         noise = parts["noise"]
@@ -129,9 +164,10 @@ class Mechanism:
         else:
             _fields("noise", noise, ("kind",))
         clip = math.inf if parts["clip"] is None else _number("clip", parts)
-        return Mechanism(
-            sampler=Poisson(rate=_number("rate", sampler)), clip=clip, lot=_number("lot", parts), noise=made
-        )
+        if type(sampler["unit"]) is not str or type(sampler["most"]) is not int:
+            raise PrivacyError(f"a sampler names a unit and how many of its records take part, and this is {sampler}")
+        drawn = Poisson(rate=_number("rate", sampler), unit=sampler["unit"], most=sampler["most"])
+        return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=made)
 
 
 def _fields(what: str, document: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import RECORD, Mechanism
 from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
@@ -139,8 +139,14 @@ class Plan:
         rate, lot = self.sample_rates[agent], self.lot_sizes[agent]
         if self.privacy is None:
             return Mechanism.plain(sample_rate=rate, lot=lot)
+        unit = self.privacy.unit
         return Mechanism.gaussian(
-            sample_rate=rate, clip=self.clips[agent], lot=lot, noise_multiplier=self.noise_multipliers[agent]
+            sample_rate=rate,
+            clip=self.clips[agent],
+            lot=lot,
+            noise_multiplier=self.noise_multipliers[agent],
+            unit=RECORD if unit is None else unit.name,
+            most=1 if unit is None else unit.most,
         )
 
     def of(self, agents: Sequence[int]) -> "Plan":

@@ -64,7 +64,7 @@ def spending(run: Run) -> Spending | None:
     if looks and run.spent_at(looks[-1]) == charged:
         curve[-1] = end
     other: dict[str, Any] = {"delta": plan.delta, "adjacency": _other(plan.adjacency), "accountant": "pld"}
-    stamp: dict[str, Any] = {"release": run.release, "exposed": run.record.exposed}
+    stamp: dict[str, Any] = {"release": run.release, "exposed": run.record.exposed, "unit": lines[0].unit}
     return Spending(
         guarantee=Guarantee(epsilon=end, **terms, **stamp),
         agent=agent,

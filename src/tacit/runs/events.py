@@ -27,7 +27,7 @@ from tacit import chains
 from tacit.errors import InvalidInput
 from tacit.files import finite
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import RECORD, Mechanism, unit_in
 from tacit.runs.lines import append_line, last_whole_line, whole_lines
 
 # JSON has no word for what is not a finite number; the writer puts null there.
@@ -98,6 +98,8 @@ class Plan:
     delta: float | None
     adjacency: Adjacency | None
     accountant: Accountant | None
+    unit: str | None
+    """Who is protected, with how many records in a query at most, as in patient:8; None where every record is. `sizes` and lots count these."""
     release: bool
     params: _Count
     engine: str
@@ -112,8 +114,9 @@ class Plan:
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
         if not self.private:
             return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
+        unit, most = (RECORD, 1) if self.unit is None else unit_in(self.unit)
         return tuple(
-            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma)
+            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma, unit=unit, most=most)
             for rate, clip, lot, sigma in each
         )
 
@@ -127,6 +130,8 @@ class Plan:
         if self.private:
             if self.delta is None or self.adjacency is None or self.accountant is None:
                 raise ValueError("a private run needs delta, adjacency and accountant")
+            if self.unit is not None:
+                unit_in(self.unit)
             if not 0 < self.delta < 1:
                 raise ValueError(f"delta is {self.delta}; it must lie strictly between 0 and 1")
             if not all(0 < rate <= 1 for rate in self.sample_rates):

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.data import AgentData, DataSet, Records
 from tacit.inputs import Inputs, mapped, names, parts, rebuilt
 from tacit.preparation import declared_sizes
-from tacit.privacy import Privacy, Unit
+from tacit.privacy import Unit
 from tacit.settings import Training
 
 _HELD_OUT = 8  # as many public records as a session checks engines on, and few enough to be scored at once
@@ -24,7 +24,7 @@ _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 def made_up(training: Training, seed: int = 0) -> Training:
     """Return the same settings on made-up records, with a ledger of their own and without whoever listens."""
     data, generator = training.data, torch.Generator().manual_seed(seed)
-    unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+    unit = training.unit
     agents = data.agents if training.sizes is None else len(training.sizes)
     sizes = declared_sizes(data, training.sizes, agents, unit)
     units = None if unit is None else _units(sum(sizes), unit)
