@@ -36,12 +36,9 @@ def our_step(
     model = FlatModel(modules[0])
     theta = torch.stack([model.flatten(module) for module in modules])
     sizes = [len(targets) for _, targets in batches]
-    lot = Lot(
-        torch.cat([inputs for inputs, _ in batches]),
-        torch.cat([targets for _, targets in batches]),
-        torch.tensor([0, *sizes]).cumsum(0),
-    )
-    public = Lot(lot.inputs[:7], lot.targets[:7], torch.tensor([0, 7]))
+    inputs = torch.cat([inputs for inputs, _ in batches])
+    lot = Lot(inputs, torch.cat([targets for _, targets in batches]), torch.tensor([0, *sizes]).cumsum(0))
+    public = Lot(inputs[:7], lot.targets[:7], torch.tensor([0, 7]))
     chosen = choose_engine(
         model, theta[0], public, lot_sizes=[float(n) for n in sizes], queries=1, private=True, compile=compile
     )

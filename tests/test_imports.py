@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from torch import nn
 
+import tacit
 from tacit.config import RunConfig
 from tacit.runs import Runner
 
@@ -44,23 +46,33 @@ def test_what_only_prints_words_loads_nothing_that_computes(words):
 
 
 @pytest.fixture
-def two_runs(tmp_path):
-    """A folder with a finished private run and one without privacy, which has read the same records."""
+def three_runs(tmp_path):
+    """A folder with a finished private run, one without privacy, which has read the same records, and one from Python."""
     small = {"agents": 2, "split": "iid", "lot_size": 24, "rounds": 2}
     for name, promise in (("private", {"noise_multiplier": 3.0}), ("plain", {"private": False})):
         with Runner.start(tmp_path / "runs", name, RunConfig.of({**small, **promise})) as runner:
             runner.play(stop=lambda: False)
+    data = tacit.data.synthetic(200, held_out=20).split(2, tacit.data.IID())
+    settings = {
+        "model": lambda: nn.Linear(20, 10),
+        "data": data,
+        "graph": tacit.graphs.complete(2),
+        "rounds": 2,
+        "lr": 0.1,
+    }
+    promise = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
+    tacit.train(tacit.DSGT(), **settings, privacy=promise, run="kept", runs=tmp_path / "runs")
     return tmp_path
 
 
-def test_runs_are_listed_without_anything_that_computes_once_their_epsilon_is_known(two_runs):
-    first, loaded = imported("list", cwd=two_runs)
+def test_runs_are_listed_without_anything_that_computes_once_their_epsilon_is_known(three_runs):
+    first, loaded = imported("list", cwd=three_runs)
     assert "dp_accounting" in loaded
     assert not loaded & {"torch", "plotly", "matplotlib", "sklearn", "networkx"}
-    printed, loaded = imported("list", cwd=two_runs)
+    printed, loaded = imported("list", cwd=three_runs)
     assert printed == first
     lines = {line.split()[0]: line for line in printed.splitlines() if "finished" in line}
-    assert set(lines) == {"private", "plain"}
+    assert set(lines) == {"private", "plain", "kept"}
     assert "nothing is promised (the records of private)" in " ".join(printed.split())  # which the ledger knows
     assert not loaded & HEAVY
 

@@ -12,14 +12,15 @@ MAY_IMPORT = {
     "errors": set(),
     "lazy": set(),
     "files": {"errors"},
+    "inputs": {"errors"},
     "lock": {"errors"},
     "chains": set(),
     "graphs": {"errors", "files", "graphs"},
-    "data": {"errors", "data"},
-    "models": {"errors", "models"},
+    "data": {"errors", "inputs", "data"},
+    "models": {"errors", "inputs", "models"},
     "algorithms": {"errors", "algorithms", "networks"},
     "networks": {"errors", "networks", "graphs"},
-    "privacy": {"errors", "lazy", "lock", "chains", "privacy", "data", "models"},
+    "privacy": {"errors", "inputs", "lazy", "lock", "chains", "privacy", "data", "models"},
 }
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tacit.errors import TacitError
     from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Unit
     from tacit.results import Result, Snapshot
+    from tacit.runs.doors import resume
+    from tacit.runs.loading import load
     from tacit.schedules import Constant, LogSpaced
     from tacit.session import Session
     from tacit.settings import Training
@@ -41,6 +43,8 @@ else:
             "tacit.errors": ("TacitError",),
             "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded", "Unit"),
             "tacit.results": ("Result", "Snapshot"),
+            "tacit.runs.doors": ("resume",),
+            "tacit.runs.loading": ("load",),
             "tacit.schedules": ("Constant", "LogSpaced"),
             "tacit.session": ("Session",),
             "tacit.settings": ("Training",),
@@ -91,9 +95,11 @@ __all__ = [
     "algorithms",
     "data",
     "graphs",
+    "load",
     "models",
     "networks",
     "privacy",
+    "resume",
     "train",
     "train_trials",
 ]

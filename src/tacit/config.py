@@ -1,21 +1,22 @@
 """The settings of a run as a file or a command line gives them, and how they become a `Training`.
 
 Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. To read settings takes no
-PyTorch: what they are made into is imported when it is made.
+PyTorch, and runs no code of the user's that they name: what they are made into is imported when it is made.
 """
 
 import hashlib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
 from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
+from tacit.naming import is_own
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.wording import mistake
 
@@ -56,11 +57,27 @@ def _displaced(options: Mapping[str, Any]) -> Collection[str]:
 def _idle(algorithm: str) -> set[str]:
     """Return the settings that mean nothing to an algorithm."""
     idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
-    if algorithm == "dsgt":  # which has a step of its own
+    if algorithm == "dsgt" or is_own(algorithm):  # which have steps of their own
         idle |= {"step", "momentum"}
     if algorithm in ("sgd", "local"):
         idle |= {"graph", "mixing", "allow_drift"}
     return idle
+
+
+ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")
+
+
+def _algorithm(value: Any) -> Any:
+    """Return the name of a rule, shipped or the user's own."""
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    if value not in ALGORITHMS and not is_own(value):
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ALGORITHMS))})
+    return value
+
+
+def _is_own_data(dataset: str) -> bool:
+    return is_own(dataset) and not dataset.strip().startswith("synthetic:")
 
 
 def _as_text(value: Any) -> Any:
@@ -91,6 +108,12 @@ def _compile(value: Any) -> Any:
     raise ValueError('it must be true, false or "auto"')
 
 
+def need_tensorboard(said: str) -> None:
+    """Refuse a setting that needs TensorBoard where that is not installed."""
+    if find_spec("tensorboard") is None:
+        raise InvalidInput(f"{said}: TensorBoard is not installed; install tacit[tensorboard], or leave this out")
+
+
 PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
 PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
 
@@ -100,11 +123,14 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    algorithm: Literal["sgd", "local", "dsgd", "dsgt", "dinno"] = Field(
-        "dsgt", description="dsgt, dsgd, dinno, local (nobody talks) or sgd (all data in one place)"
+    algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
+        "dsgt",
+        description="dsgt, dsgd, dinno, local (nobody talks), sgd (all data in one place), or your own as file.py:NAME",
     )
     dataset: str = Field(
-        "digits", description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small or synthetic:RECORDS"
+        "digits",
+        description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as "
+        "file.py:NAME",
     )
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
@@ -113,13 +139,15 @@ class RunConfig(BaseModel):
     )
     graph: str = Field(
         "ring",
-        description="a kind such as ring, random:fiedler=0.39, a file, or one that changes: matchings, base, moving:reach=0.5",
+        description="a kind such as ring, random:fiedler=0.39, a file, one that changes: matchings, base, moving:reach=0.5, or "
+        "your own as file.py:NAME",
     )
     mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
         "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
     )
     allow_drift: bool = Field(False, description="let weights through that move the average")
-    model: str = Field("logistic", description="logistic, mlp, convnet or resnet9")
+    model: str = Field("logistic", description="logistic, mlp, convnet, resnet9, or your own as file.py:NAME")
+    loss: str = Field("cross_entropy", description="cross_entropy, views_cross_entropy, or your own as file.py:NAME")
 
     private: bool = Field(True, description="clip and add noise")
     epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
@@ -133,6 +161,10 @@ class RunConfig(BaseModel):
     lot_size: PerAgent = Field(64.0, description="expected records in a lot; or one for each agent")
     adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are: add_remove or replace_one")
     accountant: Accountant = Field("pld", description="how ε is derived: pld (tight) or rdp (a looser bound)")
+    unit: str | None = Field(
+        None,
+        description="protect whoever has several records, by the data's column of units: NAME:MOST, as in patient:8",
+    )
     source: Literal["secret", "seeded", "fast"] = Field(
         "secret", description="where lots and noise come from: secret, seeded or fast; only secret makes a release"
     )
@@ -159,9 +191,17 @@ class RunConfig(BaseModel):
     compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
         "auto", description="compile gradients: auto (long runs), true or false"
     )
-    evaluate_every: int | None = Field(None, ge=1, description="rounds between looks at validation records")
+    evaluate_every: int | None = Field(
+        None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
+    )
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
+
+    code: dict[str, dict[str, str]] = Field(
+        default_factory=dict,
+        description="where the user's own code is defined, with the hashes of these files; not an option",
+    )
+    _dealt: Any = PrivateAttr(None)  # the user's own records, once they were read and divided
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
@@ -180,8 +220,15 @@ class RunConfig(BaseModel):
         `options` are those of a command line. They win over settings, and displace settings that contradict them;
         what is wrong with them is told in their terms.
         """
+        if settings.get("door") == "python":
+            raise InvalidInput(
+                "these are the settings of a run that was started from Python, with objects that no file can hold; start another "
+                "one there, with tacit.train(..., run=...)"
+            )
         for key in settings:
             choose("setting", key, RunConfig.model_fields)
+        if options is not None:  # a new run, of whatever code there is now
+            settings = {key: value for key, value in settings.items() if key != "code"}
         given = dict(options or {})
         together = {key: value for key, value in settings.items() if key not in _displaced(given)} | given
         try:
@@ -195,26 +242,49 @@ class RunConfig(BaseModel):
 
     def to_toml(self) -> str:
         """Return all settings, defaults too, as a file that gives this very configuration."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
 
     @property
     def fingerprint(self) -> str:
         """Tells this configuration from any other."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
+    def pinned(self) -> "RunConfig":
+        """Return the same settings with where the user's own code is defined, and the hashes of these files.
+
+        This runs the files. Where the settings have hashes already, as those of a run do, files that were changed are refused.
+        The number of agents is that of the records, where these are divided already.
+        """
+        from tacit.building import deal, pins
+
+        if self._dealt is not None or not (code := pins(self)):
+            return self
+        config = self.model_copy(update={"code": code})
+        if "dataset" in code:
+            dealt = deal(config)
+            config = config.model_copy(update={"agents": dealt.agents})
+            config._dealt = dealt
+            config._check_lengths(_KEYS)
+        return config
+
     def load_data(self) -> "AgentData":
         """Load the records and deal them out."""
-        from tacit.specs import load_dataset, parse_split
+        from tacit.building import deal
 
-        whole = load_dataset(self.dataset, self.data_dir, self.seed)
-        data = whole.split(self.agents, parse_split(self.split), seed=self.seed)
-        return data.pooled() if self.algorithm == "sgd" else data
+        dealt = deal(self) if self._dealt is None else self._dealt
+        return dealt.pooled() if self.algorithm == "sgd" else dealt
+
+    def prepare(self, on_step: Callable[[str], None]) -> "Training":
+        """Load what the settings name and return a run's settings as the library takes them; `on_step` is told what is done."""
+        on_step("loading data")
+        data = self.load_data()
+        return self.training(name="", ledger=None, data=data, graph=self.load_graph(data.agents))
 
     def load_graph(self, agents: int) -> "nx.Graph | Topology | None":
         """Build or read the graph, or none where nobody talks."""
-        from tacit.specs import parse_links
+        from tacit.building import links
 
-        return None if self.algorithm in ("sgd", "local") else parse_links(self.graph, agents, self.seed)
+        return None if self.algorithm in ("sgd", "local") else links(self, agents)
 
     def training(
         self,
@@ -226,15 +296,11 @@ class RunConfig(BaseModel):
         compiled: bool | None = None,
     ) -> "Training":
         """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
-        from tacit import models
-        from tacit.privacy import NoPrivacy, Privacy
+        from tacit.building import loss_function, model_for
+        from tacit.privacy import NoPrivacy, Privacy, Unit
         from tacit.schedules import Constant, LogSpaced
         from tacit.settings import Training
 
-        shape, classes = data.data.input_shape, data.data.classes
-        if classes is None:
-            raise InvalidInput(f"{self.dataset} has no classes; the command line trains classifiers only")
-        choose("model", self.model, models.MODELS)
         privacy: Privacy | NoPrivacy = NoPrivacy(lot_size=self.lot_size)
         if self.private:
             privacy = Privacy(
@@ -245,10 +311,12 @@ class RunConfig(BaseModel):
                 lot_size=self.lot_size,
                 adjacency=self.adjacency,
                 accountant=self.accountant,
+                unit=None if self.unit is None else Unit.of(self.unit),
             )
         return Training(
-            algorithm=self._algorithm(),
-            model=lambda: models.build(self.model, shape, classes),
+            algorithm=self.rule(),
+            model=model_for(self, data.data),
+            loss=loss_function(self),
             data=data,
             privacy=privacy,
             rounds=self.rounds,
@@ -284,6 +352,22 @@ class RunConfig(BaseModel):
             raise InvalidInput(
                 f"{said['private_diagnostics']} tells of clipping, and a run without privacy does not clip"
             )
+        if not _is_own_data(self.dataset):  # which may know how many agents there are
+            self._check_lengths(said)
+        for key in sorted(_idle(self.algorithm)):
+            if key == "step" and not is_own(self.algorithm):
+                continue  # the rule itself says why
+            if getattr(self, key) != RunConfig.model_fields[key].default:
+                named = _as_option(key) if said is _OPTIONS else key
+                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
+        momentum = RunConfig.model_fields["momentum"].default
+        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
+            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
+        if self.tensorboard:
+            need_tensorboard(said["tensorboard"])
+
+    def _check_lengths(self, said: Mapping[str, str]) -> None:
+        """Refuse lists that have not one value for each agent."""
         agents = 1 if self.algorithm == "sgd" else self.agents
         for key in PER_AGENT:
             value = getattr(self, key)
@@ -293,19 +377,9 @@ class RunConfig(BaseModel):
                     f"{named} has {len(value)} values, and {'sgd trains one agent' if agents == 1 else f'there are {agents} agents'}; "
                     "give one for each, or one for all"
                 )
-        for key in sorted(_idle(self.algorithm)):
-            if key != "step" and getattr(self, key) != RunConfig.model_fields[key].default:
-                named = _as_option(key) if said is _OPTIONS else key
-                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
-        momentum = RunConfig.model_fields["momentum"].default
-        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
-            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
-        if self.tensorboard and find_spec("tensorboard") is None:
-            raise InvalidInput(
-                f"{said['tensorboard']}: TensorBoard is not installed; install tacit[tensorboard], or leave this out"
-            )
 
-    def _algorithm(self) -> "Algorithm[Any]":
+    def rule(self) -> "Algorithm[Any]":
+        """Return the update rule, with averages if these are wanted."""
         from tacit.algorithms import Averaged
 
         rule = self._rule()
@@ -313,7 +387,10 @@ class RunConfig(BaseModel):
 
     def _rule(self) -> "Algorithm[Any]":
         from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+        from tacit.building import own_rule
 
+        if (own := own_rule(self)) is not None:
+            return own
         steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
         if self.algorithm == "dsgt":
             if self.step is not None:

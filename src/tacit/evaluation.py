@@ -1,6 +1,5 @@
 """How good every agent's model is on public records."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,8 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data import Records
+from tacit.data.prepare import Prepare
+from tacit.inputs import Inputs, mapped
 from tacit.models import FlatModel
 
 _RECORDS_AT_ONCE = 512
@@ -29,7 +30,7 @@ def evaluate(
     model: FlatModel,
     theta: Float[Tensor, "agents params"],
     records: Records,
-    prepare: Callable[[Tensor], Tensor],
+    prepare: Prepare,
     *,
     classification: bool,
     one_by_one: bool = False,
@@ -46,14 +47,14 @@ def evaluate(
     # Calling a small model takes longer than what it computes. Large ones are faster one by one.
     at_once = _MODELS_AT_ONCE if model.size <= _SMALL_MODEL and not one_by_one else 1
 
-    def scored(theta: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def scored(theta: Tensor, inputs: Inputs, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = model.outputs(theta, inputs)
         return model.losses_of(outputs, targets), outputs.argmax(dim=1) if classification else targets
 
     with torch.no_grad():
         for start in range(0, len(records), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
-            inputs = prepare(records.inputs[part].to(device))
+            inputs = prepare(mapped(lambda table, part=part: table[part].to(device), records.inputs))
             targets = records.targets[part].to(device)
             for first in range(0, agents, at_once):
                 some = slice(first, first + at_once)

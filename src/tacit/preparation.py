@@ -13,6 +13,7 @@ from tacit.data.prepare import apart, check_apart
 from tacit.errors import GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
+from tacit.inputs import Inputs, mapped
 from tacit.models import FlatModel
 from tacit.networks import Links, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
@@ -54,22 +55,23 @@ def public_records(data: AgentData, schema: Schema, count: int) -> Records:
     """Return raw records that are not private: held-out ones, or made-up ones that fit the schema."""
     held_out = data.data.validation or data.data.test
     if held_out is not None and len(held_out) >= count:
-        return Records(held_out.inputs[:count], held_out.targets[:count])
+        return held_out.take(torch.arange(count, device=held_out.targets.device))
     return schema.sample(count, torch.Generator().manual_seed(0))
 
 
-def example(data: AgentData, schema: Schema, count: int = 3) -> Tensor:
+def example(data: AgentData, schema: Schema, count: int = 3) -> Inputs:
     """Return prepared inputs that are not private; refuse a preparation that does not treat each record by itself."""
     inputs = public_records(data, schema, count).inputs
     check_apart(data.data.prepare, inputs)
-    return data.data.prepare(inputs)
+    prepared: Inputs = data.data.prepare(inputs)
+    return prepared
 
 
 def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device) -> Lot:
     """Return records that are not private, as one agent's lot."""
     records = public_records(data, schema, count)
     inputs, targets, offsets = (
-        records.inputs.to(device),
+        mapped(lambda table: table.to(device), records.inputs),
         records.targets.to(device),
         torch.tensor([0, count], device=device),
     )

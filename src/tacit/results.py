@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,10 +14,30 @@ from torch import Tensor, nn
 from tacit.algorithms.averaged import name_of, rule_of
 from tacit.data import AgentData, Records, Schema
 from tacit.data.records import Source
-from tacit.errors import DataError
+from tacit.errors import DataError, InvalidInput
 from tacit.evaluation import Score, evaluate
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Plan
+
+
+class Absent:
+    """Stands for what a run's folder does not hold and what could not be had again. Whoever uses it is told why."""
+
+    def __init__(self, why: str, shown: str = "absent") -> None:
+        self._why, self._shown = why, shown
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InvalidInput(self._why)
+
+    def __call__(self, *given: Any, **named: Any) -> NoReturn:
+        """Say why it is not there."""
+        raise InvalidInput(self._why)
+
+    def __repr__(self) -> str:
+        return self._shown
+
 
 Values = npt.NDArray[np.float64]
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
@@ -32,6 +53,13 @@ class Snapshot:
     accuracy: Values | None
     consensus_distance: float
     bytes_sent: npt.NDArray[np.int64]
+    scored: tuple[int, int] | None
+    """On how many of how many validation records loss and accuracy are means; None where there are none."""
+
+    @property
+    def sample(self) -> int | None:
+        """How many records the sample has on which models were scored; None if all were scored."""
+        return None if self.scored is None or self.scored[0] == self.scored[1] else self.scored[0]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +79,14 @@ class Result:
     history: list[Snapshot]
     release: bool
     seconds: float
+    """How long the rounds took, without scoring models."""
+    evaluation_seconds: float
+    """How long scoring models took."""
     private_diagnostics: list[Diagnostics] | None
+    owners: tuple[str, ...]
+    """For each agent, the label under which the ledger counts what was asked of its records."""
+    folder: Path | None = None
+    """Where the run is kept, if it is."""
 
     def module(self, agent: int) -> nn.Module:
         """Return one agent's model as an ordinary module."""
@@ -59,7 +94,7 @@ class Result:
 
     @property
     def accuracy(self) -> Values:
-        """Every agent's accuracy on the validation records after the last round."""
+        """Every agent's accuracy after the last round: on all validation records if the run was played to its end."""
         accuracy = self.history[-1].accuracy
         if accuracy is None:
             raise DataError(f"{self.data.data.name} has no validation records with classes to be right about")
@@ -77,7 +112,7 @@ class Result:
 
     @property
     def samples_per_second(self) -> float:
-        """Throughput in *expected* samples; the true number is private."""
+        """Throughput of training in *expected* samples; the true number is private."""
         return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
 
     def evaluate(self, records: Source | None = None) -> Score:
@@ -111,9 +146,9 @@ class Result:
                 basis="nothing",
                 exposed=True,
             )
-            return [nothing] * self.data.agents
+            return [nothing] * len(self.owners)
         return self.ledger.guarantees(
-            self.data.owners,
+            self.owners,
             delta=privacy.delta,
             run=self.run,
             adjacency=privacy.adjacency,
@@ -132,13 +167,27 @@ class Result:
 
     def __repr__(self) -> str:
         last = self.history[-1]
-        scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on validation"
+        scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on {_scored_on(last)}"
         kind = "a release" if self.release else "not a release"
-        rule = name_of(self.algorithm) + (", averaged" if rule_of(self.algorithm) is not self.algorithm else "")
-        return f"Result({self.run!r}: {rule}, {last.round} rounds, {self.data.described(self.sizes)}{scored}; {kind})"
+        rule = repr(self.algorithm) if isinstance(self.algorithm, Absent) else name_of(self.algorithm)
+        rule += ", averaged" if rule_of(self.algorithm) is not self.algorithm else ""
+        data = self.data.described(self.sizes) if isinstance(self.data, AgentData) else f"{len(self.owners)} agents"
+        return f"Result({self.run!r}: {rule}, {last.round} rounds, {data}{scored}; {kind})"
 
     def __reduce__(self) -> NoReturn:
-        raise DataError("a result holds the agents' records; save what you need of it, such as module(0).state_dict()")
+        if self.folder is not None:
+            raise DataError(
+                f"a result holds the agents' records and is not pickled; this run is kept in {self.folder}: "
+                f"tacit.load({str(self.folder)!r}) has it again"
+            )
+        raise DataError(
+            "a result holds the agents' records and is not pickled; save what you need of it, such as module(0).state_dict(), or "
+            'keep the run in a folder with tacit.train(..., run="NAME")'
+        )
+
+
+def _scored_on(look: Snapshot) -> str:
+    return "validation" if look.sample is None else f"a sample of {look.sample:,} validation records"
 
 
 def _public(source: Source, schema: Schema) -> Records:

@@ -32,14 +32,14 @@ from tacit.preparation import (
     public_units,
     starts,
 )
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
 from tacit.privacy.units import UnitModel
 from tacit.results import Result
 from tacit.runtimes import Runtime, Stacked
 from tacit.schedules import as_schedule, only_rows
 from tacit.settings import Training
 from tacit.states import flatten, restore
-from tacit.watching import Watch
+from tacit.watching import Watch, plan_looks
 
 _CHECKED_RECORDS = 7
 _LEAST_NOISE = 0.02
@@ -67,7 +67,7 @@ class Session:
         everyone = self.hosted.total
         rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
         self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
-        unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+        unit = training.unit
         self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._topologies = self._connected()
 
@@ -121,7 +121,15 @@ class Session:
             taps=training.taps,
             any_order=training.any_order,
         )
-        self.watch = Watch(self.model, data, self.network, self.runtime.gather)
+        looks = plan_looks(
+            rounds=training.rounds,
+            every=training.evaluate_every,
+            trained=self.cost.queries * sum(self.plan.lot_sizes),
+            agents=everyone,
+            validation=0 if data.data.validation is None else len(data.data.validation),
+        )
+        self.watch = Watch(self.model, data, self.network, self.runtime.gather, looks)
+        self.seconds = 0.0
         self.watch.look(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
@@ -129,7 +137,7 @@ class Session:
         self.runs = [name] if trials == 1 else [f"{name}/{trial}" for trial in range(trials)]
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
         self.accounts: list[Account] = list(accounts or [])
-        self.seconds, self._lost = 0.0, False
+        self._lost = False
         if any(line.release != training.is_release for account in self.accounts for line in account.lines):
             raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
         opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
@@ -177,6 +185,7 @@ class Session:
         facts = {
             "round": torch.tensor(self.round),
             "seconds": torch.tensor(self.seconds, dtype=torch.float64),
+            "evaluation_seconds": torch.tensor(self.watch.seconds, dtype=torch.float64),
             "bytes_sent": torch.from_numpy(self.network.bytes_sent.copy()),
         }
         return facts | flatten(self.state)
@@ -185,25 +194,25 @@ class Session:
         """Go on from where another session of the same settings was."""
         self._play.state = restore(self.state, saved)
         self._play.round, self.seconds = int(saved["round"]), float(saved["seconds"])
+        self.watch.seconds = float(saved["evaluation_seconds"])
         self.network.bytes_sent[:] = saved["bytes_sent"].numpy()
 
     def advance(self) -> None:
         """Play one round, and look at the models if it is time."""
-        training, started = self.training, time.perf_counter()
+        started = time.perf_counter()
         self._play.advance()
-        every = training.evaluate_every or max(1, training.rounds // 20)
-        if self.round % every == 0 or self.finished:
-            self.look()
         self.seconds += time.perf_counter() - started
+        if self.round % self.watch.looks.every == 0 or self.finished:
+            self.look()
 
     def look(self) -> None:
-        """Score the models as they are, and say so, once, if they are no numbers any more."""
+        """Score the models as they are, on all validation records after the last round, and say once if they are no numbers any more."""
         if not self._lost and not bool(self.state.theta.isfinite().all()):
             self._lost = True
             log.warning(
                 "the agents' models are no longer finite since round %d or before; try a smaller lr", self.round
             )
-        self.watch.look(self.state.theta, self.round, self.oracle.queries)
+        self.watch.look(self.state.theta, self.round, self.oracle.queries, whole=self.finished)
 
     def results(self) -> list[Result]:
         """Return what came of every trial so far."""
@@ -223,7 +232,9 @@ class Session:
                 history=self.watch.histories[trial],
                 release=training.is_release,
                 seconds=self.seconds / self.trials,
+                evaluation_seconds=self.watch.seconds / self.trials,
                 private_diagnostics=None if seen is None else [each.of_trial(trial, self.trials) for each in seen],
+                owners=training.data.owners,
             )
             for trial, run in enumerate(self.runs)
         ]

@@ -18,7 +18,7 @@ from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
 from tacit.preparation import Graphs, Model
-from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources
+from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
 from tacit.schedules import Schedule
 
 
@@ -50,7 +50,8 @@ class Training:
     step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
         the shape: runtimes agree to the bit where it is the same, such as 1.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
-    evaluate_every: rounds between looks at the validation records; about twenty looks unless given.
+    evaluate_every: rounds between looks at the models; twenty looks or fewer unless given. All validation records are scored after
+        the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
@@ -158,6 +159,11 @@ class Training:
         if self.sources is not None:
             return self.sources
         return Secret() if isinstance(self.privacy, Privacy) else Fast(self.seed)
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, if not every record by itself."""
+        return self.privacy.unit if isinstance(self.privacy, Privacy) else None
 
     @property
     def is_release(self) -> bool:

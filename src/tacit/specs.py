@@ -1,8 +1,9 @@
 """Short texts that name a data set, a partition or a graph, as a command line or a configuration file gives them."""
 
+import inspect
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,30 @@ _SEARCH: dict[str, Read] = {
 }
 _BUILD: dict[str, Read] = {"degree": int, "rows": int, "rewire": float, "probability": float}
 _OPTIONS: dict[str, Read] = {**_SEARCH, **_BUILD, "seed": int}
+_TABLES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".json", ".jsonl", ".pt", ".h5", ".arrow", ".xlsx")
 _SCHEDULE: dict[str, Read] = {"peers": int, "reach": float, "leg": int, "window": int, "exchanges": int, "seed": int}
 
 
 def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> DataSet:
     """Return the data set that a text names: one that `tacit.data.load` knows, or `synthetic:RECORDS`."""
     name, _, records = text.strip().partition(":")
+    if Path(name).suffix in _TABLES or os.path.isfile(text):
+        raise InvalidInput(
+            f"dataset is {text!r}, and no file is read here: which column is what, and what may be told of it, only you know. "
+            "Read it in Python, and give its tensors to tacit.data.DataSet.from_records(name=..., train=(inputs, targets), "
+            "classes=...), or each party's to tacit.data.AgentData.from_parts; docs/own-data.md shows both"
+        )
     if name != "synthetic":
         return load(text, folder)
     if records and not records.isdigit():
         raise InvalidInput(f"dataset is {text!r}; write synthetic:RECORDS, such as synthetic:6400")
     return synthetic(int(records or 6400), seed=seed)
+
+
+def is_shipped(key: str, text: str) -> bool:
+    """Tell whether a text of the form of a user's own name begins with something that this library knows."""
+    first = text.strip().partition(":")[0].replace("-", "_")
+    return first in {"dataset": ("synthetic",), "graph": (*KINDS, *SCHEDULES, "random")}.get(key, ())
 
 
 def parse_split(text: str) -> Partition:
@@ -96,7 +110,7 @@ def parse_graph(
         return _from_file(text, agents, options)
     if kind not in names:
         try:
-            choose("graph kind", kind, names)
+            choose("graph kind", kind, (*names, *SCHEDULES))
         except InvalidInput as error:
             raise GraphError(f"{error}, and there is no file of this name") from None
     chosen = _options(kind, rest, options)
@@ -121,7 +135,8 @@ def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
     Each with `exchanges=N` exchanges in a round, if there should be more than one.
     """
     kind, _, rest = text.strip().partition(":")
-    options = _read_options(rest, _SCHEDULE)
+    own = {*_taken_by(SCHEDULES[kind.replace("-", "_")]), "exchanges"}
+    options = _read_options(kind, rest, _SCHEDULE, own)
     if agents is None:
         raise GraphError(f"how many agents? A schedule of {kind} can have any number; give --agents")
     return schedule(kind.replace("-", "_"), agents, int(options.pop("seed", seed)), **options)
@@ -155,12 +170,18 @@ def _from_file(path: str, agents: int | None, options: Mapping[str, float] | Non
     return graph
 
 
-def _read_options(rest: str, known: Mapping[str, Read], given: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """Return the options in `name=value,…` together with those given, each once."""
+def _read_options(
+    kind: str, rest: str, known: Mapping[str, Read], own: Collection[str], given: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Return the options in `name=value,…` together with those given, each once; `own` are those that the kind takes."""
     options: dict[str, Any] = dict(given or {})
     for part in rest.split(",") if rest else ():
         name, _, value = (piece.strip() for piece in part.partition("="))
-        read = known[choose("graph option", name, known)]
+        if name not in known:
+            if not own:
+                raise GraphError(f"graph kind {kind!r} takes no options, got {name!r}")
+            choose(f"option of graph kind {kind!r}", name, own)
+        read = known[name]
         if name in options:
             raise GraphError(f"graph option {name!r} is given twice")
         try:
@@ -171,9 +192,15 @@ def _read_options(rest: str, known: Mapping[str, Read], given: Mapping[str, floa
     return options
 
 
+def _taken_by(make: Callable[..., Any]) -> set[str]:
+    """Return the options that a kind of graph or schedule takes."""
+    return set(inspect.signature(make).parameters) - {"agents", "seed"}
+
+
 def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[str, Any]:
     """Return the options in `name=value,…` together with those given, each once and each one that the kind can have."""
-    options = _read_options(rest, _OPTIONS, given)
+    own = _SEARCH if kind == "random" else _taken_by(KINDS[kind])
+    options = _read_options(kind, rest, _OPTIONS, own, given)
     for name in options:
         if kind != "random" and name in _SEARCH:
             raise GraphError(f"{name!r} is something to search for: use kind 'random' instead of {kind!r}")

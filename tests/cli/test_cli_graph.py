@@ -205,6 +205,19 @@ def test_a_file_of_other_agents_or_with_options_is_refused(tmp_path):
     assert "a graph in a file takes no options, got 'degree'" in complaint("graph", path, "--degree", 2)
 
 
+def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
+    path, copy = tmp_path / "graph.txt", tmp_path / "copy.txt"
+    path.write_text("0 1 0.1\n1 2 0.2\n2 0 0.3\n")
+    found = document("graph", path, "--save", copy)
+    weights = [[0.6, 0.1, 0.3], [0.1, 0.7, 0.2], [0.3, 0.2, 0.5]]
+    assert found["mixing"] == "file"
+    assert found["spectral_gap"] == pytest.approx(1 - np.sort(np.abs(np.linalg.eigvalsh(weights)))[-2])
+    assert (found["agents"], found["edges"]) == (3, 3)
+    assert document("graph", copy)["spectral_gap"] == found["spectral_gap"]
+    assert "of W (file): disagreement lost a round" in answer("graph", path)
+    assert "weights of its own, so that max_degree means nothing" in complaint("graph", path, "--mixing", "max_degree")
+
+
 def test_a_reader_that_stops_early_sees_no_traceback():
     assert stopped_reading("graph", "complete", "--agents", 300, "--json") == ""
 
@@ -251,7 +264,13 @@ def test_a_file_called_like_a_kind_is_meant_by_its_path(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("small_world:degre=4", "unknown graph option 'degre'; did you mean 'degree'?"),
+        ("small_world:degre=4", "'degre'; did you mean 'degree'? (known: degree, rewire)"),
+        ("ring:degre=4", "graph kind 'ring' takes no options, got 'degre'"),
+        ("random:fidler=0.4", "did you mean 'fiedler'? (known: centrality, density, fiedler, restarts, tolerance)"),
+        (
+            "rign",
+            "did you mean 'ring'? (known: base, complete, erdos_renyi, exponential, grid, hypercube, matchings, moving, ",
+        ),
         ("small_world:degree=4.5", "'degree' is a whole number, got '4.5'"),
         ("small_world:rewire=much", "'rewire' is a number, got 'much'"),
         ("small_world:degree", "'degree' is a whole number, got ''"),

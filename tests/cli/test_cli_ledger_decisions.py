@@ -89,12 +89,20 @@ def test_a_run_of_the_command_line_is_released_and_then_not_resumed(tacit, tmp_p
     tacit("train", *QUICK, "--name", "one")
     edit_log(tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "close" else row)
     (tmp_path / "runs" / "one" / "summary.json").unlink()
+    events = tmp_path / "runs" / "one" / "events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(lines[:-1]))  # killed before it could say that it finished
     code, out, _ = tacit("ledger", "release", "runs/one", "--reason", "not needed", "--json")
     assert code == 0
     assert json.loads(out)["freed"] == 0, "no budget, no filter"
     code, _, error = tacit("resume", "one")
     assert code == 2
     assert "run 'one' is released and its account closed" in error
+    (row,) = json.loads(tacit("list", "--json")[1])["runs"]
+    assert row["state"] == "released"
+    assert tacit("report", "one")[0] == 0
+    page = (tmp_path / "runs" / "one" / "report.html").read_text()
+    assert "It was released in the ledger, and cannot be resumed." in page
 
 
 @pytest.mark.parametrize(
@@ -131,6 +139,8 @@ def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
     code, out, _ = tacit("ledger", "--verify")
     assert code == 0
     assert "may spend ε=60 at δ=0.001" in one_line(out)
+    assert "the budget was raised after some of them, maybe because of their results" in one_line(out)
+    assert "needs no such condition" not in out, "there was one before the first run"
     assert "data board raised the budget from ε=50 to ε=60: the owners agreed" in one_line(out)
     document = json.loads(tacit("ledger", "--json")[1])
     assert document["budgets"] == [

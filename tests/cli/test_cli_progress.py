@@ -10,7 +10,7 @@ from tacit.config import RunConfig
 from tacit.runs import Runner
 
 LINE = re.compile(
-    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best; distance [\d.e+-]+; ε ([\d.]+) of [\d.]+"
+    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?; distance [\d.e+-]+; ε ([\d.]+) of [\d.]+"
 )
 
 
@@ -19,7 +19,8 @@ def test_every_look_is_a_line_where_there_is_no_terminal(tacit):
     assert (first, second) == ("loading data …", "calibrating noise …")
     found = [LINE.fullmatch(line) for line in lines]
     assert [match[1] for match in found] == ["0", "2", "4", "6"]
-    spent = [float(match[2]) for match in found]
+    assert [match[2] is not None for match in found] == [True, True, True, False], "all records in the end"
+    spent = [float(match[3]) for match in found]
     assert spent == sorted(spent)
     assert spent[0] == 0 < spent[1]
 
@@ -59,6 +60,7 @@ def test_the_live_table_counts_bytes_round_by_round_and_calls_the_distance_so(tm
     with Runner.start(tmp_path / "runs", "one", config) as runner:
         runner.play(stop=lambda: False, on_round=lambda now: shown.append(text(_now(now))))
     assert all("distance" in table.split() for table in shown)
+    assert ["accuracy on a sample of 100 validation records" in table for table in shown] == [True] * 5 + [False]
     sent = [float(table.splitlines()[-1].split()[-2]) for table in shown]
     assert sent == sorted(set(sent))
 

@@ -145,6 +145,7 @@ BAD = [
     ),
     ("train --epsilon 1 --dataset mnits", "did you mean 'mnist'"),
     ("train --epsilon 1 --dataset synthetic:few", "synthetic:RECORDS"),
+    ("train --epsilon 1 --dataset my.csv", "tacit.data.DataSet.from_records"),
     ("train --epsilon 1 --model convnets", "did you mean 'convnet'"),
     ("train --epsilon 1 --split 2", "outside"),
     ("train --epsilon 1 --split dirichlet", "dirichlet:0.3"),

@@ -84,9 +84,12 @@ def test_normalising_follows_its_formula_and_leaves_its_input(dtype):
         ({"classes": 3}, "training targets of x are torch.float32 of shape"),
         (
             {"train": (torch.zeros(2, 2), torch.tensor([0, 5])), "classes": 3},
-            "do not all lie between 0 and 2",
+            "1 of 2 training targets of x do not lie between 0 and 2",
         ),
-        ({"train": (torch.zeros(2, 2), torch.tensor([0, -1]))}, "do not all lie between 0 and"),
+        (
+            {"train": (torch.zeros(2, 2), torch.tensor([0, -1]))},
+            "1 of 2 training targets of x do not lie between 0 and",
+        ),
     ],
 )
 def test_a_data_set_that_cannot_be_used_is_refused(settings, message):
@@ -178,7 +181,7 @@ def test_owners_of_parts_can_be_named():
         ([], "wards has no parts"),
         (
             [table([0]), (torch.zeros(1, 5), torch.tensor([1]))],
-            r"inputs of part 1 are torch.float32 of shape \(5,\)",
+            r"inputs of part 1 are torch.float32 and shape \(5,\)",
         ),
         ([table([0]), (torch.zeros(1, 2), torch.tensor([1.0]))], "targets of part 1 are torch.float32"),
         (
@@ -190,3 +193,11 @@ def test_owners_of_parts_can_be_named():
 def test_parts_that_do_not_fit_are_refused(parts, message):
     with pytest.raises(DataError, match=message):
         AgentData.from_parts(parts, name="wards")
+
+
+def test_targets_that_are_no_classes_are_refused_with_whose_and_how_many():
+    parts = [table([0, 1]), table([2, 7, -1])]
+    with pytest.raises(DataError, match=r"2 of 3 targets of agent 1 \(south\) do not lie between 0 and 2") as error:
+        AgentData.from_parts(parts, name="wards", classes=3, owners=["north", "south"])
+    assert "do not forward it" in str(error.value)
+    assert "7" not in str(error.value)

@@ -102,6 +102,10 @@ def test_each_item_of_a_data_set_is_read_once():
             Items([(torch.zeros(2), torch.zeros(2)), (torch.zeros(2), torch.zeros(1))]),
             "target of item 1 has shape",
         ),
+        (
+            Items([None, (torch.zeros(2), 0), (torch.zeros(3), 1), (torch.zeros(2), 0)]),
+            "2 of 4 records cannot be used. The first: item 0 is an object of type NoneType",
+        ),
         (Items([torch.zeros(2)]), "item 0 is a Tensor.*not an \\(input, target\\) pair"),
         (Items([{"image": 1, "label": 2}]), "item 0 is an object of type dict"),
         (Items([(1, 2, 3)]), "item 0 is a tuple of length 3"),

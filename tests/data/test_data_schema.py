@@ -409,7 +409,7 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
 
     message = refusal(one(), **line)
     assert "2 with inputs that are not finite, 1 with targets that are not finite" in message
-    assert "allow_missing=True lets in what is not finite" in message
+    assert "allow_missing=0.05 lets in a share of what is not finite" in message
     declared = Schema(
         inputs=Field(shape=(2,), dtype=torch.float32, finite=False),
         targets=Field(shape=(), dtype=torch.float32, finite=False),
@@ -420,8 +420,39 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
     training, _ = run(one(allow_missing=True), **line)
     with tacit.Session(training) as session:
         assert session.schema == declared
+    finite = Schema(inputs=Field(shape=(2,), dtype=torch.float32), targets=Field(shape=(), dtype=torch.float32))
     with pytest.raises(DataError, match="declare finite=False in its fields"):
-        one(schema=declared, allow_missing=True)
+        one(schema=finite, allow_missing=True)
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_no_agent_may_miss_more_than_the_share_that_is_let_in(declared):
+    """Two of ten records of the second agent: a tenth is too little, a fifth is enough, whoever holds the others."""
+    inputs = torch.zeros(10, 2)
+    inputs[3, 1], inputs[7, 0] = float("nan"), float("-inf")
+    parts = [(torch.zeros(10, 2), torch.zeros(10)), (inputs, torch.zeros(10))]
+    line = {"model": nn.Linear(2, 1), "loss": lambda out, y: (out[:, 0] - y) ** 2, "graph": nx.path_graph(2)}
+    schema = Schema(
+        inputs=Field(shape=(2,), dtype=torch.float32, finite=False), targets=Field(shape=(), dtype=torch.float32)
+    )
+
+    def held(share):
+        more = {"schema": schema} if declared else {}
+        return AgentData.from_parts(parts, name="line", owners=["north", "south"], allow_missing=share, **more)
+
+    message = refusal(held(0.1), **line)
+    assert "than the share of 0.1 that allow_missing lets in. agent 1 (south): 2 of 10." in message
+    assert "north" not in message
+    assert "do not forward it" in message
+    for share in (0.2, 1, True):
+        training, _ = run(held(share), **line)
+        tacit.Session(training).close()
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, "all", None, float("nan")])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(DataError, match="a share of records from 0 to 1"):
+        AgentData.from_parts([(torch.zeros(2, 2), torch.zeros(2))], name="line", allow_missing=share)
 
 
 def test_allow_missing_means_nothing_where_nothing_can_be_missing():

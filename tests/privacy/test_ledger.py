@@ -1,5 +1,6 @@
 import json
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -125,6 +126,32 @@ def test_a_budget_refuses_a_run_that_does_not_fit_before_it_starts():
         open_account(ledger, run="two", sigma=3.0, queries=45)
     assert ledger.to_json() == before
     open_account(ledger, run="three", sigma=3.0, queries=5)
+
+
+@pytest.mark.parametrize("owners", [("a", "b"), ("b", "c")])
+def test_a_refusal_says_how_many_queries_or_how_much_noise_would_fit(owners):
+    """Owners who differ in what is left: what fits all of them is said, and one query more or less noise does not fit."""
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(open_account(ledger, run="one", sigma=3.0, queries=20), 20)
+    play(open_account(ledger, run="of b", owners=("b",), sigma=3.0, queries=10), 10)
+    asked = {"owners": owners, "queries": 45}
+    with pytest.raises(BudgetExceeded) as error:
+        open_account(ledger, run="two", sigma=3.0, **asked)
+    found = re.search(
+        r"What would fit: (\d+) queries with this noise, or all 45 with σ=([\d.]+)\. Nothing", str(error.value)
+    )
+    count, sigma = int(found[1]), float(found[2])
+    for refused in ({"sigma": 3.0, "queries": count + 1}, {"sigma": 0.995 * sigma}):
+        with pytest.raises(BudgetExceeded):
+            open_account(ledger, run="two", **asked | refused)
+    copy = Ledger.from_json(ledger.to_json())
+    open_account(ledger, run="two", sigma=3.0, **asked | {"queries": count})
+    open_account(copy, run="two", sigma=sigma, **asked)
+
+
+def test_a_refusal_of_a_first_run_says_for_which_epsilon_to_plan():
+    with pytest.raises(BudgetExceeded, match=r"A run that is planned for ε=0\.1 or less fits"):
+        open_account(Ledger(Budget(epsilon=0.1, delta=1e-5)), sigma=1.0, queries=100)
 
 
 def test_what_an_open_or_stopped_account_was_allowed_counts_against_the_budget():

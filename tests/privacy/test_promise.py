@@ -190,6 +190,29 @@ def token_models(draw):
     return module, draw(st.integers(1, 6))
 
 
+class TwoInputs(nn.Module):
+    """Reads numbers, and tokens or more numbers; code between them would mix a batch."""
+
+    def __init__(self, width, tokens, function):
+        super().__init__()
+        self.look = nn.Linear(width, 4)
+        self.read = nn.Embedding(VOCABULARY, 4) if tokens else nn.Linear(3, 4)
+        self.out, self.function = nn.Linear(4, CLASSES), function
+
+    def forward(self, left, right):
+        read = self.read(right)
+        return self.out(self.function(self.look(left)) * (read if read.ndim == 2 else read.sum(1)))
+
+
+@st.composite
+def two_input_models(draw):
+    """By their names in a dictionary, or by their places in a tuple."""
+    width, tokens = draw(st.integers(1, 9)), draw(st.booleans())
+    module = TwoInputs(width, tokens, FUNCTIONS[draw(st.sampled_from(sorted(FUNCTIONS)))])
+    left, right = (width,), draw(st.integers(1, 5)) if tokens else (3,)
+    return module, {"right": right, "left": left} if draw(st.booleans()) else [left, right]
+
+
 @st.composite
 def known_models(draw):
     make, shape = draw(st.sampled_from(sorted({**MODELS, **WHOLE}.items())))[1]
@@ -198,7 +221,18 @@ def known_models(draw):
 
 def hostile_records(draw, shape, counts):
     """Return records for agents with so many each: ordinary ones, some odd, perhaps all the same."""
-    total = sum(counts)
+    inputs = of_each(shape, lambda one: hostile_inputs(draw, one, sum(counts)))
+    return Lot(inputs, torch.randint(0, CLASSES, (sum(counts),)), torch.tensor([0, *counts]).cumsum(0))
+
+
+def of_each(shape, make):
+    """Return what is made of one shape, or of each of several."""
+    if isinstance(shape, dict):
+        return {name: make(one) for name, one in shape.items()}
+    return tuple(map(make, shape)) if isinstance(shape, list) else make(shape)
+
+
+def hostile_inputs(draw, shape, total):
     if isinstance(shape, int):
         inputs, values = torch.randint(0, VOCABULARY, (total, shape)), [-1, 0, 2, VOCABULARY, 10**6]
     else:
@@ -208,18 +242,22 @@ def hostile_records(draw, shape, counts):
         flat[: 1 + draw(st.integers(0, len(flat) - 1))] = value
     if draw(st.booleans()):
         inputs[:] = inputs[:1].clone()
-    return Lot(inputs, torch.randint(0, CLASSES, (total,)), torch.tensor([0, *counts]).cumsum(0))
+    return inputs
+
+
+def public_inputs(shape):
+    return torch.randint(0, VOCABULARY, (7, shape)) if isinstance(shape, int) else torch.randn(7, *shape)
 
 
 def public_records(shape):
-    inputs = torch.randint(0, VOCABULARY, (7, shape)) if isinstance(shape, int) else torch.randn(7, *shape)
+    inputs = of_each(shape, public_inputs)
     return Lot(inputs, torch.arange(7) % CLASSES, torch.tensor([0, 7]))
 
 
 @st.composite
 def cases(draw):
     torch.manual_seed(draw(st.integers(0, 2**16)))
-    module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), known_models()))
+    module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), two_input_models(), known_models()))
     lot = hostile_records(draw, shape, draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any)))
     return {
         "module": module.to(draw(st.sampled_from([torch.float32, torch.float64]))),
@@ -245,6 +283,7 @@ COMPILED = {
         (13,),
     ),
     "tokens": (lambda: Tokens(5, 2, False), 6),
+    "two inputs": (lambda: TwoInputs(5, False, torch.relu), {"left": (5,), "right": (3,)}),
 }
 
 

@@ -71,8 +71,6 @@ def plan_event(result, graph, rounds, token):
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
-        "unit": "record",
-        "records_of_unit": 1,
         "epsilon": budget,
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
@@ -97,6 +95,7 @@ def snapshot_events(result):
             "loss": None if s.loss is None else s.loss.tolist(),
             "consensus_distance": s.consensus_distance,
             "bytes_sent": s.bytes_sent.tolist(),
+            "scored": None if s.scored is None else list(s.scored),
             "seconds": result.seconds * s.round / last,
         }
         for s in result.history

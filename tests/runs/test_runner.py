@@ -66,6 +66,7 @@ def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
         "release",
         "rounds",
         "seconds",
+        "evaluation_seconds",
         "samples_per_second",
     ]:
         assert key in summary

@@ -195,7 +195,7 @@ def dirac_canaries(
     The other records lie along further axes. No canary stands in another's way, so each faces the noise alone.
     """
     world = dirac(algorithm, privacy=privacy, rounds=rounds, lr=lr, graph=graph, target=target, records=records)
-    ordinary = world.data.data.train.inputs
+    ordinary = world.data.data.train.table
     width = canaries + ordinary.shape[1]
     inputs = torch.cat([torch.zeros(len(ordinary), canaries), ordinary], dim=1)
     parts = [(part, torch.zeros(len(part))) for part in inputs.split(records)]

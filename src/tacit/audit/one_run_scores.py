@@ -20,6 +20,7 @@ from torch.func import vmap
 from tacit.data import Records
 from tacit.data.records import concatenate
 from tacit.errors import InvalidInput
+from tacit.inputs import Inputs
 from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
 from tacit.privacy.accounting import Event
@@ -129,7 +130,7 @@ def _separate(
 def _clipped(
     model: FlatModel, theta: Float[Tensor, " params"], records: Records, clip: float
 ) -> Float[Tensor, "records params"]:
-    def one(input: Tensor, target: Tensor) -> Tensor:
+    def one(input: Inputs, target: Tensor) -> Tensor:
         return Record(model, input, target).gradient(theta)
 
     rows = []

@@ -93,7 +93,7 @@ class World:
     @cached_property
     def direction(self) -> Float[Tensor, " params"]:
         """Where the canary's gradient points, in a world where that is the record itself."""
-        record = self.canary.inputs[0].double().flatten()
+        record = self.canary.table[0].double().flatten()
         return record / record.norm()
 
     def starts(self, model: FlatModel, trials: int, seed: int) -> Float[Tensor, "stack params"]:
@@ -219,7 +219,7 @@ def images(
     central = type(rule_of(algorithm)) is SGD
     if central:
         data, privacy = data.pooled(), replace(privacy, lot_size=agents * _one_number("lot_size", privacy.lot_size))
-    blank = torch.zeros_like(data_set.train.inputs[:1])
+    blank = torch.zeros_like(data_set.train.table[:1])
     return World(
         algorithm=algorithm,
         model=partial(convnet, data_set.input_shape, data_set.classes),

@@ -49,6 +49,7 @@ def check_case(config: "RunConfig", file: Path, *, false_alarm: float, runs: Pat
     from tacit.runs.checks import check_event, keep_check
     from tacit.runs.folder import RunFolder
 
+    config = config.pinned()
     training, shape = training_of(config)
 
     def play() -> Document:

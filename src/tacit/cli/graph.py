@@ -100,6 +100,7 @@ def graph(
         return
     with working("building"):
         found = parse_graph(kind, agents, seed, options=given)
+        weighed = "file" if "weights" in found.graph else mixing
         measures = measure(found, mixing)
         if save is not None:
             write_edge_list(found, save)
@@ -108,11 +109,12 @@ def graph(
     if thin := flattened(kind, len(found), given):
         note(thin)
     if as_json:
-        print_json({"kind": kind, **measures.to_dict(), "mixing": mixing, "edge_list": [list(e) for e in found.edges]})
+        edges = [list(edge) for edge in found.edges]
+        print_json({"kind": kind, **measures.to_dict(), "mixing": weighed, "edge_list": edges})
         return
     screen = console()
     screen.print(Text(_title(kind, measures), style="bold"), soft_wrap=True)
-    _print_measures(screen, found, measures, mixing, wanted)
+    _print_measures(screen, found, measures, weighed, wanted)
     if measures.agents <= LISTED:
         _print_neighbours(screen, found, measures.centrality)
     for name, path in (("Edge list", save), ("Picture", plot)):

@@ -75,7 +75,11 @@ def show(
         print_json(document | {"decisions": [asdict(decision) for decision in record.ledger.decisions]})
     else:
         _print(rows, chosen, len(deltas) > 1 and delta is None, every)
-        for words in [*_conditions(rows), *record.dealt_out_anew(asked), *record.exposed(asked)]:
+        for words in [
+            *_conditions(rows, record.ledger.decisions),
+            *record.dealt_out_anew(asked),
+            *record.exposed(asked),
+        ]:
             console().print(f"\nNote: {words}", soft_wrap=True)
         _print_budgets(record)
         _print_decisions(record.ledger.decisions)
@@ -110,7 +114,7 @@ def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
             config = folder.config()
         except TacitError:
             continue
-        if config.private and folder.name in names:
+        if config.private and config.delta is not None and folder.name in names:
             found.add(config.delta)
     return found
 
@@ -161,13 +165,19 @@ def _epsilon(kept: Guarantee) -> str:
     return "∞" if math.isinf(kept.epsilon) else round_up(kept.epsilon)
 
 
-def _conditions(rows: Sequence[Spent]) -> Iterator[str]:
+def _conditions(rows: Sequence[Spent], decisions: Sequence[Decision]) -> Iterator[str]:
     """Yield what has to be known of rows that are more than one finished run."""
     if any(row.run is not None and row.charged != row.queries for row in rows):
         yield "a run that is not finished is charged its whole plan: when to stop may depend on what it gave"
     together = [row.add_remove for row in rows if row.run is None]
     if any(kept.basis == "plans" for kept in together):
-        yield "all together holds if no run was planned by another's results; a budget set before the first run needs no such condition"
+        raised = any(decision.kind == "raise" and decision.runs for decision in decisions)
+        why = (
+            "the budget was raised after some of them, maybe because of their results, so that its filter proves no more for all"
+            if raised
+            else "a budget set before the first run needs no such condition"
+        )
+        yield f"all together holds if no run was planned by another's results; {why}"
     for kept in {kept.adaptive: kept for kept in together if kept.adaptive is not None}.values():
         yield f"all together holds if no run was planned by another's results; else the budget, ε={kept.adaptive:g}, holds"
 

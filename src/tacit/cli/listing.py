@@ -72,7 +72,7 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
         "agents": config.agents,
         "rounds": events.round,
         "of": config.rounds,
-        "state": "finished" if summary else "running" if folder.is_running else "stopped",
+        "state": _state(folder, record, finished=bool(summary)),
         "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
         "epsilon": None if record is None or plan is None else _epsilon(record, plan, memo),
@@ -81,6 +81,15 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
         else record.release and plan.release,
         "exposed": record is not None and record.exposed,
     }
+
+
+def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
+    """Say how far a run is; one that was released cannot be resumed."""
+    if finished:
+        return "finished"
+    if folder.is_running:
+        return "running"
+    return "released" if record is not None and record.released else "stopped"
 
 
 def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:

@@ -15,7 +15,7 @@ from tacit.errors import InvalidInput
 
 PANELS = {
     "Data and graph": ("dataset", "data_dir", "agents", "split", "graph", "mixing", "allow_drift"),
-    "Model": ("model",),
+    "Model": ("model", "loss"),
     "Privacy": (
         "epsilon",
         "noise_multiplier",
@@ -25,6 +25,7 @@ PANELS = {
         "lot_size",
         "adjacency",
         "accountant",
+        "unit",
         "source",
         "spare_queries",
         "private_diagnostics",
@@ -82,14 +83,15 @@ def with_parameters(command: Callable[..., None], parameters: Parameters, help: 
 
 
 def settings_options() -> dict[str, tuple[Any, Any]]:
-    """Return an option for every field of `RunConfig`, and the hidden counterpart of each flag."""
+    """Return an option for every setting, and the hidden counterpart of each flag."""
     return {name: option for panel, keys in PANELS.items() for key in keys for name, option in _options(key, panel)}
 
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that were given as options, out of what typer hands over."""
-    given = {key: _read(key, values[key]) for key in RunConfig.model_fields if values[key] is not None}
-    for key in RunConfig.model_fields:
+    keys = [key for panel in PANELS.values() for key in panel]
+    given = {key: _read(key, values[key]) for key in keys if values[key] is not None}
+    for key in keys:
         if values.get(f"no_{key}"):
             if key in given:
                 name = key.replace("_", "-")

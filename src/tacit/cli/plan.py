@@ -6,6 +6,7 @@ import shlex
 from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
+from tacit.inputs import parts
 from tacit.runs import Runner
 
 _AGENTS_SHOWN = 20
@@ -83,6 +84,7 @@ def _memory(runner: Runner) -> float:
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     theta = session.state.theta
     lots = sum(session.plan.lot_sizes)
-    inputs = 2 * lots * session.training.data.data.train.inputs[0].numel() * theta.element_size()
+    numbers = sum(table[0].numel() for table in parts(session.training.data.data.train.inputs))
+    inputs = 2 * lots * numbers * theta.element_size()
     states = 8 * theta.numel() * theta.element_size()
     return float(held + states + inputs + session.chosen.engine.working_bytes(lots))

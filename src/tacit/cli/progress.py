@@ -73,7 +73,7 @@ def _line(runner: Runner, look: Snapshot) -> str:
     mean, worst, best = _accuracies(look)
     spent, allowed = _spent(runner, look)
     return (
-        f"round {look.round}/{runner.config.rounds}: accuracy {mean} mean, {worst} worst, {best} best; "
+        f"round {look.round}/{runner.config.rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(look)}; "
         f"distance {look.consensus_distance:.2g}; ε {spent}" + (f" of {allowed}" if allowed != NO_PRIVACY else "")
     )
 
@@ -81,7 +81,7 @@ def _line(runner: Runner, look: Snapshot) -> str:
 def _now(runner: Runner) -> Table:
     session = runner.session
     last = session.watch.histories[0][-1]
-    table = plain_table()
+    table = plain_table(None if last.sample is None else f"accuracy{_on(last)} validation records")
     for column in ("accuracy", "worst", "best", "distance", "ε spent", "of", "MB sent", "samples/s"):
         table.add_column(column, justify="right")
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
@@ -95,6 +95,11 @@ def _accuracies(look: Snapshot) -> tuple[str, str, str]:
     if look.accuracy is None:
         return "-", "-", "-"
     return f"{look.accuracy.mean():.1%}", f"{look.accuracy.min():.1%}", f"{look.accuracy.max():.1%}"
+
+
+def _on(look: Snapshot) -> str:
+    """Say on how many records models were scored, where that is a sample."""
+    return "" if look.sample is None else f" on a sample of {look.sample:,}"
 
 
 def _spent(runner: Runner, look: Snapshot) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from tacit.runs import Runner
 
 def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
     """Print what came of a run that is finished."""
-    table = plain_table(f"{runner.folder.name}: {summary['rounds']} rounds in {summary['seconds']:.1f} s")
+    taken = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s, scored in {summary['evaluation_seconds']:.1f} s"
+    table = plain_table(f"{runner.folder.name}: {taken}")
     for column in ("mean", "worst", "best", "distance", "MB sent", "ε, largest"):
         table.add_column(column, justify="right")
     spent, apart = summary["epsilon"], summary["consensus_distance"]

@@ -16,6 +16,8 @@ _HELP = """Train agents that never show each other their data, in a folder that 
 Settings come from a TOML file, from options, or from both; options win. Defaults stand in brackets. What a file \
 turns on, --no-… turns off, as in --no-tensorboard; a run's own config.toml is such a file.
 
+--model, --loss, --algorithm, --dataset and --graph also take code of your own, as file.py:NAME or package.module:NAME.
+
 Example: tacit train --algorithm dsgt --dataset digits --graph ring --epsilon 4 --delta 1e-3 --lot-size 48 --rounds \
 100 --lr 4 --lr-final 0.4
 """
@@ -95,6 +97,8 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was stopped or killed; no round is asked twice.
+
+    A run from Python goes on, too, if all that it was given can be had by name; if not, this says how to resume it there.
 
     Example: tacit resume dsgt-digits-1
     """

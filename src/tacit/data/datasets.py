@@ -19,6 +19,7 @@ from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, Source, concatenate
 from tacit.data.schema import Schema
 from tacit.errors import DataError
+from tacit.inputs import Inputs, described, mapped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,18 +36,19 @@ class DataSet:
     """Public, batched, treats each record alone; applied after gathering."""
     schema: Schema | None = None
     """What a record may be, as declared. Public. Unless given, it is drafted when a session is made."""
+    most_missing: float = 1.0
+    """The largest share of an agent's records that may hold NaN or infinity, where the schema allows them at all."""
     published: bool = False
     """Whether anybody can have these records: those of `tacit.data.load` and `synthetic`. Only then does a run tell their classes."""
 
     def __post_init__(self) -> None:
-        shape = self.train.inputs.shape[1:]
+        shape = _shapes(self.train.inputs)
         for part, records in self._parts():
             if len(records) == 0:
                 raise DataError(f"the {part} set of {self.name} has no records; leave out what there is none of")
-            if records.inputs.shape[1:] != shape:
+            if _shapes(records.inputs) != shape:
                 raise DataError(
-                    f"{part} inputs of {self.name} have shape {tuple(records.inputs.shape[1:])} "
-                    f"but training inputs have {tuple(shape)}"
+                    f"{part} inputs of {self.name} have shape {_shapes(records.inputs)} but training inputs have {shape}"
                 )
             if self.classes is not None:
                 _check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
@@ -63,7 +65,7 @@ class DataSet:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
-        allow_missing: bool = False,
+        allow_missing: bool | float = False,
         units: Any = None,
     ) -> "DataSet":
         """Make a data set of one's own records: anything `Records.of` takes.
@@ -75,8 +77,9 @@ class DataSet:
         `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
         integer per record is int64; a highest target that it declares gives the number of classes.
 
-        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in: one whose
-        gradient is not finite then counts as zero, silently.
+        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in, as a share:
+        0.05 lets in at most one in twenty of each agent's records, True any number. One whose gradient is not finite then
+        counts as zero, silently.
 
         `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
         protects these as wholes, and `split` deals them as wholes.
@@ -87,7 +90,7 @@ class DataSet:
         records = _read(train)
         if units is not None:
             records = records.of_units(units)
-        if allow_missing:
+        if most_missing := _share(allow_missing):
             schema = _with_missing(name, records, schema)
         if classes is None and schema is not None:
             classes = schema.classes
@@ -101,13 +104,16 @@ class DataSet:
             classes=classes,
             prepare=prepare,
             schema=schema,
+            most_missing=most_missing or 1.0,
         )
 
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one prepared record, as a model meets it; found on a made-up record."""
         schema = Schema.draft(self) if self.schema is None else self.schema
-        prepared = self.prepare(schema.inputs.sample(1, torch.Generator().manual_seed(0)))
+        prepared = self.prepare(schema.sample(1, torch.Generator().manual_seed(0)).inputs)
+        if not isinstance(prepared, Tensor):
+            raise DataError(f"a record of {self.name} has several inputs, and so no one shape: {described(prepared)}")
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
@@ -193,7 +199,7 @@ class AgentData:
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
-        allow_missing: bool = False,
+        allow_missing: bool | float = False,
         owners: Sequence[str] | None = None,
     ) -> "AgentData":
         """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
@@ -204,6 +210,12 @@ class AgentData:
         if not parts:
             raise DataError(f"{name} has no parts; give the records of at least one agent")
         tables = [Records.of(part) for part in parts]
+        if owners is None:
+            owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
+        known = schema.classes if classes is None and isinstance(schema, Schema) else classes
+        for agent, (table, owner) in enumerate(zip(tables, owners, strict=False)):
+            if known is not None and _is_labels(table.targets):
+                _check_range(f"targets of agent {agent} ({owner})", table.targets, known)
         data = DataSet.from_records(
             name=name,
             train=concatenate(tables),
@@ -215,8 +227,6 @@ class AgentData:
             allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
-        if owners is None:
-            owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
         return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name)
 
     def __repr__(self) -> str:
@@ -225,9 +235,9 @@ class AgentData:
     def described(self, sizes: Sequence[int] | None = None) -> str:
         """Say who holds how many records: the true numbers, those declared in their place, or none if none are given."""
         # Who holds which record is nobody else's business, and nobody's reading.
-        numbers, inputs = self.sizes if sizes is None else sizes, self.data.train.inputs
+        numbers = self.sizes if sizes is None else sizes
         held = f"with {min(numbers)} to {max(numbers)} records each, " if len(numbers) else ""
-        kind = f"{held}of {inputs.dtype} and shape {tuple(inputs.shape[1:])}"
+        kind = f"{held}of {described(self.data.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def only(self, agents: Sequence[int]) -> "AgentData":
@@ -287,6 +297,11 @@ def _is_labels(targets: Tensor) -> bool:
     return targets.ndim == 1 and not targets.is_floating_point() and not targets.is_complex()
 
 
+def _shapes(inputs: Inputs) -> Any:
+    """Return the shapes of one record's inputs."""
+    return mapped(lambda table: tuple(table.shape[1:]), inputs)
+
+
 def _read(source: Source) -> Records:
     """Widen integer targets to the int64 that cross entropy reads; inputs stay as they are."""
     records = Records.of(source)
@@ -305,26 +320,41 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
             f"{name} are {targets.dtype} of shape {tuple(targets.shape)}; "
             "a classification has one int64 class for each record"
         )
-    low, high = int(targets.min()), int(targets.max())
-    if low < 0 or high >= classes:
-        # The labels themselves are private: the message says only that they do not fit.
-        raise DataError(f"{name} do not all lie between 0 and {classes - 1}, the numbers of {classes} classes")
+    _check_range(name, targets, classes)
+
+
+def _check_range(name: str, targets: Tensor, classes: int) -> None:
+    if wrong := int(((targets < 0) | (targets >= classes)).sum()):
+        # The labels themselves are private: the message says only how many do not fit, to whoever holds them.
+        raise DataError(
+            f"{wrong} of {len(targets)} {name} do not lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or "
+            "correct these records. Where they are private, so is this message: do not forward it"
+        )
+
+
+def _share(allow_missing: bool | float) -> float:
+    """Return the largest share of records that may be missing, 0 where none may."""
+    if isinstance(allow_missing, bool | int | float) and 0 <= allow_missing <= 1:
+        return float(allow_missing)
+    raise DataError(
+        f"allow_missing is {allow_missing!r}; it must be True, False or a share of records from 0 to 1, such as 0.05"
+    )
 
 
 def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
-    """Return the schema of tables that may hold NaN and infinity."""
+    """Return the schema of tables that may hold NaN and infinity: the one that was given if it says so."""
     if schema is not None:
-        raise DataError(
-            "a schema says itself what may be missing: leave out allow_missing, and declare finite=False in its fields"
-        )
-    fields = {
-        part: Field(
-            shape=tuple(table.shape[1:]),
-            dtype=table.dtype,
-            finite=not (table.is_floating_point() or table.is_complex()),
-        )
-        for part, table in (("inputs", records.inputs), ("targets", records.targets))
-    }
-    if all(field.finite for field in fields.values()):
+        if schema.is_finite:
+            raise DataError(
+                "a schema says itself what may be missing: declare finite=False in its fields, or leave out allow_missing"
+            )
+        return schema
+
+    def field(table: Tensor) -> Field:
+        finite = not (table.is_floating_point() or table.is_complex())
+        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype, finite=finite)
+
+    made = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
+    if made.is_finite:
         raise DataError(f"allow_missing means nothing for {name}: its tables are of whole numbers, which are never NaN")
-    return Schema(**fields)
+    return made

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tacit.data.fields import Field
 from tacit.data.prepare import bytes_to_unit
 from tacit.data.schema import Schema
+from tacit.inputs import Inputs, Several, called, mapped, parts, rebuilt
 
 if TYPE_CHECKING:
     from tacit.data.datasets import DataSet
@@ -28,10 +29,11 @@ def settle(data: "DataSet", model: nn.Module) -> Schema:
 
 def draft(data: "DataSet") -> Schema:
     """Return the kinds of the training tables, without ranges; bytes have theirs by their type."""
-    inputs, targets = (
-        Field(shape=tuple(table.shape[1:]), dtype=table.dtype) for table in (data.train.inputs, data.train.targets)
-    )
-    return Schema(inputs=inputs, targets=targets)
+
+    def field(table: Tensor) -> Field:
+        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype)
+
+    return Schema(inputs=mapped(field, data.train.inputs), targets=field(data.train.targets))
 
 
 def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema:
@@ -40,26 +42,29 @@ def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema
         reason = f"{data.classes} classes are numbered from 0"
         schema = replace(schema, targets=schema.targets.within(0, data.classes - 1, reason))
     # What another `prepare` makes of a number is not known, so the model's range says nothing about raw ones.
-    if model is not None and data.prepare is bytes_to_unit and schema.inputs.dtype in (torch.int32, torch.int64):
-        rows = embedding_rows(model, schema.inputs)
-        if rows is not None:
-            reason = f"the model looks them up in an embedding of {rows} rows"
-            schema = replace(schema, inputs=schema.inputs.within(0, rows - 1, reason))
+    if model is not None and data.prepare is bytes_to_unit:
+        fields = parts(schema.inputs)
+        for place, field in enumerate(fields):
+            rows = embedding_rows(model, schema.inputs, place) if field.dtype in (torch.int32, torch.int64) else None
+            if rows is not None:
+                fields[place] = field.within(0, rows - 1, f"the model looks them up in an embedding of {rows} rows")
+        schema = replace(schema, inputs=rebuilt(schema.inputs, fields))
     return schema
 
 
-def embedding_rows(model: nn.Module, inputs: Field) -> int | None:
-    """Return how many rows the embeddings have that read the model's inputs as they are, or None where unsure.
+def embedding_rows(model: nn.Module, inputs: Several[Field], place: int = 0) -> int | None:
+    """Return how many rows the embeddings have that read one of the model's inputs as it is, or None where unsure.
 
     Several embeddings may read different columns: the largest counts, and every place of the input must be read by
     one of them. A copy of the model is run on zeros, which every embedding has a row for.
     """
     parameter = next(model.parameters(), None)
-    zeros = torch.zeros((2, *inputs.shape), dtype=inputs.dtype, device=None if parameter is None else parameter.device)
-    watch = _Lookups(zeros)
+    device = None if parameter is None else parameter.device
+    zeros: Inputs = mapped(lambda field: torch.zeros((2, *field.shape), dtype=field.dtype, device=device), inputs)
+    watch = _Lookups(parts(zeros)[place])
     try:
         with torch.no_grad(), torch.random.fork_rng(), watch:
-            copy.deepcopy(model).train()(zeros)
+            called(copy.deepcopy(model).train(), zeros)
     except Exception:  # whatever is wrong with the model is reported by the checks that follow
         return None
     return watch.rows if watch.rows and watch.reached.all() else None

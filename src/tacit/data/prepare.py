@@ -7,22 +7,27 @@ preparation one record at a time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
 
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Float
 from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.guards import Guard, chance_state, restore_chance
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
+from tacit.inputs import Inputs, alike, mapped, parts, stacked
 
-Prepare = Callable[[Tensor], Tensor]
+Prepare = Callable[[Any], Any]
+"""Maps the inputs of a batch to what the model reads: a tensor, or a tuple or dictionary of some, both."""
 
 
-def bytes_to_unit(inputs: Shaped[Tensor, "records *shape"]) -> Shaped[Tensor, "records *shape"]:
+def bytes_to_unit(inputs: Inputs) -> Inputs:
     """Map bytes to float32 in [0, 1]; leave every other type as it is."""
-    return inputs.to(torch.float32) / 255 if inputs.dtype == torch.uint8 else inputs
+    found: Inputs = mapped(lambda table: table.to(torch.float32) / 255 if table.dtype == torch.uint8 else table, inputs)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +38,13 @@ class Normalise:
     std: tuple[float, ...]
     top: float = 255.0
 
-    def __call__(
-        self, inputs: Shaped[Tensor, "records channels height width"]
-    ) -> Float[Tensor, "records channels height width"]:
-        """Return `inputs` as normalised float32."""
+    def __call__(self, inputs: Inputs) -> Float[Tensor, "records channels height width"]:
+        """Return images, [records, channels, height, width], as normalised float32."""
+        if not isinstance(inputs, Tensor):
+            raise DataError(
+                "Normalise reads one tensor of images, and these records have several inputs; call it on one of them in a prepare "
+                "of your own"
+            )
         std = torch.tensor(self.std, device=inputs.device).view(-1, 1, 1)
         mean = torch.tensor(self.mean, device=inputs.device).view(-1, 1, 1)
         return torch.mul(inputs, 1 / (self.top * std)).sub_(mean / std)
@@ -49,14 +57,15 @@ class Apart:
     prepare: Prepare
     in_loop: bool = False
 
-    def __call__(self, inputs: Shaped[Tensor, "records *shape"]) -> Tensor:
+    def __call__(self, inputs: Inputs) -> Inputs:
         """Return all records, prepared."""
         if self.prepare is bytes_to_unit or type(self.prepare) is Normalise:
             return self.prepare(inputs)  # number by number, each operation rounded once: wherever it stands
         if self.in_loop:
-            return _stacked([self._alone(record) for record in inputs])
+            count = len(parts(inputs)[0])
+            return _stacked([self._alone(mapped(itemgetter(number), inputs)) for number in range(count)])
         with Guard() as guard, EvenProducts() as products:
-            prepared = vmap(self._one)(inputs)
+            prepared: Inputs = vmap(self._one)(inputs)
         guard.check()
         if strange := guard.strange | products.strange:
             raise NotImplementedError(
@@ -64,11 +73,11 @@ class Apart:
             )  # `apart` takes a loop
         return prepared
 
-    def _alone(self, record: Tensor) -> Tensor:
+    def _alone(self, record: Inputs) -> Inputs:
         """Prepare a record that lies in memory as every other does, and leave no trace of it in a generator."""
         before = chance_state()
         try:
-            prepared = self._one(record.clone())
+            prepared = self._one(mapped(Tensor.clone, record))
         finally:
             if drew := chance_state() != before:
                 restore_chance(before)
@@ -76,28 +85,35 @@ class Apart:
             raise DataError("prepare draws random numbers for some records")
         return prepared
 
-    def _one(self, record: Tensor) -> Tensor:
-        prepared = self.prepare(record[None])
-        if len(prepared) != 1:
-            raise DataError(f"prepare turned 1 record into {len(prepared)}; it must keep the first axis")
-        return prepared[0]
+    def _one(self, record: Inputs) -> Inputs:
+        prepared = self.prepare(mapped(lambda tensor: tensor[None], record))
+        for tensor in parts(prepared):
+            if not isinstance(tensor, Tensor):
+                raise DataError(
+                    f"prepare returns a {type(tensor).__name__}; it must return tensors, as it is given them"
+                )
+            if len(tensor) != 1:
+                raise DataError(f"prepare turned 1 record into {len(tensor)}; it must keep the first axis")
+        found: Inputs = mapped(itemgetter(0), prepared)
+        return found
 
 
-def _stacked(records: list[Tensor]) -> Tensor:
+def _stacked(records: list[Inputs]) -> Inputs:
     """Return records of one shape and type as a batch; torch would turn one type into another where they differ."""
-    if len({(each.shape, each.dtype) for each in records}) > 1:
+    kinds = [mapped(lambda tensor: (tensor.shape, tensor.dtype), record) for record in records]
+    if any(kind != kinds[0] for kind in kinds):
         raise DataError("prepare gives records of several shapes or types")
-    return torch.stack(records)
+    return stacked(records)
 
 
-def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Apart:
+def apart(prepare: Prepare, like: Inputs) -> Apart:
     """Return the preparation record by record: a `vmap`, or, for code that no `vmap` can take, a loop.
 
     Which of the two follows from the shape and type of `like`, never from what it holds.
     """
     batched = Apart(prepare)
     try:
-        batched(torch.zeros(2, *like.shape[1:], dtype=like.dtype, device=like.device))
+        batched(mapped(lambda table: table.new_zeros(2, *table.shape[1:]), like))
     except DataError:
         raise
     except Exception:  # numpy inside, a branch on values, anything that needs real numbers
@@ -105,25 +121,36 @@ def apart(prepare: Prepare, like: Shaped[Tensor, "records *shape"]) -> Apart:
     return batched
 
 
-def check_apart(prepare: Prepare, public: Shaped[Tensor, "records *shape"]) -> None:
+def check_apart(prepare: Prepare, public: Inputs) -> None:
     """Refuse a preparation that mixes records or draws by chance; `public` holds at least two public records."""
     alone, before = apart(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
-    alike = all(torch.equal(first.nan_to_num(nan=-1), each.nan_to_num(nan=-1)) for each in again)
-    if not alike or chance_state() != before:
+    if not all(_equal(first, other) for other in again) or chance_state() != before:
         raise DataError(
             "prepare gives another value for the same record the second time: it draws random numbers or keeps something. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
         )
-    for batch, known in ((public, first), (public.flip(0), first.flip(0)), (public[:1], first[:1])):
-        if not _same(prepare(batch), known):
+    changes: tuple[Callable[[Tensor], Tensor], ...] = (Tensor.clone, lambda table: table.flip(0), itemgetter(slice(1)))
+    for change in changes:
+        if not _same(prepare(mapped(change, public)), mapped(change, first)):
             raise DataError(
                 "prepare mixes records: a record's value changes with the others in its batch or its place there. Use "
                 "published constants, such as tacit.data.Normalise(mean=..., std=...)"
             )
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def _equal(one: Inputs, other: Inputs) -> bool:
+    return alike(one, other) and all(
+        torch.equal(ours.nan_to_num(nan=-1), theirs.nan_to_num(nan=-1))
+        for ours, theirs in zip(parts(one), parts(other), strict=True)
+    )
+
+
+def _same(one: Inputs, other: Inputs) -> bool:
+    return alike(one, other) and all(map(_close, parts(one), parts(other)))
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
     if not one.is_floating_point():

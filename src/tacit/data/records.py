@@ -1,5 +1,7 @@
 """One table of records, and how a user's tensors, arrays or `Dataset` become one.
 
+A record's input is one tensor, or several in a tuple or a dictionary; see `inputs`.
+
 Tensors stay as compact as they were given (images of bytes stay bytes); turning them into what a model reads
 is the data set's `prepare`, which runs on a batch after it was gathered.
 """
@@ -15,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from tacit.errors import DataError
+from tacit.inputs import Inputs, checked, described, kinds, mapped, stacked
 
 Array: TypeAlias = Tensor | np.ndarray
 
@@ -26,31 +29,38 @@ class Records:
     units: a number for each record. Records with the same number belong to one unit, such as a patient.
     """
 
-    inputs: Shaped[Tensor, "records *shape"]
+    inputs: Inputs
     targets: Shaped[Tensor, "records *target"]
     units: Int64[Tensor, "records"] | None = None
 
     def __post_init__(self) -> None:
-        for name, tensor in (("inputs", self.inputs), ("targets", self.targets)):
-            if not isinstance(tensor, Tensor) or tensor.ndim == 0:
-                raise DataError(f"{name} must be a tensor with one row per record, not {_describe(tensor)}")
-        if len(self.inputs) != len(self.targets):
-            raise DataError(f"{len(self.inputs)} inputs but {len(self.targets)} targets; each record has one of both")
+        object.__setattr__(self, "inputs", checked(self.inputs))
+        if not isinstance(self.targets, Tensor) or self.targets.ndim == 0:
+            raise DataError(f"targets must be a tensor with one row per record, not {_describe(self.targets)}")
+        checked(self.inputs, len(self.targets))
         if self.units is not None and (self.units.dtype, self.units.shape) != (torch.int64, self.targets.shape[:1]):
             raise DataError(
                 f"units are {_describe(self.units)}; give one int64 number for each of {len(self.targets)} records"
             )
 
     def __len__(self) -> int:
-        return len(self.inputs)
+        return len(self.targets)
 
     def __repr__(self) -> str:
         # Records are private: no log or error text that shows this object may show what they hold.
-        return f"Records({len(self)} of {self.inputs.dtype} and shape {tuple(self.inputs.shape[1:])})"
+        return f"Records({len(self)} of {described(self.inputs)})"
+
+    @property
+    def table(self) -> Shaped[Tensor, "records *shape"]:
+        """The inputs, where a record has one; records with several are refused."""
+        if isinstance(self.inputs, Tensor):
+            return self.inputs
+        raise DataError(f"this takes records with one input, and these have several: {described(self.inputs)}")
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
-        return Records(self.inputs[indices], self.targets[indices], None if self.units is None else self.units[indices])
+        inputs = mapped(lambda table: table[indices], self.inputs)
+        return Records(inputs, self.targets[indices], None if self.units is None else self.units[indices])
 
     def of_units(self, column: Any) -> "Records":
         """Return the same records with a column that says to whom each belongs: numbers, texts or whatever can be sorted."""
@@ -64,12 +74,14 @@ class Records:
     def of(source: "Source") -> "Records":
         """Make a table of an (inputs, targets) pair, or of a map-style data set of (input, target) items.
 
+        Inputs are a tensor or array, or a tuple or dictionary of some, for models that read several.
         A data set is read once, item by item: whatever random transformation it applies is frozen there.
         """
         if isinstance(source, Records):
             return source
-        if isinstance(source, tuple | list) and len(source) == 2 and all(isinstance(x, Array) for x in source):
-            return Records(_tensor(source[0], "inputs"), _tensor(source[1], "targets"))
+        pair = isinstance(source, tuple | list) and len(source) == 2 and isinstance(source[1], Array)
+        if pair and (isinstance(source[0], Array) or _is_several(source[0])):
+            return Records(_inputs(source[0], "inputs"), _tensor(source[1], "targets"))
         if isinstance(source, Array) or not (hasattr(source, "__getitem__") and hasattr(source, "__len__")):
             raise DataError(
                 f"cannot read records from {_describe(source)}; give Records, an (inputs, targets) pair of "
@@ -78,46 +90,73 @@ class Records:
         return _read_items(source)
 
 
-Source: TypeAlias = Records | tuple[Array, Array] | Dataset[Any] | Sequence[tuple[Any, Any]]
+Source: TypeAlias = (
+    Records | tuple[Array | tuple[Array, ...] | dict[str, Array], Array] | Dataset[Any] | Sequence[tuple[Any, Any]]
+)
 """What `Records.of` takes."""
 
 
 def concatenate(tables: Sequence[Records]) -> Records:
     """Put tables of equally shaped records below each other."""
     for name in ("inputs", "targets"):
-        first: Tensor = getattr(tables[0], name)
+        first: Inputs = getattr(tables[0], name)
         for i, table in enumerate(tables):
-            tensor: Tensor = getattr(table, name)
-            if (tensor.shape[1:], tensor.dtype) != (first.shape[1:], first.dtype):
+            own: Inputs = getattr(table, name)
+            if kinds(own) != kinds(first):
                 raise DataError(
-                    f"{name} of part {i} are {tensor.dtype} of shape {tuple(tensor.shape[1:])} but those of "
-                    f"part 0 are {first.dtype} of shape {tuple(first.shape[1:])}; all parts must be alike"
+                    f"{name} of part {i} are {described(own)} but those of part 0 are {described(first)}; all parts must be alike"
                 )
     units = [table.units for table in tables if table.units is not None]
     if len(units) not in (0, len(tables)):
         raise DataError("some parts say to whom records belong and others do not; give units of all, or of none")
-    both = torch.cat([t.inputs for t in tables]), torch.cat([t.targets for t in tables])
-    return Records(*both, torch.cat(units) if units else None)
+    inputs = mapped(lambda *columns: torch.cat(columns), *(table.inputs for table in tables))
+    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(units) if units else None)
 
 
 def _read_items(items: Any) -> Records:
     if len(items) == 0:
         raise DataError(f"{_describe(items)} holds no records")
-    inputs: list[Tensor] = []
+    inputs: list[Inputs] = []
     targets: list[Tensor] = []
+    wrong: list[str] = []  # what is the matter with each item that cannot be used
+    number = 0  # of the first item that can
     for i in range(len(items)):
         item = items[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"item {i} is {_describe(item)}, not an (input, target) pair")
-        for column, value, name in ((inputs, item[0], "input"), (targets, item[1], "target")):
-            tensor = _tensor(value, f"{name} of item {i}")
-            if column and tensor.shape != column[0].shape:
-                raise DataError(
-                    f"{name} of item {i} has shape {tuple(tensor.shape)} but that of item 0 has "
-                    f"{tuple(column[0].shape)}; crop, pad or resize all of them to one shape"
-                )
-            column.append(tensor)
-    return Records(torch.stack(inputs), torch.stack(targets))
+            wrong.append(f"item {i} is {_describe(item)}, not an (input, target) pair")
+            continue
+        pair = _inputs(item[0], f"input of item {i}"), _tensor(item[1], f"target of item {i}")
+        first, number = ((inputs[0], targets[0]), number) if inputs else (pair, i)
+        odd = [
+            f"{name} of item {i} has shape {_shape(one)} but that of item {number} has {_shape(other)}; crop, pad or resize all of "
+            "them to one shape"
+            for name, one, other in zip(("input", "target"), pair, first, strict=True)
+            if _shape(one) != _shape(other)
+        ]
+        wrong += odd[:1]
+        if not odd:
+            inputs.append(pair[0])
+            targets.append(pair[1])
+    if wrong:
+        raise DataError(f"{len(wrong)} of {len(items)} records cannot be used. The first: {wrong[0]}")
+    return Records(stacked(inputs), torch.stack(targets))
+
+
+def _shape(one: Inputs) -> Any:
+    return mapped(lambda tensor: tuple(tensor.shape), one)
+
+
+def _is_several(value: Any) -> bool:
+    """Tell whether this is a tuple or dictionary of tensors or arrays; a tuple of numbers is one tensor."""
+    columns = list(value.values()) if isinstance(value, dict) else value
+    return isinstance(value, tuple | dict) and bool(columns) and all(isinstance(column, Array) for column in columns)
+
+
+def _inputs(value: Any, name: str) -> Inputs:
+    if not _is_several(value):
+        return _tensor(value, name)
+    found: Inputs = mapped(lambda column: _tensor(column, name), value)
+    return found
 
 
 def _tensor(value: Any, name: str) -> Tensor:

@@ -61,9 +61,9 @@ def scattered(data: DataSet) -> DataSet:
     def features(records: Records | None) -> Records | None:
         if records is None:
             return None
-        one = scattering(data.prepare(records.inputs[:1]))
+        one = scattering(data.prepare(records.table[:1]))
         found = one.new_empty(len(records), *one.shape[1:])  # parts put together in the end would be held twice
-        for place, part in zip(found.split(_AT_ONCE), records.inputs.split(_AT_ONCE), strict=True):
+        for place, part in zip(found.split(_AT_ONCE), records.table.split(_AT_ONCE), strict=True):
             place.copy_(scattering(data.prepare(part)))
         return Records(found, records.targets)
 
@@ -71,7 +71,7 @@ def scattered(data: DataSet) -> DataSet:
     assert train is not None
     declared = data.schema
     if declared is not None:
-        declared = replace(declared, inputs=Field(shape=tuple(train.inputs.shape[1:]), dtype=train.inputs.dtype))
+        declared = replace(declared, inputs=Field(shape=tuple(train.table.shape[1:]), dtype=train.table.dtype))
     return replace(
         data,
         train=train,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from tacit.data.fields import Field, Misfits
 from tacit.data.records import Records
 from tacit.errors import DataError
+from tacit.inputs import Several, alike, described, mapped, names, parts
 
 if TYPE_CHECKING:
     from tacit.data.datasets import AgentData, DataSet
@@ -29,13 +30,19 @@ _SHOWN = 3  # agents named in one message
 class Schema:
     """What the inputs and targets of every record may be, before `prepare`. Public."""
 
-    inputs: Field
+    inputs: Several[Field]
+    """Of a model that reads several inputs: a tuple or dictionary of fields, as the inputs are."""
     targets: Field
 
     def __post_init__(self) -> None:
+        if isinstance(self.inputs, dict):
+            object.__setattr__(self, "inputs", {name: self.inputs[name] for name in sorted(self.inputs)})
         for name, field in self._fields():
             if not isinstance(field, Field):
                 raise DataError(f"{name} of a schema is a {type(field).__name__}; give a Field(shape=..., dtype=...)")
+
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)
 
     @staticmethod
     def draft(data: "DataSet", model: nn.Module | None = None) -> "Schema":
@@ -48,18 +55,35 @@ class Schema:
         return narrowed(draft(data), data, model)
 
     def __str__(self) -> str:
-        return f"inputs: {self.inputs}; targets: {self.targets}"
+        return "; ".join(f"{name}: {field}" for name, field in self._fields())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain data for JSON or TOML."""
-        return {name: field.to_dict() for name, field in self._fields()}
+        inputs: Any = mapped(Field.to_dict, self.inputs)
+        if isinstance(self.inputs, dict):
+            inputs = {"named": inputs}
+        elif isinstance(self.inputs, tuple):
+            inputs = list(inputs)
+        return {"inputs": inputs, "targets": self.targets.to_dict()}
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Schema":
         """Read what `to_dict` wrote."""
         if not isinstance(plain, Mapping) or plain.keys() != {"inputs", "targets"}:
             raise DataError(f"a schema has inputs and targets, not {plain!r}")
-        return Schema(inputs=Field.of(plain["inputs"]), targets=Field.of(plain["targets"]))
+        inputs = plain["inputs"]
+        if isinstance(inputs, list):
+            inputs = tuple(inputs)
+        elif isinstance(inputs, Mapping) and inputs.keys() == {"named"} and isinstance(inputs["named"], Mapping):
+            inputs = dict(inputs["named"])
+        elif isinstance(inputs, Mapping):
+            return Schema(inputs=Field.of(inputs), targets=Field.of(plain["targets"]))
+        return Schema(inputs=mapped(Field.of, inputs), targets=Field.of(plain["targets"]))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether no number may be NaN or infinite."""
+        return all(field.finite for _, field in self._fields())
 
     @property
     def fingerprint(self) -> str:
@@ -77,8 +101,11 @@ class Schema:
 
     def check_kind(self, records: Records, name: str) -> None:
         """Refuse a table whose shape or type is another one: these are public facts."""
-        for part, field in self._fields():
-            table: Tensor = getattr(records, part)
+        if not alike(records.inputs, self.inputs):
+            raise DataError(
+                f"inputs of {name} are {described(records.inputs)}, but the schema says {self}; make them alike"
+            )
+        for part, field, table in self._columns(records):
             if (tuple(table.shape[1:]), table.dtype) != (field.shape, field.dtype):
                 kind = f"{str(table.dtype).removeprefix('torch.')} of shape {tuple(table.shape[1:])}"
                 raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them alike")
@@ -86,7 +113,7 @@ class Schema:
     def fits(self, records: Records) -> Bool[Tensor, "records"]:
         """Say which records fit. This tells about each of them: on private records the answer is private."""
         self.check_kind(records, "these records")
-        fit = torch.ones(len(records), dtype=torch.bool, device=records.inputs.device)
+        fit = torch.ones(len(records), dtype=torch.bool, device=records.targets.device)
         for rows in self.misfits(records).values():
             fit[rows.to(fit.device)] = False
         return fit
@@ -95,19 +122,25 @@ class Schema:
         """Return the rows that do not fit, by what is wrong with them."""
         return {
             f"{name} {words}": rows
-            for name, field in self._fields()
-            for words, rows in field.misfits(getattr(records, name)).items()
+            for name, field, table in self._columns(records)
+            for words, rows in field.misfits(table).items()
         }
 
     def sample(self, count: int, generator: torch.Generator) -> Records:
         """Draw made-up records that fit."""
-        return Records(self.inputs.sample(count, generator), self.targets.sample(count, generator))
+        inputs = mapped(lambda field: field.sample(count, generator), self.inputs)
+        return Records(inputs, self.targets.sample(count, generator))
 
-    def _fields(self) -> tuple[tuple[str, Field], ...]:
-        return (("inputs", self.inputs), ("targets", self.targets))
+    def _fields(self) -> list[tuple[str, Field]]:
+        return [*zip(names(self.inputs), parts(self.inputs), strict=True), ("targets", self.targets)]
+
+    def _columns(self, records: Records) -> list[tuple[str, Field, Tensor]]:
+        """Return every field with its name and the table that it is about."""
+        tables = [*parts(records.inputs), records.targets]
+        return [(name, field, table) for (name, field), table in zip(self._fields(), tables, strict=True)]
 
 
-_checked: WeakKeyDictionary[Records, dict[tuple[Schema, int, int], Misfits]] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[Records, dict[tuple[Schema, tuple[int, ...]], Misfits]] = WeakKeyDictionary()
 
 
 def check_records(data: "AgentData", schema: Schema) -> None:
@@ -121,6 +154,7 @@ def check_records(data: "AgentData", schema: Schema) -> None:
             if wrong := _misfits(held_out, schema):
                 raise DataError(f"the {part} set does not fit its schema: {_counted(wrong)}")
     schema.check_kind(data.data.train, "the training set")
+    _check_missing(data, schema)
     wrong = _misfits(data.data.train, schema)
     if not wrong:
         return
@@ -139,10 +173,36 @@ def check_records(data: "AgentData", schema: Schema) -> None:
     )
 
 
+def _check_missing(data: "AgentData", schema: Schema) -> None:
+    """Refuse an agent more of whose records hold NaN or infinity than `most_missing` lets in."""
+    if data.data.most_missing >= 1 or schema.is_finite:
+        return
+    kinds = mapped(lambda field: Field(shape=field.shape, dtype=field.dtype), schema.inputs)
+    whole = Schema(inputs=kinds, targets=Field(shape=schema.targets.shape, dtype=schema.targets.dtype))
+    found = [rows.cpu() for rows in _misfits(data.data.train, whole).values()]
+    missing = torch.zeros(len(data.data.train), dtype=torch.bool)
+    missing[torch.cat(found) if found else []] = True
+    counts = [int(missing[rows.cpu()].sum()) for rows in data.indices]
+    most = data.data.most_missing
+    lines = [
+        f"agent {agent} ({data.owners[agent]}): {count} of {size}"
+        for agent, (count, size) in enumerate(zip(counts, data.sizes, strict=True))
+        if count > most * size
+    ]
+    if lines:
+        more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
+        raise DataError(
+            f"more records of {data.data.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
+            f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
+            "not forward it"
+        )
+
+
 def _misfits(records: Records, schema: Schema) -> Misfits:
     """Look a table through, or remember what was found; the memory goes with the table."""
-    inputs, targets = (0 if table.is_inference() else table._version for table in (records.inputs, records.targets))
-    seen, key = _checked.setdefault(records, {}), (schema, inputs, targets)
+    tables = (*parts(records.inputs), records.targets)
+    versions = tuple(0 if table.is_inference() else table._version for table in tables)
+    seen, key = _checked.setdefault(records, {}), (schema, versions)
     if key not in seen:
         seen[key] = schema.misfits(records)
     return seen[key]
@@ -157,7 +217,7 @@ def _missing(wrong: Misfits) -> str:
     """Say how to let NaN in, where there is any."""
     if not any(words.endswith("that are not finite") for words in wrong):
         return ""
-    return "; allow_missing=True lets in what is not finite, which training mostly counts as zero"
+    return "; allow_missing=0.05 lets in a share of what is not finite, which training mostly counts as zero"
 
 
 def _counted(wrong: Misfits) -> str:

@@ -15,6 +15,7 @@ from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import Events, Plan
+from tacit.runs.python_config import AnyConfig
 
 ROUNDING = 1e-6
 _QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
@@ -25,7 +26,7 @@ class Told:
     """All that a run's files and the ledger tell of it."""
 
     name: str
-    config: RunConfig
+    config: AnyConfig
     events: Events
     plan: Plan
     ledger: Ledger
@@ -56,6 +57,7 @@ def settings_problems(told: Told) -> Iterator[str]:
         "delta": config.delta if config.private else None,
         "adjacency": config.adjacency if config.private else None,
         "accountant": config.accountant if config.private else None,
+        "unit": config.unit if config.private else None,
         "epsilon": _spread(config.epsilon, agents) if config.private else None,
         "lot_sizes": _spread(config.lot_size, agents),
     }
@@ -68,7 +70,7 @@ def settings_problems(told: Told) -> Iterator[str]:
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {_short(getattr(plan, field))} in the plan, and {_short(value)} follows from the settings"
-    if config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
+    if isinstance(config, RunConfig) and config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
         if plan.algorithm.lower() != config.algorithm:
             yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)

@@ -31,6 +31,7 @@ from tacit.privacy import Ledger
 from tacit.runs.describe import edges_of
 from tacit.runs.events import Machine
 from tacit.runs.machines import code_sha256, machine_of
+from tacit.runs.python_config import AnyConfig
 from tacit.session import Session
 from tacit.specs import load_dataset
 
@@ -79,8 +80,10 @@ def _is_here(file: RemoteFile, folder: Path) -> bool:
     return (folder / file.path).is_file() or all(locate(part, folder) is not None for part in file.layout)
 
 
-def not_shipped(config: RunConfig) -> str | None:
+def not_shipped(config: AnyConfig) -> str | None:
     """Say what of the settings is not part of the library, and so is not run; None if all of it is."""
+    if not isinstance(config, RunConfig):
+        return "what was given in Python"
     if config.model not in models.MODELS:
         return f"the model {config.model[:80]!r}"
     if config.algorithm not in _RULES:
@@ -123,6 +126,10 @@ def rescored(told: Told, theta: Float[Tensor, "agents params"] | None, data_dir:
             )
             continue
         problems = []
+        if last.scored != (len(records), len(records)):
+            problems.append(
+                f"the events state scores of {last.scored or 'no'} validation records, and there are {len(records)}"
+            )
         if score.accuracy is not None and not _close(last.accuracy, score.accuracy, 1.5 / len(records), 0.0):
             problems.append(
                 f"the events state accuracies of {_mean(last.accuracy)} on average, and the models have {mean[:-2]}"
@@ -178,6 +185,7 @@ def replayed(told: Told, theta: Float[Tensor, "agents params"] | None, data_dir:
             raise Missing(f"it was played on {config.device[:40]!r}, and here is a processor")
         data = _dealt(told, data_dir)
         graph = _graph(told, data.agents)
+        assert isinstance(config, RunConfig)  # or there would be something strange
         training = config.training(name=told.name, ledger=Ledger(), data=data, graph=graph, compiled=plan.compiled)
         with Session(training) as session:
             if session.plan.noise_multipliers != plan.noise_multipliers and config.noise_multiplier is not None:
@@ -231,8 +239,8 @@ def _dealt(told: Told, data_dir: Path | None) -> AgentData:
     held = sum(told.plan.sizes)
     if held > 2 * len(whole.train) + 1000 * told.plan.agents or told.config.agents > len(whole.train):
         raise Missing(f"the plan has {held} records and the data set {len(whole.train)}")
-    config = told.config.model_copy(update={"data_dir": None if data_dir is None else str(data_dir)})
-    return config.load_data()
+    assert isinstance(told.config, RunConfig)
+    return told.config.model_copy(update={"data_dir": None if data_dir is None else str(data_dir)}).load_data()
 
 
 def _graph(told: Told, agents: int) -> nx.Graph | Topology | None:
@@ -244,6 +252,7 @@ def _graph(told: Told, agents: int) -> nx.Graph | Topology | None:
         return graph
     if "restarts" in told.config.graph:
         raise Missing("its graph was searched for with a number of restarts of its own")
+    assert isinstance(told.config, RunConfig)
     made = told.config.load_graph(agents)
     if edges_of(made, told.config.rounds) != told.plan.edges:
         raise InvalidInput("the graph of the settings has other links than the plan")

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit import chains
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput, PrivacyError, TacitError
 from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
@@ -26,6 +25,7 @@ from tacit.privacy.guarantees import shown
 from tacit.privacy.log import START, Reader, read_row
 from tacit.runs import events
 from tacit.runs.machines import sha256_of
+from tacit.runs.python_config import read_config
 
 _LEAST_NOISE = 0.02  # as a session has it: less costs thousands of ε, which take more memory to derive than there is
 
@@ -135,7 +135,7 @@ def _told(archive: Archive, log: Log) -> Told:
     number = log.reader.number_of(archive.run)
     return Told(
         name=archive.run,
-        config=RunConfig.of(settings),
+        config=read_config(settings),
         events=read,
         plan=read.plan,
         ledger=log.reader.ledger,

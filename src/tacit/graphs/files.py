@@ -51,9 +51,10 @@ def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
 
 
 def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
-    """Write `as_graph(graph)` as an edge list with its `# agents N`, all of it or nothing."""
-    graph = as_graph(graph)
-    lines = [f"# agents {len(graph)}", *(f"{i} {j}" for i, j in graph.edges())]
+    """Write `as_graph(graph)` as an edge list with its `# agents N`, and with its weights if it was read with some; all or nothing."""
+    weights, graph = graph.graph.get("weights"), as_graph(graph)
+    own = {} if weights is None else {(i, j): f" {float(weights[i, j])!r}" for i, j in graph.edges()}
+    lines = [f"# agents {len(graph)}", *(f"{i} {j}{own.get((i, j), '')}" for i, j in graph.edges())]
     write_atomically(path, ("\n".join(lines) + "\n").encode())
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
+from tacit.errors import GraphError
 from tacit.graphs.adjacency import adjacency
 from tacit.graphs.eigen import DENSE_LIMIT, Vector, perron, positive_unit, smallest
 from tacit.graphs.mixing import check_mixing_matrix, mixing_matrix
@@ -37,14 +38,19 @@ class Measures:
 
 
 def measure(graph: nx.Graph, rule: str = "metropolis") -> Measures:
-    """Return all measures of a graph, with the spectral gap of its mixing matrix under `rule`."""
-    weights = mixing_matrix(graph, rule)
-    fiedler = algebraic_connectivity(graph)
+    """Return all measures of a graph, with the spectral gap of the weights in its file or of its mixing matrix under `rule`."""
+    if (weights := graph.graph.get("weights")) is None:
+        weights = mixing_matrix(graph, rule)
+    elif rule != "metropolis":
+        raise GraphError(
+            f"the graph's file has weights of its own, so that {rule} means nothing; leave one of them out"
+        )
+    links, fiedler = adjacency(graph), algebraic_connectivity(graph)
     return Measures(
-        agents=weights.shape[0],
-        edges=(weights.nnz - weights.shape[0]) // 2,
+        agents=links.shape[0],
+        edges=links.nnz // 2,
         fiedler=fiedler,
-        normalized_fiedler=fiedler / weights.shape[0],
+        normalized_fiedler=fiedler / links.shape[0],
         density=density(graph),
         spectral_gap=spectral_gap(weights),
         centrality=tuple(eigenvector_centrality(graph).tolist()),

@@ -8,6 +8,7 @@ beside it in the batch, and twice in a row.
 
 import copy
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -15,9 +16,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.errors import ModelError
+from tacit.inputs import Inputs, called, mapped, names, parts
 
 
-def check_module(module: nn.Module, example: Tensor) -> None:
+def check_module(module: nn.Module, example: Inputs) -> None:
     """Raise a `ModelError` that names the layer which mixes samples or changes itself.
 
     `example` holds at least three prepared inputs which are not private.
@@ -31,20 +33,22 @@ def check_module(module: nn.Module, example: Tensor) -> None:
     probe = copy.deepcopy(module).train()
     first_parameter = next(module.parameters(), None)
     if first_parameter is not None:
-        kind = first_parameter.dtype if example.is_floating_point() else example.dtype
-        example = example.to(first_parameter.device, kind)
+        like = first_parameter
+        example = mapped(
+            lambda tensor: tensor.to(like.device, like.dtype if tensor.is_floating_point() else None), example
+        )
     before = _attributes(probe)
-    first = _watch(probe, example[[0, 1]], seed=0)
+    first = _watch(probe, mapped(itemgetter([0, 1]), example), seed=0)
     after = _attributes(probe)
     for name, layer in probe.named_modules():
         if changed := [key for key, value in after[name].items() if not _same(before[name].get(key), value)]:
             label = f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
             raise ModelError(f"{label} changes its {changed[0]!r} in a forward pass, which would keep a trace of data")
-    again = _watch(probe, example[[0, 1]], seed=1)
+    again = _watch(probe, mapped(itemgetter([0, 1]), example), seed=1)
     complaint = "gives another output for the same batch: it holds state, or draws random numbers as dropout does. "
     complaint += "Random masks depend on a record's place in its lot, and clipping would no longer bound its influence"
     _compare(module, first, again, complaint)
-    beside = _watch(probe, example[[0, 2]], seed=1)
+    beside = _watch(probe, mapped(itemgetter([0, 2]), example), seed=1)
     _compare(module, again, beside, "mixes samples: a record's output changes with the others in its batch")
 
 
@@ -74,29 +78,32 @@ def _same(one: Any, other: Any) -> bool:
         return False
 
 
-Seen = dict[str, tuple[Tensor, Tensor]]
+Seen = dict[str, tuple[list[Tensor], Tensor]]
 
 
-def _watch(module: nn.Module, batch: Tensor, seed: int) -> Seen:
+def _watch(module: nn.Module, batch: Inputs, seed: int) -> Seen:
     """Run a batch and return what went into and came out of every layer for the batch's first record."""
     seen: Seen = {}
+    records = len(parts(batch)[0])
 
     def watcher(name: str) -> Callable[..., None]:
-        def watch(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-            given = inputs[0] if inputs else None
-            if given is not None and _is_batch(given, len(batch)) and _is_batch(output, len(batch)):
-                seen[name] = (given[0].detach().clone(), output[0].detach().clone())
+        def watch(_: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+            given = [each for each in (*inputs, *named.values()) if _is_batch(each, records)]
+            if given and _is_batch(output, records):
+                seen[name] = ([each[0].detach().clone() for each in given], output[0].detach().clone())
 
         return watch
 
     # The hooks are on the caller's probe, a copy, and are removed again all the same.
-    handles = [layer.register_forward_hook(watcher(name)) for name, layer in module.named_modules()]
+    handles = [layer.register_forward_hook(watcher(name), with_kwargs=True) for name, layer in module.named_modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            module(batch)
+            called(module, batch)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        kind = f"{batch.dtype} of shape {tuple(batch.shape)}"
+        several = zip(names(batch), parts(batch), strict=True)
+        kind = ", ".join(f"{name}, {each.dtype} of shape {tuple(each.shape)}" for name, each in several)
+        kind = kind.removeprefix("inputs, ")
         raise ModelError(f"the model fails on a batch of {kind}: {type(error).__name__}: {error}") from error
     finally:
         for handle in handles:
@@ -111,7 +118,9 @@ def _compare(module: nn.Module, one: Seen, other: Seen, complaint: str) -> None:
         if name not in other:
             continue
         given_too, output_too = other[name]
-        same_input = given.shape == given_too.shape and torch.equal(given, given_too)
+        same_input = len(given) == len(given_too) and all(
+            one.shape == other.shape and torch.equal(one, other) for one, other in zip(given, given_too, strict=True)
+        )
         if same_input and not _close(output, output_too):
             label = f"{type(layers[name]).__name__} {name!r}" if name else type(module).__name__
             raise ModelError(f"{label} {complaint}")

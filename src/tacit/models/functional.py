@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from tacit.errors import ModelError
+from tacit.inputs import Inputs, arguments, mapped
 
 # Maps a batch of outputs and targets to one loss per record.
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -43,6 +44,11 @@ class FlatModel:
         self._evaluation = copy.deepcopy(module).eval()
         self.loss = loss
 
+    @property
+    def layout(self) -> list[tuple[str, list[int]]]:
+        """Names and shapes of the parameters, in the order in which they stand in θ."""
+        return [(name, list(shape)) for name, shape in zip(self.names, self._shapes, strict=True)]
+
     def double(self) -> "FlatModel":
         """Return the same model in float64, to check things exactly."""
         return FlatModel(copy.deepcopy(self.training_module).double(), self.loss)
@@ -67,13 +73,13 @@ class FlatModel:
                 parameters[name].copy_(value)
         return module
 
-    def outputs(self, theta: Float[Tensor, " params"], inputs: Tensor, *, training: bool = False) -> Tensor:
+    def outputs(self, theta: Float[Tensor, " params"], inputs: Inputs, *, training: bool = False) -> Tensor:
         """Return the outputs for a batch."""
         module = self.training_module if training else self._evaluation
-        return functional_call(module, self._unflatten(theta), (self.cast(inputs),))
+        return functional_call(module, self._unflatten(theta), *arguments(self.cast(inputs)))
 
     def losses(
-        self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
+        self, theta: Float[Tensor, " params"], inputs: Inputs, targets: Tensor, *, training: bool = False
     ) -> Float[Tensor, " records"]:
         """Return one loss per record of a batch."""
         return self.losses_of(self.outputs(theta, inputs, training=training), targets)
@@ -83,10 +89,11 @@ class FlatModel:
         return vmap(lambda output, target: self.loss_at(output[None], target))(outputs, targets)
 
     def loss_of_one(
-        self, theta: Float[Tensor, " params"], input: Tensor, target: Tensor, *, training: bool = True
+        self, theta: Float[Tensor, " params"], input: Inputs, target: Tensor, *, training: bool = True
     ) -> Float[Tensor, ""]:
         """Return the loss of one record, which the model sees as a batch of one."""
-        return self.loss_at(self.outputs(theta, input[None], training=training), target)
+        batch = mapped(lambda tensor: tensor[None], input)
+        return self.loss_at(self.outputs(theta, batch, training=training), target)
 
     def loss_at(self, outputs: Float[Tensor, "1 ..."], target: Tensor) -> Float[Tensor, ""]:
         """Return the loss of the outputs for one record, still as a batch of one."""
@@ -105,9 +112,10 @@ class FlatModel:
             n: p.unflatten(1, s) if s else p[:, 0] for n, p, s in zip(self.names, pieces, self._shapes, strict=True)
         }
 
-    def cast(self, inputs: Tensor) -> Tensor:
+    def cast(self, inputs: Inputs) -> Inputs:
         """Return floating inputs in the kind of number that the model computes with."""
-        return inputs.to(self.dtype) if inputs.is_floating_point() else inputs
+        found: Inputs = mapped(lambda tensor: tensor.to(self.dtype) if tensor.is_floating_point() else tensor, inputs)
+        return found
 
     def _unflatten(self, theta: Float[Tensor, " params"]) -> dict[str, Tensor]:
         pieces = theta.split(self.counts)

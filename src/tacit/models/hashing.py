@@ -10,9 +10,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 
-def models_file(theta: Float[Tensor, "agents params"]) -> bytes:
+def models_file(theta: Float[Tensor, "agents params"], facts: dict[str, str] | None = None) -> bytes:
     """Return the content of a file of all agents' models: safetensors with one tensor, `theta`, an agent's model a row."""
-    return save({"theta": theta.detach().cpu().contiguous()})
+    return save({"theta": theta.detach().cpu().contiguous()}, metadata=facts)
 
 
 def read_models(content: bytes) -> Float[Tensor, "agents params"]:

@@ -7,13 +7,16 @@ either that plan alone passes the filter, and then everything that ever follows 
 nothing that follows is let in, and its own ε is all there is.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tacit.errors import BudgetExceeded
 from tacit.privacy.accounting import Event, epsilons
 from tacit.privacy.accounts import Ground
 from tacit.privacy.guarantees import Budget, shown
+
+_MOST_NOISE = 1e4  # times as much as a run has: whatever does not fit with that does not fit
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             raise BudgetExceeded(
                 f"{queries} more queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
-                f"by the results of others. Nothing was spent{request.reserved}"
+                f"by the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
         else:
             rest.setdefault(budget, []).append(request)
@@ -56,7 +59,38 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"{queries} queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its budget "
-                    f"of {budget}. Nothing was spent"
+                    f"of {budget}. A run that is planned for ε={budget.epsilon:g} or less fits; its noise follows from that. "
+                    "Nothing was spent"
                 )
             found[request.owner] = "plan"
     return found
+
+
+def _what_fits(requests: Sequence[Request], queries: int) -> str:
+    """Say how many queries, or how much noise, every filter would let in that now decides."""
+    decided = [request for request in requests if request.charged]
+
+    def fits(change: Callable[[Event], Event]) -> bool:
+        return all(
+            each.budget.filtered([*each.charged, *map(change, each.asked)]) <= each.budget.epsilon for each in decided
+        )
+
+    def fewer(count: int) -> Callable[[Event], Event]:
+        return lambda event: replace(event, count=count)
+
+    def louder(factor: float) -> Callable[[Event], Event]:
+        return lambda event: replace(event, noise_multiplier=factor * event.noise_multiplier)
+
+    fewest, most = 0, queries  # some fit, and these do not
+    while most - fewest > 1:
+        middle = (fewest + most) // 2
+        fewest, most = (middle, most) if fits(fewer(middle)) else (fewest, middle)
+    if not fits(louder(_MOST_NOISE)):
+        return f"{fewest} queries with this noise would fit" if fewest else "No run fits what is left of it"
+    low, high = 1.0, _MOST_NOISE
+    while high / low > 1.001:
+        middle_noise = math.sqrt(low * high)
+        low, high = (low, middle_noise) if fits(louder(middle_noise)) else (middle_noise, high)
+    sigmas = {event.noise_multiplier for each in decided for event in each.asked}
+    noise = f"σ={shown(high * sigmas.pop())}" if len(sigmas) == 1 else f"{shown(high)} times the noise"
+    return f"What would fit: {fewest} queries with this noise, or all {queries} with {noise}"

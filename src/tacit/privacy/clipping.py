@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.func import grad
 
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.inputs import Inputs, mapped
 from tacit.models.functional import FlatModel
 
 # A clipped vector stays so much below C: room for the last bits of its norm and its factor, which are float64.
@@ -33,46 +34,56 @@ class Lot(NamedTuple):
     records of a unit, -1 where it has fewer.
     """
 
-    inputs: Tensor
+    inputs: Inputs
     targets: Tensor
     offsets: Int[Tensor, " agents+1"]
     rows: Int[Tensor, " records"] | Int[Tensor, "units most"] | None = None
-    prepare: Callable[[Tensor], Tensor] | None = None
+    prepare: Callable[[Inputs], Inputs] | None = None
 
     @property
     def size(self) -> int:
         """How many records there are."""
         return len(self.targets if self.rows is None else self.rows)
 
-    def take(self, places: Int[Tensor, " *places"]) -> tuple[Tensor, Tensor]:
+    def take(self, places: Int[Tensor, " *places"]) -> tuple[Inputs, Tensor]:
         """Return inputs, ready for the model, and targets of the records at these places in the lot."""
         rows = places.flatten() if self.rows is None else self.rows.index_select(0, places.flatten())
         if rows.ndim == 2:
             return self._take_units(rows, places.shape)
-        # Whole rows are copied at once; an index in brackets would go number by number.
-        inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
-        if self.prepare is not None:
-            inputs = self.prepare(inputs).contiguous()  # padding is written into it, so no two records may share memory
-        return inputs.unflatten(0, places.shape), targets.unflatten(0, places.shape)
+        inputs, targets = self._prepared(rows), self.targets.index_select(0, rows)
+        return mapped(lambda table: table.unflatten(0, places.shape), inputs), targets.unflatten(0, places.shape)
 
-    def _take_units(self, rows: Int[Tensor, "units most"], shape: torch.Size) -> tuple[Tensor, Tensor]:
+    def _prepared(self, rows: Int[Tensor, " rows"]) -> Inputs:
+        """Return inputs that are ready for the model, in memory of their own."""
+        # Whole rows are copied at once; an index in brackets would go number by number.
+        inputs: Inputs = mapped(lambda table: table.index_select(0, rows), self.inputs)
+        if self.prepare is not None:
+            inputs = self.prepare(inputs)
+            # Padding is written into it, so no two records may share memory, nor two inputs of one.
+            inputs = inputs.contiguous() if isinstance(inputs, Tensor) else mapped(_copy, inputs)
+        return inputs
+
+    def _take_units(self, rows: Int[Tensor, "units most"], shape: torch.Size) -> tuple[Inputs, Tensor]:
         """Return the inputs of each unit's records side by side, and their targets with which places are taken.
 
         A place that is not taken holds the unit's first record, which does not count there.
         """
         present = rows >= 0
         flat = torch.where(present, rows, rows[:, :1]).flatten()
-        inputs, targets = self.inputs.index_select(0, flat), self.targets.index_select(0, flat).unflatten(0, rows.shape)
-        if self.prepare is not None:
-            inputs = self.prepare(inputs).contiguous()
+        inputs, targets = self._prepared(flat), self.targets.index_select(0, flat).unflatten(0, rows.shape)
         targets = targets.flatten(2) if targets.ndim > 2 else targets[..., None]
         packed = torch.cat([targets, present[..., None].to(targets)], dim=2)
-        return inputs.unflatten(0, (*shape, rows.shape[1])), packed.unflatten(0, shape)
+        side_by_side = mapped(lambda table: table.unflatten(0, (*shape, rows.shape[1])), inputs)
+        return side_by_side, packed.unflatten(0, shape)
 
     @property
     def counts(self) -> Int[Tensor, " agents"]:
         """How many records each agent has in the lot."""
         return self.offsets.diff()
+
+
+def _copy(table: Tensor) -> Tensor:
+    return table.clone(memory_format=torch.contiguous_format)
 
 
 class Clipped(NamedTuple):
@@ -89,7 +100,7 @@ class WidthError(InvalidInput):
 class Record:
     """One record as a per-sample function sees it: its loss and gradient at any θ, its input and target."""
 
-    def __init__(self, model: FlatModel, input: Tensor, target: Tensor) -> None:
+    def __init__(self, model: FlatModel, input: Inputs, target: Tensor) -> None:
         self._model, self.input, self.target = model, input, target
 
     def loss(self, theta: Float[Tensor, " params"]) -> Float[Tensor, ""]:

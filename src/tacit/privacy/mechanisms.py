@@ -17,6 +17,18 @@ Observer = Literal["everybody else together"]
 EVERYBODY: Observer = "everybody else together"
 RECORD = "record"
 """Who is protected where nobody else is named."""
+MOST_RECORDS = 2**12
+"""Of a unit, in one query."""
+
+
+def unit_in(text: str) -> tuple[str, int]:
+    """Read who is protected and how many of its records take part in a query, as in patient:8."""
+    name, colon, most = text.rpartition(":")
+    if not colon or not most.isdecimal() or not name.strip() or name == RECORD or not 1 <= int(most) <= MOST_RECORDS:
+        raise PrivacyError(
+            f"unit is {text!r}; give a name and how many of its records take part, from 1 to {MOST_RECORDS}, as in patient:8"
+        )
+    return name, int(most)
 
 
 @dataclass(frozen=True, kw_only=True)

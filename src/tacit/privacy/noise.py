@@ -17,7 +17,7 @@ not a release in any case.
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from jaxtyping import Float, Float64, UInt64
 from torch import Tensor
 
 from tacit.errors import PrivacyError
+from tacit.privacy.mechanisms import Gaussian, Mechanism
 from tacit.privacy.normals import RADII, box_muller, nearest
 from tacit.privacy.sources import BLOCK, ChaChaStream, Stream
 
@@ -64,6 +65,34 @@ def grid(scale: float) -> float:
             f"noise multiplier times clip is {scale:g}; it must lie between {_SCALES[0]:.0g} and {_SCALES[1]:.0g}"
         )
     return math.ldexp(1.0, math.frexp(scale)[1] - _STEPS_BITS)
+
+
+class Noise(Protocol):
+    """Covers sums. One is made for the agents of an oracle and lives as long as it, so that it may keep something between queries."""
+
+    def release(
+        self,
+        sums: Float64[Tensor, "rows width"],
+        streams: Sequence[Stream],
+        agents: slice,
+        out: Float[Tensor, "rows width"],
+    ) -> None:
+        """Write the answers of these agents to `out`, with noise from their streams of this query. `sums` is used up."""
+
+
+def noise_of(mechanisms: Sequence[Mechanism], device: torch.device) -> Noise:
+    """Return what makes the noise of these agents' mechanisms; all of one kind, which must be known."""
+    kinds = {type(each.noise) for each in mechanisms}
+    if kinds != {Gaussian}:
+        raise PrivacyError(
+            f"noise of kind {', '.join(sorted(kind.kind for kind in kinds))} cannot be made for all agents here"
+        )
+    return GridNoise(
+        clips=[each.clip for each in mechanisms],
+        noise_multipliers=[each.noise_multiplier for each in mechanisms],
+        lot_sizes=[each.lot for each in mechanisms],
+        device=device,
+    )
 
 
 class GridNoise:

@@ -19,12 +19,13 @@ from torch import Tensor
 from tacit.data import AgentData
 from tacit.data.prepare import apart
 from tacit.errors import PrivacyError
+from tacit.inputs import mapped
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.engines.queries import Queries
-from tacit.privacy.noise import GridNoise
+from tacit.privacy.noise import noise_of
 from tacit.privacy.sampling import draw_lot
 from tacit.privacy.sources import Source, Stream
 from tacit.privacy.specification import Plan
@@ -87,7 +88,7 @@ class LotDrawer:
             raise PrivacyError(
                 f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
             )
-        self._inputs = data.data.train.inputs.to(device)
+        self._inputs = mapped(lambda table: table.to(device), data.data.train.inputs)
         self._targets = data.data.train.targets.to(device)
         self._prepare = apart(data.data.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
@@ -180,12 +181,7 @@ class PrivateOracle:
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
-        self._noise = GridNoise(
-            clips=plan.clips,
-            noise_multipliers=plan.noise_multipliers,
-            lot_sizes=plan.lot_sizes,
-            device=self._device,
-        )
+        self._noise = noise_of(plan.mechanisms, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         _check_held(self._drawer.held, plan)
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)

@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.errors import DataError, PrivacyError
+from tacit.inputs import Inputs
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import PerSample, Record
+from tacit.privacy.mechanisms import unit_in
 from tacit.privacy.sources import Stream
 
 Rows = npt.NDArray[np.int64]
-_MOST = 2**12
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,19 @@ class Unit:
     most: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise PrivacyError(f"the name of a unit is {self.name!r}; give a word, such as patient")
-        if self.name == "record":
-            raise PrivacyError("a record is what is protected where there is no unit; leave it out")
-        if not isinstance(self.most, int) or isinstance(self.most, bool) or not 1 <= self.most <= _MOST:
-            raise PrivacyError(f"most is {self.most!r}; it must be a whole number, from 1 to {_MOST}")
+        if type(self.name) is not str or type(self.most) is not int:
+            raise PrivacyError(
+                f"unit is {self.name!r} with at most {self.most!r} records; give a name and a whole number"
+            )
+        unit_in(str(self))
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.most}"
+
+    @staticmethod
+    def of(text: str) -> "Unit":
+        """Read what `str` writes, as in patient:8."""
+        return Unit(*unit_in(text))
 
 
 class Held:
@@ -74,14 +82,17 @@ class Held:
 
 
 class UnitModel(FlatModel):
-    """A model whose records are units: inputs side by side, targets with a last number that says whether the place is taken; see `Lot`. The loss of a unit is the sum of its records'."""
+    """A model whose records are units. The loss of a unit is the sum of its records'.
+
+    Inputs stand side by side, and a last number of every target says whether its place is taken; see `Lot`.
+    """
 
     def __init__(self, model: FlatModel, unit: Unit, target_shape: Sequence[int]) -> None:
         super().__init__(model.training_module, model.loss)
         self.named, self._one, self._target_shape = unit.name, model, tuple(target_shape)
 
     def loss_of_one(
-        self, theta: Float[Tensor, " params"], input: Tensor, target: Tensor, *, training: bool = True
+        self, theta: Float[Tensor, " params"], input: Inputs, target: Tensor, *, training: bool = True
     ) -> Float[Tensor, ""]:
         """Return the sum of the losses of a unit's records, each of which the model sees as a batch of one."""
         targets, present = self._unpack(target)
@@ -89,7 +100,7 @@ class UnitModel(FlatModel):
         return torch.where(present, losses, 0).sum()
 
     def losses(
-        self, theta: Float[Tensor, " params"], inputs: Tensor, targets: Tensor, *, training: bool = False
+        self, theta: Float[Tensor, " params"], inputs: Inputs, targets: Tensor, *, training: bool = False
     ) -> Float[Tensor, " records"]:
         """Return one loss per unit of a batch."""
         return vmap(lambda one, target: self.loss_of_one(theta, one, target, training=training))(inputs, targets)

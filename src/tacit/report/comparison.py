@@ -2,9 +2,10 @@
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import InvalidInput
 from tacit.files import write_atomically
@@ -41,7 +42,7 @@ def compare(runs: Sequence[Run]) -> str:
         figure(
             "accuracy",
             f"Mean {measure}",
-            f"On validation records; bands reach from the worst agent to the best.{key}",
+            f"On validation records{_sampled(runs)}; bands reach from the worst agent to the best.{key}",
             drawn["accuracy"],
             kind="wide tall",
             missing="Nothing was scored.",
@@ -94,6 +95,11 @@ def compare(runs: Sequence[Run]) -> str:
     )
 
 
+def _sampled(runs: Sequence[Run]) -> str:
+    """Say so if some curves are of samples."""
+    return ", or samples of them on the way" if any(run.scores and run.scores.samples for run in runs) else ""
+
+
 def measure_of(runs: Sequence[Run]) -> Measure:
     """Return what the runs are compared by: accuracy, if any of them has it."""
     return "accuracy" if any(run.scores and run.scores.measure == "accuracy" for run in runs) else "loss"
@@ -128,7 +134,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         "release",
         "distance",
         "sent by each",
-        "time",
+        "training",
     )
     rows = []
     for entry in entries:
@@ -221,10 +227,10 @@ def _same_data(entries: Sequence[Entry]) -> str:
 
 def _differences(entries: Sequence[Entry], kind: str) -> str:
     """The settings in which the runs differ, side by side."""
-    keys = dict.fromkeys(key for entry in entries for key in entry.run.config)
+    settings = [_settings(entry.run.config) for entry in entries]
     rows = []
-    for key in keys:
-        values = [_setting(entry.run.config[key]) if key in entry.run.config else "–" for entry in entries]
+    for key in dict.fromkeys(key for each in settings for key in each):
+        values = [_setting(each[key]) if key in each else "–" for each in settings]
         if len(set(values)) > 1:
             rows.append((text(key), *values))
     body = (
@@ -236,6 +242,11 @@ def _differences(entries: Sequence[Entry], kind: str) -> str:
         f'<section class="card {kind}"><h2>In what they differ</h2><p class="note">Of the settings in config.toml.</p>'
         f"{body}</section>"
     )
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without the facts that a run from Python keeps of its objects: how these are called is a setting, too."""
+    return {key: value for key, value in config.items() if key != "parts"}
 
 
 def _setting(value: object) -> str:

@@ -99,6 +99,7 @@ def _warnings(run: Run, spent: Spending | None) -> str:
     if not run.finished:
         found.append(
             f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at."
+            + (" It was released in the ledger, and cannot be resumed." if run.record.released else "")
             + (
                 " It is charged its whole plan, since when to stop may depend on what it gave."
                 if spent is not None and run.charged != run.spent
@@ -134,6 +135,8 @@ def _tiles(run: Run, spent: Spending | None) -> str:
         scores = run.scores
         worst, best = (score(value, scores.measure) for value in scores.worst_and_best)
         more = f"worst agent {worst}, best {best}" if plan.agents > 1 else "on validation records"
+        if scores.final_sample is not None:
+            more += f"; on a sample of {scores.final_sample:,}"
         found.append(tile(f"mean {scores.measure}", score(float(scores.mean[-1]), scores.measure), more))
     if spent is not None:
         budget = spent.budget
@@ -149,8 +152,18 @@ def _tiles(run: Run, spent: Spending | None) -> str:
         found.append(tile("sent", amount(run.bytes_sent), each))
         rate = run.samples_per_second
         speed = "" if rate is None else f"{rate:,.0f} expected samples/s"
-        found.append(tile("time", duration(run.seconds), speed))
+        found.append(tile("training time", duration(run.seconds), speed))
     return f'<div class="tiles">{"".join(found)}</div>'
+
+
+def _scored_on(run: Run) -> str:
+    """Say which records accuracies are of."""
+    words = "On validation records, which nobody trained on" if run.plan.agents > 1 else "On validation records"
+    if run.scores is None or not run.scores.samples:
+        return f"{words}."
+    samples = " or ".join(f"{count:,}" for count in sorted(run.scores.samples))
+    end = "" if run.scores.final_sample is not None else ", and on all of them in the end"
+    return f"{words}: on a sample of {samples}{end}."
 
 
 def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | None]) -> list[str]:
@@ -181,7 +194,7 @@ def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | N
         figure(
             "accuracy",
             f"{measure} of every agent",
-            "On validation records, which nobody trained on." if plan.agents > 1 else "On validation records.",
+            _scored_on(run),
             drawn["accuracy"],
             kind="wide tall",
             missing="Nothing was scored: there were no validation records.",

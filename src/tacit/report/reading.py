@@ -32,6 +32,19 @@ class Scores:
     measure: Measure
     rounds: tuple[int, ...]
     values: Values  # [looks, agents]
+    scored: tuple[tuple[int, int], ...]
+    """On how many of how many validation records, at each look."""
+
+    @property
+    def samples(self) -> set[int]:
+        """How many records the samples have on which models were scored, where not on all."""
+        return {some for some, all_records in self.scored if some < all_records}
+
+    @property
+    def final_sample(self) -> int | None:
+        """How many records the last look's sample has; None if all were scored."""
+        some, all_records = self.scored[-1]
+        return some if some < all_records else None
 
     @property
     def mean(self) -> Values:
@@ -71,6 +84,7 @@ class Run:
     """One snapshot a round at most, in the order of rounds; empty if the run was stopped before its first look."""
     finished: bool
     seconds: float
+    """How long the rounds took, without scoring models."""
     resumes: int
     lost_queries: int
     lost_before: Mapping[int, int]
@@ -158,7 +172,7 @@ class Run:
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput in expected samples; the true number is private."""
+        """Throughput of training in expected samples; the true number is private."""
         return self.queries * sum(self.plan.lot_sizes) / self.seconds if self.seconds > 0 else None
 
     @cached_property
@@ -169,7 +183,8 @@ class Run:
             looks = [s for s in self.history if getattr(s, measure) is not None]
             if looks:
                 values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
-                return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values)
+                scored = tuple(s.scored for s in looks if s.scored is not None)
+                return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values, scored=scored)
         return None
 
 

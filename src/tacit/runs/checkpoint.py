@@ -47,10 +47,11 @@ class Checkpoint:
         """Raise a KeyError for what no run would write."""
         if type(self.answered) is not int or self.answered < 0:
             raise KeyError("answered")
-        for name in ("round", "seconds", "bytes_sent"):
+        numbers = ("round", "seconds", "evaluation_seconds")
+        for name in (*numbers, "bytes_sent"):
             if name not in self.tensors:
                 raise KeyError(name)
-        if any(self.tensors[name].numel() != 1 or not self.tensors[name] >= 0 for name in ("round", "seconds")):
+        if any(self.tensors[name].numel() != 1 or not self.tensors[name] >= 0 for name in numbers):
             raise KeyError("round or seconds")
 
     @staticmethod

@@ -15,6 +15,7 @@ from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
 from tacit.runs.events import Check, now, parse, to_line
 from tacit.runs.lines import whole_lines
+from tacit.runs.python_config import AnyConfig
 
 CHECKS = "checks.jsonl"
 # What a check does not depend on.
@@ -46,7 +47,7 @@ def keep_check(runs: Path, check: Check) -> None:
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def last_check(runs: Path, config: RunConfig) -> Check | None:
+def last_check(runs: Path, config: AnyConfig) -> Check | None:
     """Return the latest check of such settings, if there is one; lines that are no check of this version are skipped."""
     settings, found = _settings(config), None
     for number, line in whole_lines(runs / CHECKS):
@@ -59,7 +60,7 @@ def last_check(runs: Path, config: RunConfig) -> Check | None:
     return found
 
 
-def _settings(config: RunConfig) -> str:
+def _settings(config: AnyConfig) -> str:
     from tacit import __version__
 
     looked_at = {key: value for key, value in config.model_dump().items() if key not in _ASIDE}

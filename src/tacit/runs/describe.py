@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from tacit.algorithms.averaged import name_of
-from tacit.config import RunConfig
+from tacit.graphs import as_graph
 from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
@@ -15,10 +15,11 @@ from tacit.privacy.mechanisms import EVERYBODY
 from tacit.results import Result, Snapshot
 from tacit.runs import events
 from tacit.runs.machines import machine_of
+from tacit.runs.python_config import AnyConfig
 from tacit.session import Session
 
 
-def plan_event(config: RunConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:
+def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
@@ -47,12 +48,11 @@ def plan_event(config: RunConfig, session: Session, graph: nx.Graph | Topology |
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
         private=promise is not None,
-        unit=plan.mechanism(0).sampler.unit,
-        records_of_unit=plan.mechanism(0).sampler.most,
         epsilon=promise.targets(data.agents) if promise is not None else None,
         delta=promise.delta if promise is not None else None,
         adjacency=promise.adjacency if promise is not None else None,
         accountant=promise.accountant if promise is not None else None,
+        unit=None if session.training.unit is None else str(session.training.unit),
         release=session.training.is_release,
         params=session.model.size,
         engine=session.chosen.why,
@@ -65,7 +65,11 @@ def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int,
     """Return who talks to whom, in some round where that changes."""
     if graph is None:
         return ()
-    edges = graph.edges if isinstance(graph, nx.Graph) else edges_over(graph, rounds)
+    if isinstance(graph, nx.Graph):
+        numbered = set(graph) == set(range(len(graph)))
+        edges = list((graph if numbered else as_graph(graph)).edges)
+    else:
+        edges = edges_over(graph, rounds)
     return tuple((int(one), int(other)) for one, other in edges)
 
 
@@ -86,6 +90,7 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
         loss=None if snapshot.loss is None else tuple(snapshot.loss.tolist()),
         consensus_distance=snapshot.consensus_distance,
         bytes_sent=tuple(snapshot.bytes_sent.tolist()),
+        scored=snapshot.scored,
         seconds=seconds,
     )
 
@@ -99,10 +104,11 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
         accuracy=None if event.accuracy is None else np.array(event.accuracy, dtype=np.float64),
         consensus_distance=event.consensus_distance,
         bytes_sent=np.array(event.bytes_sent, dtype=np.int64),
+        scored=event.scored,
     )
 
 
-def summary_facts(config: RunConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
+def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
     """Return what came of a finished run; `heads` are the ends of its two hash chains.
 
     `epsilon` is that of the agent that lost most, derived from the ledger and rounded up: the number that is shown everywhere.
@@ -130,5 +136,6 @@ def summary_facts(config: RunConfig, result: Result, heads: dict[str, Any]) -> d
         "rounds": last.round,
         "bytes_sent": result.bytes_sent,
         "seconds": result.seconds,
+        "evaluation_seconds": result.evaluation_seconds,
         "samples_per_second": result.samples_per_second,
     }

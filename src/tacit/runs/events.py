@@ -27,7 +27,7 @@ from tacit import chains
 from tacit.errors import InvalidInput
 from tacit.files import finite
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import RECORD, Mechanism, unit_in
 from tacit.runs.lines import append_line, last_whole_line, whole_lines
 
 # JSON has no word for what is not a finite number; the writer puts null there.
@@ -93,15 +93,13 @@ class Plan:
     """How many queries of each agent's data the run is allowed, spare ones among them."""
     spare_queries: _Count
     private: bool
-    unit: str
-    """Who is protected: a record, or all records of a patient; `sizes` and lots count these."""
-    records_of_unit: _Positive
-    """How many records of one unit take part in a query at most."""
     epsilon: tuple[float, ...] | None
     """What each agent may spend; None where σ was given and not ε."""
     delta: float | None
     adjacency: Adjacency | None
     accountant: Accountant | None
+    unit: str | None = None
+    """Who is protected and how many records of it take part in a query, as in patient:8; None where every record is."""
     release: bool
     params: _Count
     engine: str
@@ -116,9 +114,9 @@ class Plan:
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
         if not self.private:
             return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
-        whose: dict[str, Any] = {"unit": self.unit, "most": self.records_of_unit}
+        unit, most = (RECORD, 1) if self.unit is None else unit_in(self.unit)
         return tuple(
-            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma, **whose)
+            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma, unit=unit, most=most)
             for rate, clip, lot, sigma in each
         )
 
@@ -132,6 +130,8 @@ class Plan:
         if self.private:
             if self.delta is None or self.adjacency is None or self.accountant is None:
                 raise ValueError("a private run needs delta, adjacency and accountant")
+            if self.unit is not None:
+                unit_in(self.unit)
             if not 0 < self.delta < 1:
                 raise ValueError(f"delta is {self.delta}; it must lie strictly between 0 and 1")
             if not all(0 < rate <= 1 for rate in self.sample_rates):
@@ -168,7 +168,18 @@ class Snapshot:
     loss: tuple[_Number, ...] | None
     consensus_distance: _Number
     bytes_sent: tuple[_Count, ...]
+    scored: tuple[_Positive, _Positive] | None
+    """On how many of how many validation records accuracy and loss are means; None where there are none."""
     seconds: Annotated[float, Field(ge=0)]
+    """How long the rounds took until then, without scoring models."""
+
+    def __post_init__(self) -> None:
+        if self.scored is not None and self.scored[0] > self.scored[1]:
+            raise ValueError(f"scored says {self.scored[0]} of {self.scored[1]} records")
+        if (self.scored is None) != (self.accuracy is None and self.loss is None):
+            raise ValueError(
+                "scored says of how many records accuracy and loss are means: there must be both or neither"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

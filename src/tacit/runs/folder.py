@@ -24,6 +24,7 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, sync_folder, write_atomically
 from tacit.runs import events
 from tacit.runs.lines import append_line
+from tacit.runs.python_config import AnyConfig, read_config
 
 LEDGER = "ledger.sqlite"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -61,7 +62,7 @@ class RunFolder:
         return self.path.parent / LEDGER
 
     @staticmethod
-    def create(runs: Path, name: str, config: RunConfig) -> "RunFolder":
+    def create(runs: Path, name: str, config: AnyConfig) -> "RunFolder":
         """Make the folder of a new run with its settings in it; a name that is taken is an error."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(f"a run cannot be called {name!r}; use letters, digits, dots, dashes and underscores")
@@ -90,9 +91,9 @@ class RunFolder:
             raise InvalidInput(f"{path} is not a run folder: it has no config.toml")
         return folder
 
-    def config(self) -> RunConfig:
+    def config(self) -> AnyConfig:
         """Read the settings."""
-        return RunConfig.of(RunConfig.read(self.config_file))
+        return read_config(RunConfig.read(self.config_file))
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other process off this run; the lock goes with the process, however it ends."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tacit.config import RunConfig
 from tacit.errors import InvalidInput
+from tacit.naming import last_part
 from tacit.privacy import DurableLedger
 from tacit.runs.folder import LEDGER, RunFolder
 
@@ -42,7 +43,7 @@ def fresh_name(runs: Path, config: RunConfig) -> str:
 
     A run whose folder was deleted is still in the ledger, and keeps its name.
     """
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{config.algorithm}-{config.dataset}")
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{last_part(config.algorithm)}-{last_part(config.dataset)}")
     taken = _names_on_record(runs / LEDGER)
     number = 1
     while (runs / f"{stem}-{number}").exists() or f"{stem}-{number}" in taken:

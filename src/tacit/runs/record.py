@@ -24,6 +24,11 @@ class Record:
     """In what the plan in `events.jsonl` differs from the account; ε is derived from the account."""
 
     @property
+    def released(self) -> bool:
+        """Whether the run was stopped and then released: it never asks again, and cannot be resumed."""
+        return self.account is not None and self.account.state == "released"
+
+    @property
     def release(self) -> bool:
         """Whether the ledger says that lots and noise were secret, for all owners."""
         return self.account is not None and all(line.release for line in self.account.lines)

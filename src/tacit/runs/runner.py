@@ -5,7 +5,7 @@ answer before the algorithm sees it, and a checkpoint is whole before the answer
 made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +17,8 @@ import torch
 from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
-from tacit.files import write_atomically
-from tacit.models.hashing import models_file, models_sha256
+from tacit.models.hashing import models_sha256
+from tacit.preparation import declared_sizes
 from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.results import Result, Snapshot
 from tacit.runs.board import Board
@@ -26,13 +26,20 @@ from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
 from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
-from tacit.runs.events import CheckpointSaved, Finish, Resume, now
+from tacit.runs.events import CheckpointSaved, Finish, Plan, Resume, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.machines import machine_of
+from tacit.runs.models import save_models
+from tacit.runs.objects import maker
+from tacit.runs.parts import the_graph
+from tacit.runs.python_config import AnyConfig
 from tacit.runs.released import RecordingOracle, ReleasedLog
 from tacit.session import Session
+from tacit.settings import Training
 
 Say = Callable[[str], None]
+Make = Callable[[Say], Training]
+"""Makes what a run trains, but for its name and ledger, and says what it is doing."""
 
 
 def _say_nothing(step: str) -> None:
@@ -43,7 +50,7 @@ class Runner:
     """A run on disk, being played. Make one with `start` or `resume`, and close it."""
 
     def __init__(
-        self, folder: RunFolder, config: RunConfig, *, fresh: bool, budget: Budget | None, on_step: Say
+        self, folder: RunFolder, config: AnyConfig, make: Make, *, fresh: bool, budget: Budget | None, on_step: Say
     ) -> None:
         self.folder, self.config = folder, config
         self._resources = ExitStack()
@@ -54,16 +61,14 @@ class Runner:
             self._resources.callback(self.ledger.close)
             if not fresh:
                 self._check_settings()
-            on_step("loading data")
-            data = config.load_data()
-            graph = config.load_graph(data.agents)
-            plan = None if fresh else self.folder.events().plan
-            compiled = None if plan is None else plan.compiled
-            training = config.training(name=folder.name, ledger=self.ledger, data=data, graph=graph, compiled=compiled)
+            training = replace(make(on_step), name=folder.name, ledger=self.ledger)
+            if not fresh and (plan := self.folder.events().plan) is not None:
+                training = replace(training, compile=plan.compiled)
+                self._check_data(training, plan)
             accounts = None if fresh else [self._account()]
             on_step("calibrating noise" if config.private else "preparing models")
             self.session = Session(training, accounts=accounts)
-            self._graph = graph
+            self._graph = the_graph(training)
             self._logged = 0  # snapshots that are in events.jsonl
             self._shown = 0  # private diagnostics that are in their file
             self._board: Board | None = None
@@ -87,16 +92,24 @@ class Runner:
 
     @staticmethod
     def start(
-        runs: Path, name: str, config: RunConfig, *, budget: Budget | None = None, on_step: Say = _say_nothing
+        runs: Path,
+        name: str,
+        config: AnyConfig,
+        *,
+        make: Make | None = None,
+        budget: Budget | None = None,
+        on_step: Say = _say_nothing,
     ) -> "Runner":
         """Begin a new run in a folder of its own. If it cannot begin, no folder is left behind.
 
         `budget` is stored in the ledger and bounds what all runs there spend together. `on_step` is told what is
-        being done.
+        being done. `make` gives what the configuration describes, where that cannot be made of it.
         """
+        if isinstance(config, RunConfig):
+            config = config.pinned()
         folder = RunFolder.create(runs, name, config)
         try:
-            return Runner(folder, config, fresh=True, budget=budget, on_step=on_step)
+            return Runner(folder, config, make or maker(config), fresh=True, budget=budget, on_step=on_step)
         except BaseException:
             if not folder.events_file.exists():
                 for path in (folder.path / ".lock", folder.config_file):
@@ -105,8 +118,8 @@ class Runner:
             raise
 
     @staticmethod
-    def resume(path: Path, *, on_step: Say = _say_nothing) -> "Runner":
-        """Go on with a run that stopped before its end."""
+    def resume(path: Path, *, given: Mapping[str, Any] | None = None, on_step: Say = _say_nothing) -> "Runner":
+        """Go on with a run that stopped before its end; `given` are objects of a run from Python that it cannot have by itself."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
@@ -115,7 +128,7 @@ class Runner:
         config = folder.config()
         # Killed before it opened its account or told its plan, a run has asked nothing: it begins now.
         began = bool(folder.events()) or _account_is_open(folder)
-        return Runner(folder, config, fresh=not began, budget=None, on_step=on_step)
+        return Runner(folder, config, maker(config, given), fresh=not began, budget=None, on_step=on_step)
 
     def play(self, *, stop: Callable[[], bool], on_round: Callable[["Runner"], None] = lambda _: None) -> Result | None:
         """Play to the end and return the result, or to the round after `stop()` says so and return nothing."""
@@ -219,11 +232,24 @@ class Runner:
             raise StorageError(f"{self.folder.events_file} belongs to another run than the one that the ledger knows")
         return account.token
 
+    def _check_data(self, training: Training, plan: Plan) -> None:
+        """Refuse records of others, or other numbers of them, than the run began with; all of this is public."""
+        now = training.data
+        facts = {
+            "data set": (plan.dataset, now.data.name),
+            "owners": (plan.owners, now.owners),
+            "numbers of records": (plan.sizes, declared_sizes(now, training.sizes, now.agents, training.unit)),
+        }
+        if changed := [name for name, (before, after) in facts.items() if before != after]:
+            raise InvalidInput(
+                f"the data is not what run {self.folder.name!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
+            )
+
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
-        now = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
-        if plan is not None and (plan.edges, plan.weights) != now:
+        edges, weights = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
+        if plan is not None and _links(plan.edges, plan.weights) != _links(edges, weights):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:
@@ -295,8 +321,8 @@ class Runner:
         if self.session.watch.histories[0][-1].round != self.session.round:
             self.session.look()  # killed between its last checkpoint and its last look
             self._log_snapshots()
-        result = self.session.results()[0]
-        write_atomically(self.folder.models_file, models_file(result.theta))
+        result = replace(self.session.results()[0], folder=self.folder.path)
+        save_models(self.folder.models_file, result)
         models = models_sha256(result.theta)
         self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
         self._anchor()
@@ -313,3 +339,9 @@ def _account_is_open(folder: RunFolder) -> bool:
     with closing(DurableLedger(folder.ledger_file)) as ledger:
         account = ledger.account(folder.name)
         return account is not None and account.state == "open"
+
+
+def _links(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) -> list[tuple[int, int, float | None]]:
+    """Return who talks to whom and with which weights, in one order."""
+    each = [None] * len(edges) if weights is None else weights
+    return sorted((min(edge), max(edge), weight) for edge, weight in zip(edges, each, strict=True))

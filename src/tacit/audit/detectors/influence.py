@@ -18,6 +18,7 @@ from tacit.audit.detectors.search import SCALES, ascend
 from tacit.data import AgentData, DataSet, Records
 from tacit.data.prepare import apart
 from tacit.errors import TacitError
+from tacit.inputs import Inputs, kinds, mapped, parts
 from tacit.privacy import Lot, Privacy
 from tacit.session import Session
 
@@ -29,7 +30,7 @@ _BOUND = 1.0
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     words: str
-    input: Tensor
+    input: Inputs
     target: Tensor
 
 
@@ -59,7 +60,7 @@ def influence_findings(session: Session, seed: int = 0) -> list[Finding]:
         found = list(_searched(session, thetas[0], generator))
         if found:
             inputs = data.prepare(ordinary_inputs(data, _MOST_RECORDS * 2, generator))
-            table = Records(inputs, ordinary_targets(data, len(inputs), generator))
+            table = Records(inputs, ordinary_targets(data, _MOST_RECORDS * 2, generator))
             _try_all(_lots(session, table, found, prepared=True), thetas, found, seen)
     return [*_findings(seen, raw.protected), _odd_finding(session, seen)]
 
@@ -86,7 +87,9 @@ class _Lots:
         counts[-1] += 5 * (self.agents > 1)  # one lot is longer than the others
         ordinary = min(len(table), sum(counts))
         computed = [each for each in hostile if _is_finite(each)] or hostile
-        self._inputs = torch.cat([table.inputs[:ordinary], *(each.input for each in computed)]).to(device)
+        first = table.take(torch.arange(ordinary)).inputs
+        self._inputs: Inputs = mapped(_below, first, *(each.input for each in computed))
+        self._inputs = mapped(lambda column: column.to(device), self._inputs)
         self._targets = torch.cat([table.targets[:ordinary], *(each.target for each in computed)]).to(device)
         rows = torch.arange(sum(counts)) % ordinary
         if computed:
@@ -117,9 +120,9 @@ class _Lots:
         return first + (0, self.counts[agent] // 2, self.counts[agent])[number % 3]
 
     def with_one(self, each: _Candidate, agent: int, place: int) -> Lot:
-        inputs = torch.cat([self._inputs, each.input.to(self._inputs)])
+        inputs = mapped(lambda column, odd: torch.cat([column, odd.to(column)]), self._inputs, each.input)
         targets = torch.cat([self._targets, each.target.to(self._targets)])
-        before, added = self._in_units(self._rows), self._rows.new_tensor([len(self._inputs)])
+        before, added = self._in_units(self._rows), self._rows.new_tensor([len(self._targets)])
         if self._unit is not None:
             added = added.expand(1, self._unit.most)  # as many of them as a unit can have
         rows = torch.cat([before[:place], added, before[place:]])
@@ -158,12 +161,13 @@ def _note(seen: _Seen, before: Tensor, after: Tensor, clips: Tensor, agent: int,
 
 
 def _searched(session: Session, theta: Float[Tensor, " params"], generator: torch.Generator) -> Iterator[_Candidate]:
-    """Yield what gradient ascent finds, in several lengths; nothing where inputs are whole numbers to the model."""
+    """Yield what gradient ascent finds, in several lengths; nothing where inputs are several, or whole numbers to the model."""
     data = session.training.data.data
-    inputs = data.prepare(ordinary_inputs(data, _CLIMBERS, generator)).to(theta.device)
+    inputs = data.prepare(ordinary_inputs(data, _CLIMBERS, generator))
     targets = ordinary_targets(data, _CLIMBERS, generator).to(theta.device)
-    if not inputs.is_floating_point():
+    if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         return
+    inputs = inputs.to(theta.device)
     try:
         found = ascend(session.model, theta, inputs, targets)
     except Exception:  # a model whose gradient has no gradient
@@ -228,9 +232,10 @@ def _raises(session: Session, each: _Candidate) -> bool:
     """Ask the real oracle about a lot with this record in it."""
     training = session.training
     data = training.data.data
-    if each.input.shape[1:] != data.train.inputs.shape[1:] or each.input.dtype != data.train.inputs.dtype:
+    if kinds(each.input) != kinds(data.train.inputs):
         return False  # made after `prepare`, so no record that could be loaded
-    train = Records(torch.cat([each.input, data.train.inputs[:3]]), torch.cat([each.target, data.train.targets[:3]]))
+    few = data.train.take(torch.arange(3))
+    train = Records(mapped(_below, each.input, few.inputs), torch.cat([each.target, few.targets]))
     table: DataSet = replace(data, train=train)
     held = AgentData(data=table, indices=(torch.arange(4),), owners=("odd",), partition="odd records")
     privacy = Privacy(noise_multiplier=1.0, delta=1e-5, clip=session.plan.clips[0], lot_size=4)
@@ -254,4 +259,8 @@ def _bits(norms: Float[Tensor, " records"]) -> Int[Tensor, " records"]:
 
 
 def _is_finite(each: _Candidate) -> bool:
-    return not each.input.is_floating_point() or bool(each.input.isfinite().all())
+    return all(not column.is_floating_point() or bool(column.isfinite().all()) for column in parts(each.input))
+
+
+def _below(*columns: Tensor) -> Tensor:
+    return torch.cat(columns)

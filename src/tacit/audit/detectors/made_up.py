@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from tacit.data import AgentData, DataSet, Records
+from tacit.inputs import Inputs, mapped, names, parts, rebuilt
 from tacit.preparation import declared_sizes
-from tacit.privacy import Privacy, Unit
+from tacit.privacy import Unit
 from tacit.settings import Training
 
 _HELD_OUT = 8  # as many public records as a session checks engines on, and few enough to be scored at once
@@ -23,7 +24,7 @@ _NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 def made_up(training: Training, seed: int = 0) -> Training:
     """Return the same settings on made-up records, with a ledger of their own and without whoever listens."""
     data, generator = training.data, torch.Generator().manual_seed(seed)
-    unit = training.privacy.unit if isinstance(training.privacy, Privacy) else None
+    unit = training.unit
     agents = data.agents if training.sizes is None else len(training.sizes)
     sizes = declared_sizes(data, training.sizes, agents, unit)
     units = None if unit is None else _units(sum(sizes), unit)
@@ -39,13 +40,13 @@ def made_up(training: Training, seed: int = 0) -> Training:
     )
     first = [0, *accumulate(sizes)]
     holder = torch.arange(total) if units is None else units
-    parts = tuple(((holder >= a) & (holder < b)).nonzero()[:, 0] for a, b in pairwise(first))
+    held = tuple(((holder >= a) & (holder < b)).nonzero()[:, 0] for a, b in pairwise(first))
     owners = tuple(f"made up/agent {agent}" for agent in range(len(sizes)))
     graph = training.graph
     return replace(
         training,
         graph=graph[0] if isinstance(graph, Sequence) else graph,
-        data=AgentData(data=table, indices=parts, owners=owners, partition="made up"),
+        data=AgentData(data=table, indices=held, owners=owners, partition="made up"),
         sizes=None,
         ledger=None,
         name=None,
@@ -62,9 +63,13 @@ def _units(count: int, unit: Unit) -> Tensor:
     return units.repeat_interleave(1 + units % (unit.most + 1))
 
 
-def ordinary_inputs(data: DataSet, count: int, generator: torch.Generator) -> Tensor:
+def ordinary_inputs(data: DataSet, count: int, generator: torch.Generator) -> Inputs:
     """Return inputs like those of the data set in shape and type."""
-    like = data.train.inputs
+    found: Inputs = mapped(lambda like: _ordinary(like, count, generator), data.train.inputs)
+    return found
+
+
+def _ordinary(like: Tensor, count: int, generator: torch.Generator) -> Tensor:
     shape = (count, *like.shape[1:])
     if like.dtype.is_floating_point:
         return torch.randn(shape, generator=generator, dtype=like.dtype)
@@ -82,36 +87,44 @@ def ordinary_targets(data: DataSet, count: int, generator: torch.Generator) -> T
     return torch.randint(0, data.classes or 2, shape, generator=generator).to(like.dtype)
 
 
-def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple[str, Tensor, Tensor]]:
+def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple[str, Inputs, Tensor]]:
     """Yield odd records before `prepare`: what they are, input and target, each with a leading axis of one.
 
-    Targets that are classes stay among them; whatever else a data set refuses.
+    Of several inputs, one is odd at a time. Targets that are classes stay among them; whatever else a data set refuses.
     """
-    like = data.train.inputs
     target = ordinary_targets(data, 1, generator)
-    if like.dtype.is_floating_point:
-        chance = ordinary_inputs(data, 1, generator)
-        for size in _SIZES:
-            yield f"all {size:g}", torch.full_like(chance, size), target
-            yield f"random of size {size:g}", chance * size, target
-        for value in _NOT_FINITE:
-            yield f"all {value}", torch.full_like(chance, value), target
-            one = chance.clone()
-            one.view(-1)[0] = value
-            yield f"one {value}", one, target
-        spike = torch.zeros_like(chance)
-        spike.view(-1)[-1] = 1e6
-        yield "one huge number", spike, target
-    else:
-        values = (0, 1, 128, 255) if like.dtype == torch.uint8 else (0, 1, -1, 2**20)
-        for whole in values:
-            yield f"all {whole}", torch.full_like(like[:1], whole), target
-        for _ in range(3):
+    inputs = data.train.inputs
+    for number, (name, like) in enumerate(zip(names(inputs), parts(inputs), strict=True)):
+        for words, odd in _hostile(like, generator):
+            record = parts(ordinary_inputs(data, 1, generator)) if isinstance(inputs, tuple | dict) else [odd]
+            record[number] = odd
+            yield words if len(record) == 1 else f"{words} in {name}", rebuilt(inputs, record), target
+        for _ in range(0 if like.dtype.is_floating_point else 3):
             yield "random", ordinary_inputs(data, 1, generator), ordinary_targets(data, 1, generator)
     if target.is_floating_point():
         plain = ordinary_inputs(data, 1, generator)
         for size in (*_SIZES, *_NOT_FINITE):
             yield f"target {size:g}", plain, torch.full_like(target, size)
+
+
+def _hostile(like: Tensor, generator: torch.Generator) -> Iterator[tuple[str, Tensor]]:
+    """Yield odd values of one input."""
+    if not like.dtype.is_floating_point:
+        for whole in (0, 1, 128, 255) if like.dtype == torch.uint8 else (0, 1, -1, 2**20):
+            yield f"all {whole}", torch.full_like(like[:1], whole)
+        return
+    chance = _ordinary(like, 1, generator)
+    for size in _SIZES:
+        yield f"all {size:g}", torch.full_like(chance, size)
+        yield f"random of size {size:g}", chance * size
+    for value in _NOT_FINITE:
+        yield f"all {value}", torch.full_like(chance, value)
+        one = chance.clone()
+        one.view(-1)[0] = value
+        yield f"one {value}", one
+    spike = torch.zeros_like(chance)
+    spike.view(-1)[-1] = 1e6
+    yield "one huge number", spike
 
 
 def _few(records: Records | None) -> Records | None:

@@ -7,6 +7,7 @@ and compiled code of the run: libraries differ in that, and so do processors.
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 
 import torch
 from jaxtyping import Float, Int
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from tacit.data.guards import chance_state
 from tacit.errors import ModelError
+from tacit.inputs import Inputs, mapped, parts, rebuilt
 from tacit.models.functional import FlatModel
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import Lot, Quantum, factor_bits, power_below
@@ -22,6 +24,7 @@ from tacit.privacy.engines.ghost import GhostEngine
 from tacit.privacy.engines.steps import Public, Steps, Unsupported
 
 _ODD = (float("nan"), 1e4, 0.0, 1e-40)
+Odd = tuple[float, int | None]  # a number, and in which of several inputs it stands; None for all of them
 _ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
@@ -72,9 +75,11 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
             ordinary.check_blocks()
         if steps.shape.size * steps.shape.blocks > 1:
             _check_prepared(example, steps.shape.size * steps.shape.blocks)
-            if not _is_apart(steps, public, example, _ODD):  # a model may refuse some odd records, and take others
+            first = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))[0]
+            odds = _odds(first)
+            if not _is_apart(steps, public, example, odds):  # a model may refuse some odd records, and take others
                 ordinary.check()
-                for odd in _ODD:
+                for odd in odds:
                     _is_apart(steps, public, example, (odd,))
     if chance_state() != before:
         raise ModelError(
@@ -86,30 +91,52 @@ def _check_prepared(example: Lot, places: int) -> None:
     """Raise `Unsupported` unless a record is prepared to the same bits at every place among so many, whatever is beside it."""
     if example.prepare is None:
         return
-    rows = example.inputs if example.rows is None else example.inputs[example.rows[example.rows >= 0]]
-    if example.rows is not None and example.rows.ndim == 2:
-        places *= example.rows.shape[1]
+    rows: Inputs = example.inputs
+    if example.rows is not None:
+        rows = mapped(itemgetter(example.rows[example.rows >= 0]), example.inputs)
+        if example.rows.ndim == 2:
+            places *= example.rows.shape[1]
     batches = [rows]
-    if rows.is_floating_point():
-        batches += [torch.cat([rows, torch.full_like(rows[:1], odd)]) for odd in _ODD]
-    slots = torch.arange(places, device=rows.device)
-    for kinds in batches:
-        known: dict[int, Tensor] = {}
-        for shift in range(len(kinds)):
-            which = (slots + shift) % len(kinds)
+    for odd in _odds(rows):
+        tables = parts(rows)
+        for number, table in enumerate(tables):
+            tables[number] = torch.cat([table, _with_odd(table[:1].clone(), number, odd)])
+        batches.append(rebuilt(rows, tables))
+    slots = torch.arange(places, device=example.targets.device)
+    for batch in batches:
+        known: dict[tuple[int, int], Tensor] = {}
+        kinds = len(parts(batch)[0])
+        for shift in range(kinds):
+            which = (slots + shift) % kinds
             try:
-                prepared = example.prepare(kinds[which])
+                prepared = example.prepare(mapped(itemgetter(which), batch))
             except KeyboardInterrupt:
                 raise
             except BaseException:  # it may refuse an odd record, and does so at every place
                 break
-            for kind in range(len(kinds)):
-                own = prepared[which == kind].nan_to_num(nan=-1)
-                if len(own) and not bool((own == known.setdefault(kind, own[0])).all()):
-                    raise Unsupported("prepare rounds a record by its place among others")
+            for kind in range(kinds):
+                for number, table in enumerate(parts(prepared)):
+                    own = table[which == kind].nan_to_num(nan=-1)
+                    if len(own) and not bool((own == known.setdefault((kind, number), own[0])).all()):
+                        raise Unsupported("prepare rounds a record by its place among others")
 
 
-def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[float]) -> bool:
+def _odds(inputs: Inputs) -> list[Odd]:
+    """Return the ways in which a record can be odd: in all of its inputs or, if it has several, in one of them."""
+    floats = [number for number, table in enumerate(parts(inputs)) if table.is_floating_point()]
+    of_one = [(value, number) for number in floats for value in _ODD] if isinstance(inputs, tuple | dict) else []
+    return [*((value, None) for value in _ODD), *of_one]
+
+
+def _with_odd(records: Tensor, number: int, odd: Odd) -> Tensor:
+    """Write an odd number all over one input of some records, unless it is another input's turn or its numbers are whole ones."""
+    value, which = odd
+    if records.is_floating_point() and which in (None, number):
+        records[:] = value
+    return records
+
+
+def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> bool:
     """Try places with odd records among the others; False if the model fails on such."""
     try:
         _Places(steps, public, example, odd).check()
@@ -123,8 +150,8 @@ def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[float]) 
 class _Places:
     """A step filled with a few records over and over."""
 
-    def __init__(self, steps: Steps, public: Public, example: Lot, odd: Sequence[float]) -> None:
-        device, (size, blocks, *_) = example.inputs.device, steps.shape
+    def __init__(self, steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> None:
+        device, (size, blocks, *_) = example.targets.device, steps.shape
         self._steps, self._example, self._shape = steps, example, (blocks, size)
         self._public = tuple(each.expand(blocks, *each.shape[1:]).contiguous() for each in public)
         self._slots = torch.arange(blocks * size, device=device)
@@ -139,16 +166,17 @@ class _Places:
         A record of one place that differs from itself is an error: nothing but state or chance can do that.
         """
         generator = torch.Generator().manual_seed(0)
-        inputs, targets = self._example.take(torch.arange(self._example.size, device=self._example.inputs.device))
+        inputs, targets = self._example.take(torch.arange(self._example.size, device=self._example.targets.device))
         for number in range(_REPEATED):
             place = number % self._example.size
-            one = inputs[place : place + 1]
-            if one.is_floating_point() and number >= self._example.size:
-                one = one * (1 + torch.randn(one.shape, generator=generator).to(one))
-            rows = one.repeat_interleave(len(self._slots), 0)
+            one: Inputs = mapped(itemgetter(slice(place, place + 1)), inputs)
+            if number >= self._example.size:
+                one = mapped(lambda table: _varied(table, generator), one)
+            rows: Inputs = mapped(lambda table: table.repeat_interleave(len(self._slots), 0), one)
             labels = targets[place : place + 1].repeat_interleave(len(self._slots), 0)
             first, *again = (
-                self._compute(rows.clone(), labels.clone(), self._all) for _ in range(1 + (number < _TWICE))
+                self._compute(mapped(Tensor.clone, rows), labels.clone(), self._all)
+                for _ in range(1 + (number < _TWICE))
             )
             for before, after in zip(first * len(again), chain.from_iterable(again), strict=True):
                 if not torch.equal(before.nan_to_num(nan=-1.0), after.nan_to_num(nan=-1.0)):
@@ -222,15 +250,22 @@ class _Places:
         inputs, targets = self._example.take(which % self._ordinary)
         for place, odd in enumerate(self._odd):
             own = which == self._ordinary + place
-            if inputs.is_floating_point():
-                inputs[own] = odd
-            if targets.is_floating_point():
-                targets[own] = odd
+            for number, table in enumerate(parts(inputs)):
+                table[own] = _with_odd(table[own], number, odd)
+            if odd[1] is None:
+                targets[own] = _with_odd(targets[own], 0, odd)
         return self._compute(inputs, targets, keep)
 
-    def _compute(self, inputs: Tensor, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+    def _compute(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         quantum = Quantum(power_below(self._clip), factor_bits(self._steps.shape.most_in_lot))
         return self._steps.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
+
+
+def _varied(record: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a record like this one by chance, where its numbers are not whole ones."""
+    if not record.is_floating_point():
+        return record
+    return record * (1 + torch.randn(record.shape, generator=generator).to(record))
 
 
 def _check_agreement(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tacit.errors import ModelError
+from tacit.inputs import names, parts
 from tacit.models.functional import FlatModel
 from tacit.models.make import is_own, make_of
 from tacit.privacy.clipping import Engine, Lot
@@ -91,9 +92,17 @@ def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[An
         return None
     records = tuple(
         (each.shape, each.dtype, each.device, hash(each.cpu().contiguous().view(torch.uint8).numpy().tobytes()))
-        for each in (example.inputs, example.targets)  # what was tried on other records was not tried on these
+        for each in (*parts(example.inputs), example.targets)  # what was tried on other records was not tried on these
     )
-    return make, model.loss, example.prepare, records, tuple(lot_sizes), torch.get_num_threads()
+    return (
+        make,
+        model.loss,
+        example.prepare,
+        tuple(names(example.inputs)),
+        records,
+        tuple(lot_sizes),
+        torch.get_num_threads(),
+    )
 
 
 def _remembered(key: tuple[Any, ...] | None, chosen: Chosen) -> Chosen:
@@ -114,7 +123,7 @@ def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_s
     layered, settings, why = _VERDICTS[key]
     engine = (GhostEngine if layered else VmapEngine)(model, lot_sizes, example, **settings)
     if settings.get("compiled"):  # it is traced by its first step: on public records, where an error is shown
-        theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.inputs.device)
+        theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.targets.device)
         lot = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
         engine.steps.tells = True
         engine.clipped_sums(theta, lot, torch.ones(1, dtype=torch.float64, device=theta.device))

@@ -4,6 +4,7 @@ It also serves `at.query`, whose per-sample function may return any vector.
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +13,7 @@ from torch.func import grad, vmap
 
 from tacit.data.guards import Guard
 from tacit.data.products import EvenProducts
+from tacit.inputs import Inputs, mapped
 from tacit.models.functional import FlatModel
 from tacit.privacy.arithmetic import own_arithmetic
 from tacit.privacy.clipping import (
@@ -46,7 +48,7 @@ class PerSampleKernel:
     def clipped(
         self,
         public: Public,
-        inputs: Tensor,
+        inputs: Inputs,
         targets: Tensor,
         keep: Bool[Tensor, "blocks records"],
         clip: Float[Tensor, " blocks"],
@@ -54,25 +56,25 @@ class PerSampleKernel:
     ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
         """Return sums and norms. A vector whose norm is not finite counts as zero, silently: an error would tell of it."""
         values = self._values(public, inputs, targets, keep)
-        norms = torch.stack([lengths(each) for each in values])
+        norms = torch.stack([lengths(one) for one in values])
         factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None]), 0)
         return exact_sums_in_chunks(values, factors, quantum), norms
 
     def plain(
-        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks width"]:
         """Return sums."""
         return exact_sums_in_chunks(self._values(public, inputs, targets, keep), keep.double(), None)
 
-    def _values(self, public: Public, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-        def one(input: Tensor, target: Tensor, *public: Tensor) -> Tensor:
+    def _values(self, public: Public, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
+        def value(input: Inputs, target: Tensor, *public: Tensor) -> Tensor:
             return self._per_sample(Record(self._model, input, target), *public)
 
         # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
         # some functions' parameters of another block.
-        own = (each.repeat_interleave(keep.shape[1], 0) for each in public)
+        own = (one.repeat_interleave(keep.shape[1], 0) for one in public)
         with Guard() as guard, EvenProducts() as products:
-            values = vmap(one)(inputs, targets, *own).detach()
+            values = vmap(value)(inputs, targets, *own).detach()
         guard.check()
         self.strange |= guard.strange | products.strange
         values = values.unflatten(0, keep.shape)
@@ -90,14 +92,14 @@ class GradientKernel(PerSampleKernel):
         super().__init__(model, lambda record, theta: record.gradient(theta), model.size)
 
     def plain(
-        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks width"]:
         """Return sums of gradients."""
 
-        def total(theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
+        def total(theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
             return self._model.losses(theta, inputs, targets, training=True) @ keep.to(theta.dtype)
 
-        flat = inputs.unflatten(0, keep.shape), targets.unflatten(0, keep.shape)
+        flat = mapped(lambda table: table.unflatten(0, keep.shape), inputs), targets.unflatten(0, keep.shape)
         return vmap(grad(total))(public[0], *flat, keep).double()
 
 
@@ -146,10 +148,10 @@ class VmapEngine:
         return 3 * min(records, at_once) * self._model.size * self._model.dtype.itemsize
 
 
-def filler_of(example: Lot | None, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+def filler_of(example: Lot | None, dtype: torch.dtype) -> tuple[Inputs, Tensor] | None:
     """Return the first of these public records, ready for a model of this type."""
     if example is None or not example.size:
         return None
     with own_arithmetic(dtype, torch.get_num_threads()):  # as private records are prepared
-        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
-    return inputs[0], targets[0]
+        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
+    return mapped(itemgetter(0), inputs), targets[0]

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tacit.inputs import Inputs, names, parts, rebuilt
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import Clipped, Lot, Quantum
 from tacit.privacy.engines.blocks import blocks_at_once, choose_size
@@ -63,7 +64,7 @@ class GhostEngine:
         stacked.leave_room(example, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
         self.steps = Steps(kernel, shape, model.dtype, filler_of(example, model.dtype))
-        self.most_records = max(size, _PART_BYTES // max(1, example.inputs[0].nbytes))
+        self.most_records = max(size, _PART_BYTES // max(1, sum(table[0].nbytes for table in parts(example.inputs))))
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
@@ -94,7 +95,7 @@ class CompiledKernel:
     def clipped(
         self,
         public: Public,
-        inputs: Tensor,
+        inputs: Inputs,
         targets: Tensor,
         keep: Bool[Tensor, "blocks records"],
         clip: Float[Tensor, " blocks"],
@@ -103,28 +104,30 @@ class CompiledKernel:
         """Return what the stacked model returns."""
 
         def step(
-            theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor
+            theta: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor, *flat: Tensor
         ) -> tuple[Tensor, Tensor]:
-            return self._stacked.clipped((theta,), inputs, targets, keep, clip, Quantum(power, quantum.bits))
+            own = rebuilt(inputs, flat)
+            return self._stacked.clipped((theta,), own, targets, keep, clip, Quantum(power, quantum.bits))
 
-        sums, norms = self._step("clipped", step, (public[0], inputs, targets, keep, clip, quantum.power))
+        given = (public[0], targets, keep, clip, quantum.power, *parts(inputs))
+        sums, norms = self._step(("clipped", *names(inputs)), step, given)
         return sums, norms
 
     def plain(
-        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks params"]:
         """Return what the stacked model returns."""
 
-        def step(theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> Tensor:
-            return self._stacked.plain((theta,), inputs, targets, keep)
+        def step(theta: Tensor, targets: Tensor, keep: Tensor, *flat: Tensor) -> Tensor:
+            return self._stacked.plain((theta,), rebuilt(inputs, flat), targets, keep)
 
-        sums: Tensor = self._step("plain", step, (public[0], inputs, targets, keep))
+        sums: Tensor = self._step(("plain", *names(inputs)), step, (public[0], targets, keep, *parts(inputs)))
         return sums
 
-    def _step(self, name: str, step: Compiled, given: tuple[Tensor, ...]) -> Any:
+    def _step(self, name: tuple[str, ...], step: Compiled, given: tuple[Tensor, ...]) -> Any:
         given = tuple(each.contiguous() for each in given)
         # Compiled code reads memory as it was compiled to, and does not look what it is given.
-        key = (name, *((tuple(each.shape), each.dtype, each.device) for each in given))
+        key = (*name, *((tuple(each.shape), each.dtype, each.device) for each in given))
         if key not in self._steps:
             self._steps[key] = _compile(step, given)
         return self._steps[key](*given)

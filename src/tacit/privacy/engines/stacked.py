@@ -21,6 +21,7 @@ from torch.func import vmap
 
 from tacit.data.guards import Guard
 from tacit.data.products import EvenProducts
+from tacit.inputs import Inputs, called, mapped
 from tacit.models.functional import FlatModel
 from tacit.privacy.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.engines.convolution import convolution_rule
@@ -61,7 +62,7 @@ class StackedModel:
     def clipped(
         self,
         public: Public,
-        inputs: Tensor,
+        inputs: Inputs,
         targets: Tensor,
         keep: Bool[Tensor, "blocks records"],
         clip: Float[Tensor, " blocks"],
@@ -74,7 +75,7 @@ class StackedModel:
         return self._weighted(accounted, factors, quantum), norms
 
     def plain(
-        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks params"]:
         """Return every block's sum of gradients, unclipped, in float64."""
         return self._weighted(self._account(public[0], inputs, targets, keep), keep.double(), None)
@@ -104,8 +105,8 @@ class StackedModel:
 
     def _try(self, example: Lot) -> tuple[list["_Taken"], list[Accounted]]:
         """Run one public record, and return the calls of layers with what they add."""
-        theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.inputs.device)
-        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.inputs.device))
+        theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
+        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
         keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
         self._odd_products = False
         with EvenProducts() as products:
@@ -116,11 +117,12 @@ class StackedModel:
         self.strange |= products.strange
         return run.calls, accounted
 
-    def _run(self, theta: Tensor, inputs: Tensor, targets: Tensor, shape: torch.Size) -> "_Run":
+    def _run(self, theta: Tensor, inputs: Inputs, targets: Tensor, shape: torch.Size) -> "_Run":
         """Run every record by itself through the module and the loss."""
 
-        def one(input: Tensor, target: Tensor) -> Tensor:
-            return self._model.loss_at(self._module[0](input[None]), target)
+        def one(input: Inputs, target: Tensor) -> Tensor:
+            outputs = called(self._module[0], mapped(lambda tensor: tensor[None], input))
+            return self._model.loss_at(outputs, target)
 
         parameters = self._model.unflatten_stacked(theta)
         with Guard() as guard:
@@ -129,12 +131,12 @@ class StackedModel:
         self.strange |= guard.strange
         return run
 
-    def _account(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
+    def _account(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""
         with EvenProducts() if self._odd_products else nullcontext():
             return self._accounted(theta, inputs, targets, keep)
 
-    def _accounted(self, theta: Tensor, inputs: Tensor, targets: Tensor, keep: Tensor) -> list[Accounted]:
+    def _accounted(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
         with torch.enable_grad():
             run = self._run(theta, inputs, targets, keep.shape)
             outputs = [taken.outputs for taken in run.calls]

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tacit.errors import ModelError, PrivacyError
+from tacit.inputs import Inputs, kinds, mapped, parts
 from tacit.privacy.arithmetic import own_arithmetic, refuse_flushing_threads
 from tacit.privacy.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
 from tacit.privacy.engines.blocks import Step, steps_of
@@ -36,7 +37,7 @@ class Kernel(Protocol):
     def clipped(
         self,
         public: Public,
-        inputs: Tensor,
+        inputs: Inputs,
         targets: Tensor,
         keep: Bool[Tensor, "blocks records"],
         clip: Float[Tensor, " blocks"],
@@ -45,7 +46,7 @@ class Kernel(Protocol):
         """Return every block's sum of clipped vectors in whole quanta, and every record's norm, in float64."""
 
     def plain(
-        self, public: Public, inputs: Tensor, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
     ) -> Float[Tensor, "blocks width"]:
         """Return every block's sum of vectors, unclipped, in float64."""
 
@@ -74,7 +75,7 @@ class Steps:
     Without one, zeros fill it, and a record that cannot be computed is an error: nothing tells whose fault that is.
     """
 
-    def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Tensor, Tensor] | None) -> None:
+    def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Inputs, Tensor] | None) -> None:
         with own_arithmetic(dtype, shape.threads):
             refuse_flushing_threads(shape.threads)
         self.kernel, self.shape = kernel, shape
@@ -107,7 +108,7 @@ class Steps:
             sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
             for step in steps_of(lot, self.shape.size, self.shape.blocks):
                 inputs, targets = self._take(lot, step)
-                own = tuple(each.index_select(0, step.agents) for each in public)
+                own = tuple(one.index_select(0, step.agents) for one in public)
                 sums.index_add_(0, step.agents, self.kernel.plain(own, inputs, targets, step.keep))
         return sums
 
@@ -145,7 +146,9 @@ class Steps:
     def _try_filler(self, public: Public, step: Step, clip: Tensor, quantum: Quantum) -> None:
         """Raise where public records fail as well: then it was not the private ones, and the error may be shown."""
         assert self._filler is not None
-        inputs, targets = (each.expand(step.keep.numel(), *each.shape).contiguous() for each in self._filler)
+        inputs, targets = (
+            mapped(lambda one: one.expand(step.keep.numel(), *one.shape).contiguous(), part) for part in self._filler
+        )
         said = ""
         try:
             self._compute(public, step, inputs, targets, clip, quantum)
@@ -162,21 +165,22 @@ class Steps:
         return self._compute(public, step, *self._take(lot, step, filled=filled), clip, quantum)
 
     def _compute(
-        self, public: Public, step: Step, inputs: Tensor, targets: Tensor, clip: Tensor, quantum: Quantum
+        self, public: Public, step: Step, inputs: Inputs, targets: Tensor, clip: Tensor, quantum: Quantum
     ) -> tuple[Tensor, Tensor]:
-        own = tuple(each.index_select(0, step.agents) for each in public)
+        own = tuple(one.index_select(0, step.agents) for one in public)
         return self.kernel.clipped(own, inputs, targets, step.keep, clip[step.agents], quantum.of(step.agents))
 
-    def _take(self, lot: Lot, step: Step, *, filled: bool = True) -> tuple[Tensor, Tensor]:
+    def _take(self, lot: Lot, step: Step, *, filled: bool = True) -> tuple[Inputs, Tensor]:
         """Return inputs and targets as flat batches, with the filler where nothing belongs, or whatever is there."""
         inputs, targets = lot.take(step.rows.flatten())
-        if self._filler is not None and (inputs.shape[1:], inputs.dtype) != (
-            self._filler[0].shape,
-            self._filler[0].dtype,
+        if self._filler is not None and kinds(inputs) != mapped(
+            lambda one: (tuple(one.shape), one.dtype), self._filler[0]
         ):
             raise WidthError("a record is prepared to another shape or type than public ones")
         empty = (~step.keep).flatten().nonzero()[:, 0]
         if filled and len(empty):
-            input, target = (inputs.new_zeros(()), targets.new_zeros(())) if self._filler is None else self._filler
-            inputs[empty], targets[empty] = input.to(inputs.dtype), target.to(targets.dtype)
+            zeros = mapped(lambda table: table.new_zeros(()), inputs), targets.new_zeros(())
+            input, target = zeros if self._filler is None else self._filler
+            for table, one in zip((*parts(inputs), targets), (*parts(input), target), strict=True):
+                table[empty] = one.to(table.dtype)
         return inputs, targets

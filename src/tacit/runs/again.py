@@ -1,0 +1,161 @@
+"""How the objects of a run from Python are had again: by names that can be imported, with plain settings. Nothing is pickled."""
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit.data import IID, AgentData, ByClass, DataSet, Dirichlet, Partition, load, synthetic
+from tacit.errors import InvalidInput
+from tacit.graphs.adjacency import from_pairs
+from tacit.naming import find, is_own
+from tacit.own import make_own
+from tacit.runs.python_config import PARTS, PythonConfig
+
+_DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents")
+_SYNTHETIC = re.compile(
+    r"synthetic (?P<records>\d+)x(?P<features>\d+), (?P<classes>\d+) classes, distance (?P<distance>\S+), seed (?P<seed>\d+)"
+)
+
+
+def rebuild(
+    config: PythonConfig, given: Mapping[str, Any], *, only: Sequence[str] = PARTS, by: str = "tacit.resume"
+) -> dict[str, Any]:
+    """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given."""
+    found, missing = dict(given), []
+    for key in only:
+        if isinstance(text := found.get(key), str) and is_own(text):
+            found[key] = make_own(key, find(key, text), found.get("data"), config.seed)
+        if key in found or key not in config.parts:
+            continue
+        made = config.parts[key].made
+        if made is None:
+            missing.append(key)
+        else:
+            try:
+                found[key] = _again(key, made, config, found.get("data"))
+            except InvalidInput as error:
+                if "own" in made:
+                    raise
+                raise InvalidInput(f"{error}. Or give it again, as it was: {by}(run, {key}=...)") from error
+    if missing:
+        again = ", ".join(f"{key}=..." for key in missing)
+        shown = ", ".join(f"{key} ({config.parts[key].shown})" for key in missing)
+        raise InvalidInput(
+            f"this run was started from Python with objects that cannot be had by a name: {shown}. Give them again, as they were: "
+            f"{by}(run, {again})"
+        )
+    return found
+
+
+def spec_of(value: Any) -> dict[str, Any] | None:
+    """Return how a value can be had again, as plain data; None if it must be given."""
+    spec = _spec(value)
+    return None if spec is None else {"value": spec}
+
+
+def recipe_of(dealt: AgentData) -> dict[str, Any] | None:
+    """Return how a published data set is had again. What it gives is held against the facts, as anything else is."""
+    found = _DEALT.fullmatch(dealt.partition)
+    pooled = dealt.partition == f"{dealt.data.name}/pooled"
+    if not dealt.data.published or not (found or pooled):
+        return None
+    if pooled:
+        return {"dataset": dealt.data.name, "pooled": True}
+    assert found is not None
+    return {"dataset": dealt.data.name, "split": found["how"], "agents": dealt.agents, "seed": int(found["seed"])}
+
+
+def name_of_thing(thing: Any) -> str | None:
+    """Return the name under which anybody can import a function or class, or None."""
+    module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "<" in name:
+        return None
+    value: Any = sys.modules.get(module)
+    file = getattr(value, "__file__", None)
+    if value is None or getattr(value, "__spec__", None) is None or file is None:
+        return None  # not imported by its name: a file of its own, a notebook
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return f"{module}:{name}" if value is thing else None
+
+
+def _spec(value: Any) -> Any:
+    """Return how a value can be made again, as plain data, or None."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        each = [_spec(one) for one in value]
+        return None if any(one is None for one in each) else each
+    if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
+        name = name_of_thing(value)
+        return None if name is None else {"name": name}
+    name = name_of_thing(type(value))
+    if name is None:
+        return None
+    if is_dataclass(value):
+        settings = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        made = {key: _spec(each) for key, each in settings.items() if each is not None}
+        return None if any(each is None for each in made.values()) else {"name": name, "with": made}
+    return None if getattr(value, "__dict__", None) else {"name": name, "with": {}}
+
+
+def _from_spec(key: str, spec: Any) -> Any:
+    if isinstance(spec, list):
+        return [_from_spec(key, each) for each in spec]
+    if not isinstance(spec, dict):
+        return spec
+    if not isinstance(spec.get("name"), str) or not is_own(spec["name"]):
+        raise InvalidInput(f"{key}: {spec!r} does not say what it is made of; config.toml was changed")
+    thing = find(key, spec["name"]).value
+    if "with" not in spec:
+        return thing
+    if not isinstance(thing, type) or (spec["with"] and not is_dataclass(thing)):
+        raise InvalidInput(f"{key}: {spec['name']} is not a class with settings; config.toml, or the file, was changed")
+    try:
+        return thing(**{name: _from_spec(key, each) for name, each in spec["with"].items()})
+    except TypeError as error:
+        raise InvalidInput(f"{key}: {spec['name']} cannot be made as it was: {error}") from error
+
+
+def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentData | None) -> Any:
+    """Return an object by what is kept of it."""
+    if "own" in made:
+        return make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+    try:
+        if key == "data":
+            return _load(made)
+        if key == "graph":
+            return from_pairs(config.agents, np.array(made["edges"], dtype=np.int64).reshape(-1, 2))
+        return _from_spec(key, made["value"])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{key}: what config.toml keeps of it cannot be read ({error}); it was changed") from error
+
+
+def _load(made: Mapping[str, Any]) -> AgentData:
+    name = str(made["dataset"])
+    whole: DataSet
+    if found := _SYNTHETIC.fullmatch(name):
+        numbers = {key: int(found[key]) for key in ("records", "features", "classes", "seed")}
+        whole = synthetic(**numbers, distance=float(found["distance"]))
+    else:
+        whole = load(name)
+    if made.get("pooled"):
+        return whole.split(1, IID()).pooled()
+    return whole.split(int(made["agents"]), _partition(str(made["split"])), seed=int(made["seed"]))
+
+
+def _partition(text: str) -> Partition:
+    """Return the partition that describes itself by a text."""
+    if found := re.fullmatch(r"A\(t=([^)]+)\)", text):
+        return ByClass(t=float(found[1]))
+    if found := re.fullmatch(r"Dirichlet\(alpha=([^,)]+)(?:, min_size=(\d+))?\)", text):
+        return Dirichlet(alpha=float(found[1]), min_size=int(found[2] or 1))
+    if text == "IID":
+        return IID()
+    raise InvalidInput(f"data: records were dealt by {text}, which is not a partition of Tacit's; give data= again")

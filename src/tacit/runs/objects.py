@@ -1,0 +1,115 @@
+"""Between a `Training` that Python made and the settings that its folder keeps: there, and back again."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tacit.algorithms.averaged import name_of
+from tacit.config import need_tensorboard
+from tacit.errors import InvalidInput, choose
+from tacit.naming import Own
+from tacit.privacy import Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
+from tacit.runs.again import rebuild
+from tacit.runs.parts import describe, differences
+from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
+from tacit.settings import Training
+
+_SOURCES: dict[type, str] = {Secret: "secret", Seeded: "seeded", Fast: "fast"}
+_PROMISE = ("epsilon", "noise_multiplier", "delta", "clip", "lot_size", "adjacency", "accountant")
+_AS_THEY_ARE = (
+    "any_order",
+    "allow_drift",
+    "same_start",
+    "step_agents",
+    "seed",
+    "spare_queries",
+    "private_diagnostics",
+    "compile",
+    "evaluate_every",
+    "rounds",
+)
+
+
+def maker(config: AnyConfig, given: Mapping[str, Any] | None = None) -> Callable[[Callable[[str], None]], Training]:
+    """Return what makes the training of a run by its settings, and by objects that are given again."""
+    if isinstance(config, PythonConfig):
+        return lambda say: training_of(config, given or {}, say)
+    if unused := {key: value for key, value in (given or {}).items() if key not in ("progress", "taps")}:
+        raise InvalidInput(
+            f"all settings of this run are in its config.toml: leave out {', '.join(unused)}, which must not be changed"
+        )
+    pinned = config.pinned()  # refuses code that was changed
+    return lambda say: replace(pinned.prepare(say), taps=(given or {}).get("taps", ()))
+
+
+def config_of(
+    training: Training, names: Mapping[str, Own], *, checkpoint_every: int, tensorboard: bool
+) -> PythonConfig:
+    """Return what is kept of a training. `names` are what stood in the place of objects."""
+    if tensorboard:
+        need_tensorboard("tensorboard")
+    parts = describe(training, {key: own.text for key, own in names.items()})
+    promise = training.privacy
+    facts: dict[str, Any] = {key: getattr(training, key) for key in _AS_THEY_ARE}
+    if isinstance(promise, Privacy):
+        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE}
+    try:
+        return PythonConfig(
+            **facts | {"lot_size": _plain(promise.lot_size)},
+            algorithm=name_of(training.algorithm),
+            dataset=training.data.data.name,
+            agents=training.data.agents,
+            graph=parts["graph"].shown if "graph" in parts else "none",
+            mixing=training.mixing if isinstance(training.mixing, str) else parts["mixing"].shown,
+            model=parts["model"].shown,
+            loss=parts["loss"].shown,
+            private=isinstance(promise, Privacy),
+            unit=None if training.unit is None else str(training.unit),
+            source=_SOURCES.get(type(training.chosen_sources), type(training.chosen_sources).__qualname__),
+            sizes=None if training.sizes is None else [int(size) for size in training.sizes],
+            lr=parts["lr"].shown,
+            device=str(training.device),
+            checkpoint_every=checkpoint_every,
+            tensorboard=tensorboard,
+            code={key: own.code for key, own in names.items()},
+            parts=parts,
+        )
+    except ValueError as error:
+        raise InvalidInput(f"these settings cannot be kept: {error}") from error
+
+
+def training_of(
+    config: PythonConfig, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
+) -> Training:
+    """Return the training of a run, of what its folder keeps and of objects that are given again; say in what these differ."""
+    aside = {key: given[key] for key in ("progress", "taps") if key in given}
+    given = {key: value for key, value in given.items() if key not in aside}
+    for key in given:
+        if key in PythonConfig.model_fields and key not in PARTS:
+            raise InvalidInput(f"{key} is kept with the run and cannot be changed; leave it out")
+        choose("object", key, PARTS)
+    say("loading data")
+    settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
+    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
+    training = Training(privacy=_promise(config), **settings | rebuild(config, given) | aside)
+    if changed := differences(config.parts, describe(training, {})):
+        raise InvalidInput(
+            f"this is not what the run began with. {'; '.join(changed)}. Give what it began with, or start a new run"
+        )
+    return training
+
+
+def _promise(config: PythonConfig) -> Privacy | NoPrivacy:
+    if not config.private:
+        return NoPrivacy(lot_size=config.lot_size)
+    promised = {key: value for key in _PROMISE if (value := getattr(config, key)) is not None}
+    return Privacy(**promised, unit=None if config.unit is None else Unit.of(config.unit))
+
+
+def _plain(value: Any) -> Any:
+    """Return one number or several as Python's own; texts and nothing as they are."""
+    if value is None or isinstance(value, str):
+        return value
+    return float(value) if np.ndim(value) == 0 else [float(each) for each in value]

@@ -1,0 +1,109 @@
+"""The settings of a run that was started from Python, as its `config.toml` keeps them.
+
+Python takes objects that no file can hold: modules, functions, tensors. What can be had again by a name is kept by it. Of
+everything there are public facts (`parts`), against which an object is held when it is given again. To read them takes no PyTorch, and
+runs no code.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.config import RunConfig
+from tacit.errors import InvalidInput, choose
+from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.wording import mistake
+
+PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
+"""What may be an object: these can be given again when a run is resumed or loaded."""
+_Numbers = float | list[float]
+
+
+class Part(BaseModel):
+    """What is kept of one object."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    shown: str
+    """For a reader."""
+    made: dict[str, Any] | None = None
+    """How it can be had again, where nobody needs to give it."""
+    facts: dict[str, Any]
+    """What must be the same when it is given again, by what it is called in messages."""
+
+
+class PythonConfig(BaseModel):
+    """All settings of a run that was started with `tacit.train(..., run=...)`. Keys that `tacit train` has, too, mean the same."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    door: Literal["python"] = "python"
+    algorithm: str
+    dataset: str
+    agents: int = Field(ge=1)
+    graph: str
+    mixing: str
+    any_order: bool
+    allow_drift: bool
+    model: str
+    loss: str
+    same_start: bool
+    step_agents: int | None = Field(None, ge=1)
+
+    private: bool
+    epsilon: _Numbers | None = None
+    noise_multiplier: _Numbers | None = None
+    delta: float | None = None
+    clip: _Numbers | None = None
+    lot_size: _Numbers
+    adjacency: Adjacency | None = None
+    accountant: Accountant | None = None
+    unit: str | None = None
+    source: str
+    spare_queries: int = Field(ge=0)
+    private_diagnostics: bool
+    sizes: list[int] | None = None
+
+    rounds: int = Field(ge=1)
+    lr: str
+    seed: int = Field(ge=0)
+    device: str
+    compile: bool | Literal["auto"]
+    evaluate_every: int | None = Field(None, ge=1)
+    checkpoint_every: int = Field(ge=1)
+    tensorboard: bool = False
+
+    code: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Where the user's own code is defined that was given by name, with the hashes of these files."""
+    parts: dict[str, Part]
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> "PythonConfig":
+        """Check what was read from a file."""
+        for key in settings:
+            choose("setting", key, PythonConfig.model_fields)
+        try:
+            return PythonConfig(**settings)
+        except ValidationError as error:
+            found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
+            raise InvalidInput("; ".join(mistake(key, each) for key, each in found)) from None
+
+    def to_toml(self) -> str:
+        """Return all settings as a file that gives this very configuration."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this configuration from any other."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+
+AnyConfig = RunConfig | PythonConfig
+
+
+def read_config(settings: Mapping[str, Any]) -> AnyConfig:
+    """Return the settings of a run, whichever door it came through."""
+    return PythonConfig.of(settings) if settings.get("door") == "python" else RunConfig.of(settings)
