@@ -38,7 +38,7 @@ def test_a_run_that_was_left_alone_holds_to_the_bit(played):
     found = outcomes(played, head=head_of(played), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == set()
     assert "same models to the bit" in found["replay"].words
-    assert "it covers 12 of the 12 rows of this run, and 11 of its 11 events" in found["earlier head"].words
+    assert "it covers 12 of the 12 rows of this run, and 6 of its 6 events" in found["earlier head"].words
     assert "182 validation records" in found["scores on validation"].words
     assert "against everybody else together" in found["ε"].words
     assert "2 runs on these records" in found["ε of all runs"].words

@@ -158,6 +158,26 @@ def test_a_line_without_noise_among_others_is_refused(path):
         DurableLedger(path)
 
 
+def test_rows_that_promise_to_another_unit_on_the_same_records_are_refused(path):
+    """What a run promises to records and another to patients cannot be added up."""
+    ledger = DurableLedger(path)
+    for run in ("one", "two"):
+        held = {"owners": ["a"], "mechanisms": gaussians([0.1], [2.0]), "records": "visits", "queries": 5}
+        ledger.open(run=run, release=True, **held).spend()
+    ledger.close()
+
+    def to_patients(row):
+        if row["kind"] != "open" or row["run"] != "two":
+            return row
+        (line,) = row["lines"]
+        sampler = line["mechanism"]["sampler"] | {"unit": "patient"}
+        return row | {"lines": [line | {"mechanism": line["mechanism"] | {"sampler": sampler}}]}
+
+    edit_log(path, to_patients)
+    with pytest.raises(StorageError, match="every patient and run 'one' every record"):
+        DurableLedger(path)
+
+
 @pytest.mark.parametrize(
     ("damage", "found"),
     [

@@ -157,6 +157,7 @@ class Reader:
             raise PrivacyError(f"run {run!r} was allowed {allowed} queries")
         if len({line.private for line in read}) > 1 or any(line.release and not line.private for line in read):
             raise PrivacyError(f"run {run!r} has a line without noise")
+        self.ledger._check_units(run, read)
         made = self._make(account, run, read, allowed, token, together)
         self.accounts[account], self.tokens[account] = made, token
         Ledger._keep(self.ledger, made)
