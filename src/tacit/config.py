@@ -264,7 +264,7 @@ class RunConfig(BaseModel):
             return self
         config = self.model_copy(update={"code": code})
         if "dataset" in code:
-            dealt = deal(config)
+            dealt = deal(self)
             config = config.model_copy(update={"agents": dealt.agents})
             config._dealt = dealt
             config._check_lengths(_KEYS)
