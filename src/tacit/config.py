@@ -192,7 +192,9 @@ class RunConfig(BaseModel):
         "auto", description="compile gradients: auto (long runs), true or false"
     )
     step_agents: int | None = Field(
-        None, ge=1, description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has"
+        None,
+        ge=1,
+        description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has",
     )
     evaluate_every: int | None = Field(
         None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
