@@ -21,6 +21,7 @@ from tacit.data import IID, AgentData, DataSet
 from tacit.errors import BudgetExceeded, DataError, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
+from tacit.privacy.units import Unit
 from tacit.report import Run, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
 from tacit.runs.events import now
@@ -144,7 +145,13 @@ def test_a_kept_run_has_the_same_folder_as_one_of_the_command_line(tmp_path, dig
         path.name for path in folders["typed"].path.iterdir()
     )
     summaries = {name: folder.summary() for name, folder in folders.items()}
-    for key in set(summaries["typed"]) - {"algorithm", "seconds", "samples_per_second"}:
+    for key in set(summaries["typed"]) - {
+        "algorithm",
+        "seconds",
+        "evaluation_seconds",
+        "samples_per_second",
+        "heads",
+    }:
         assert summaries["kept"][key] == summaries["typed"][key], key
     plans = [replace(folders[name].events().plan, token="", fingerprint="", time=now()) for name in ("kept", "typed")]
     assert replace(plans[0], time=plans[1].time) == plans[1]
@@ -614,3 +621,23 @@ def test_one_graph_is_kept(tmp_path):
     with pytest.raises(InvalidInput, match="2 graphs for one run"):
         tacit.train(tacit.DSGT(), **given(graph=[tacit.graphs.ring(4)] * 2), run="two", runs=tmp_path)
     assert len(RunFolder(tmp_path / "one").events().plan.edges) == 4
+
+
+def test_a_run_that_protects_units_is_kept_resumed_and_loaded(tmp_path, monkeypatch):
+    def of_patients():
+        plain = own_data().data
+        table = replace(plain.train, units=torch.arange(len(plain.train)) // 2)
+        return replace(plain, train=table).split(4, IID())
+
+    promise = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=10, unit=Unit("patient", most=2))
+    settings = stopped(tmp_path, monkeypatch, data=of_patients(), privacy=promise)
+    whole = tacit.train(tacit.DSGT(), **settings, spare_queries=2)
+    with pytest.raises(InvalidInput, match=r"the promise is to every patient"):
+        tacit.resume(tmp_path / "one", model=settings["model"], data=own_data())
+    resumed = tacit.resume(tmp_path / "one", model=settings["model"], data=of_patients())
+    assert torch.equal(resumed.theta, whole.theta)
+    found = tacit.load(tmp_path / "one", model=settings["model"], data=settings["data"])
+    assert found.guarantees() == whole.guarantees()
+    assert found.guarantees()[0].unit == "patient"
+    assert found.plan == replace(whole.plan, privacy=found.plan.privacy)
+    assert Run.load(tmp_path / "one").record.differences == ()
