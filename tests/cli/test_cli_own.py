@@ -14,6 +14,8 @@ from tacit.runs import RunFolder
 NETS = """
 from torch import nn
 
+import tacit
+
 
 class Net(nn.Module):
     def __init__(self, classes):
@@ -26,6 +28,13 @@ class Net(nn.Module):
 
 def net():
     return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+def study():
+    digits = tacit.data.load("digits")
+    return tacit.data.DataSet.from_records(
+        name="a study", train=digits.train, validation=digits.validation, classes=10, prepare=digits.prepare
+    )
 """
 QUICK = ["--agents", "4", "--split", "iid", "--noise-multiplier", "3", "--lot-size", "24", "--rounds", "4"]
 
@@ -157,3 +166,18 @@ def test_settings_with_code_of_ones_own_are_checked(tacit, own):
     code, _, error = tacit("train", *QUICK, "--model", "nets.py:net", "--check", "--name", "one", "--rounds", "2")
     assert code == 0, error
     assert RunFolder(own / "runs" / "one").events().check is not None
+
+
+def test_an_auditor_verifies_such_runs_without_running_anything_of_their_owners(tacit, own, monkeypatch):
+    """All that can be derived is; models are not scored again, and nothing is played again."""
+    python_run("runs", monkeypatch)
+    assert tacit("resume", "kept", "--quiet")[0] == 0
+    words = ["--model", "nets.py:Net", "--dataset", "nets.py:study", "--source", "seeded", "--name", "typed", "--quiet"]
+    assert tacit("train", *QUICK, *words)[0] == 0
+    (own / "nets.py").write_text("raise RuntimeError('it was run')\n")
+    for run in ("kept", "typed"):
+        code, _, error = tacit("export", run, "--for-audit", "-o", f"{run}.zip")
+        assert code == 0, error
+        code, out, error = tacit("verify", f"{run}.zip")
+        assert code == 0, (out, error)
+        assert "not part of the library, and nothing of the owner's is run here" in one_line(out)

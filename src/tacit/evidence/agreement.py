@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.config import RunConfig
+from tacit.naming import is_own
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
 from tacit.runs.checkpoint import Checkpoint
@@ -53,7 +54,7 @@ def settings_problems(told: Told) -> Iterator[str]:
         "fingerprint": config.fingerprint,
         "rounds": config.rounds,
         "private": config.private,
-        "spare_queries": config.spare_queries if config.private else 0,
+        "spare_queries": config.spare_queries if config.private or not isinstance(config, RunConfig) else 0,
         "delta": config.delta if config.private else None,
         "adjacency": config.adjacency if config.private else None,
         "accountant": config.accountant if config.private else None,
@@ -76,7 +77,8 @@ def settings_problems(told: Told) -> Iterator[str]:
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
         if plan.queries - plan.spare_queries != asked:
             yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
-    if plan.dataset != config.dataset and not plan.dataset.startswith(config.dataset.partition(":")[0]):
+    known = not is_own(config.dataset)  # what the user's own data is called is not in the settings
+    if known and plan.dataset != config.dataset and not plan.dataset.startswith(config.dataset.partition(":")[0]):
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
