@@ -34,6 +34,11 @@ def deal(config: RunConfig) -> AgentData:
         whole = as_data(own)
     if isinstance(whole, DataSet):
         return whole.split(config.agents, parse_split(config.split), seed=config.seed)
+    if "dataset" in config.code and whole.agents != config.agents:
+        raise InvalidInput(
+            f"the records of {config.dataset} are divided among {whole.agents} agents, and were among {config.agents} when the run "
+            "began; put them back, or start a new run"
+        )
     for key, told in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
         if key in config.model_fields_set and getattr(config, key) != told:
             raise InvalidInput(

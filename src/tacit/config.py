@@ -191,6 +191,9 @@ class RunConfig(BaseModel):
     compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
         "auto", description="compile gradients: auto (long runs), true or false"
     )
+    step_agents: int | None = Field(
+        None, ge=1, description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has"
+    )
     evaluate_every: int | None = Field(
         None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
     )
@@ -261,7 +264,7 @@ class RunConfig(BaseModel):
             return self
         config = self.model_copy(update={"code": code})
         if "dataset" in code:
-            dealt = deal(config)
+            dealt = deal(self)
             config = config.model_copy(update={"agents": dealt.agents})
             config._dealt = dealt
             config._check_lengths(_KEYS)
@@ -329,6 +332,7 @@ class RunConfig(BaseModel):
             ledger=ledger,
             name=name,
             spare_queries=self.spare_queries if self.private else 0,
+            step_agents=self.step_agents,
             evaluate_every=self.evaluate_every,
             private_diagnostics=self.private_diagnostics,
             compile=self.compile if compiled is None else compiled,

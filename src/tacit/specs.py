@@ -38,8 +38,9 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
     if Path(name).suffix in _TABLES or os.path.isfile(text):
         raise InvalidInput(
             f"dataset is {text!r}, and no file is read here: which column is what, and what may be told of it, only you know. "
-            "Read it in Python, and give its tensors to tacit.data.DataSet.from_records(name=..., train=(inputs, targets), "
-            "classes=...), or each party's to tacit.data.AgentData.from_parts; docs/own-data.md shows both"
+            "Write a function that reads it and returns tacit.data.DataSet.from_records(name=..., train=(inputs, targets), "
+            "classes=...), or each party's records by tacit.data.AgentData.from_parts, and name it: --dataset file.py:function; "
+            "docs/own-data.md shows both"
         )
     if name != "synthetic":
         return load(text, folder)

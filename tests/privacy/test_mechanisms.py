@@ -12,6 +12,7 @@ from tacit.privacy import Event, Guarantee, Mechanism, NoPrivacy, Privacy
 from tacit.privacy.mechanisms import EVERYBODY
 
 SOME = Mechanism.gaussian(sample_rate=0.1, clip=1.5, lot=6.0, noise_multiplier=2.0)
+POISSON = {"kind": "poisson", "rate": 0.1, "unit": "record", "most": 1}
 positive = st.floats(1e-9, 1e9)
 
 
@@ -55,18 +56,17 @@ def test_a_plan_gives_every_agent_its_mechanism():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {"sampler": {"kind": "shuffled", "rate": 0.1, "unit": "record", "most": 1}},
-            "a sampler of kind 'shuffled' is not known",
-        ),
+        ({"sampler": POISSON | {"kind": "shuffled"}}, "a sampler of kind 'shuffled' is not known"),
         ({"noise": {"kind": "cancelling", "multiplier": 1.0}}, "noise of kind 'cancelling' is not known"),
         ({"noise": {"kind": ["gaussian"], "multiplier": 1.0}}, "is not known"),
         ({"noise": {"kind": "gaussian"}}, "noise has the fields kind, multiplier"),
         ({"noise": {"kind": "none", "multiplier": 1.0}}, "noise has the fields kind"),
         ({"noise": None}, "noise of kind None"),
-        ({"sampler": {"kind": "poisson", "rate": 0.1, "seed": 3}}, "a sampler has the fields"),
-        ({"sampler": {"kind": "poisson", "rate": 1.5, "unit": "record", "most": 1}}, r"sample_rate is 1\.5"),
-        ({"sampler": {"kind": "poisson", "rate": True, "unit": "record", "most": 1}}, "rate of a mechanism is True"),
+        ({"sampler": POISSON | {"seed": 3}}, "a sampler has the fields"),
+        ({"sampler": POISSON | {"rate": 1.5}}, r"sample_rate is 1\.5"),
+        ({"sampler": POISSON | {"rate": True}}, "rate of a mechanism is True"),
+        ({"sampler": POISSON | {"unit": 7}}, "a sampler names a unit"),
+        ({"sampler": POISSON | {"most": 2}}, "makes no sense"),
         ({"clip": None}, "where there is noise, finite"),
         ({"clip": 0.0}, r"clip is 0\.0"),
         ({"clip": math.nan}, "clip is nan"),

@@ -2,7 +2,8 @@
 
 Hypothesis draws a model of every kind of layer, a loss, hostile records, lots, a place, precision, threads and the range of
 C. With and without one record, every other record's norm, every other agent's sum and the own agent's sum less that record are the
-same to the bit, and the own sum moves by at most C; `apart.check_apart` says so.
+same to the bit, and the own sum moves by at most C; `apart.check_apart` says so. Half of the models protect units of up to five records in the
+place of records.
 
 `make test` tries a fixed set of examples. TACIT_PROMISE_SECONDS=3600 draws new ones for an hour.
 """
@@ -25,6 +26,7 @@ from torch.nn import functional
 from tacit.models import FlatModel, convnet, cross_entropy
 from tacit.privacy.clipping import Lot
 from tacit.privacy.engines import choose_engine
+from tacit.privacy.units import Unit, UnitModel
 
 SECONDS = float(os.environ.get("TACIT_PROMISE_SECONDS", 0))
 ODD = (
@@ -254,15 +256,27 @@ def public_records(shape):
     return Lot(inputs, torch.arange(7) % CLASSES, torch.tensor([0, 7]))
 
 
+def in_units(draw, lot, most):
+    """Return as many units as there are records, each of up to `most` of them; one may be in several."""
+    members = torch.randint(0, lot.size, (lot.size, most))
+    members[:, 0] = torch.arange(lot.size)
+    taken = torch.randint(1, most + 1, (lot.size, 1))
+    if draw(st.booleans()):
+        members[:] = members[:, :1]
+    return lot._replace(rows=torch.where(torch.arange(most) < taken, members, -1))
+
+
 @st.composite
 def cases(draw):
     torch.manual_seed(draw(st.integers(0, 2**16)))
     module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), two_input_models(), known_models()))
     lot = hostile_records(draw, shape, draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any)))
+    most, example = draw(st.sampled_from([None, None, None, 1, 2, 5])), public_records(shape)
     return {
+        "most": most,
         "module": module.to(draw(st.sampled_from([torch.float32, torch.float64]))),
-        "lot": lot,
-        "example": public_records(shape),
+        "lot": lot if most is None else in_units(draw, lot, most),
+        "example": example if most is None else in_units(draw, example, most),
         "loss": LOSSES[draw(st.sampled_from(sorted(LOSSES)))],
         "clip": draw(st.sampled_from(CLIPS)),
         "scale": draw(st.sampled_from(SCALES)),
@@ -322,6 +336,8 @@ def parameters(model, case):
 
 def check(case):
     model = FlatModel(case["module"], case["loss"])
+    if case["most"] is not None:
+        model = UnitModel(model, Unit("patient", case["most"]), ())
     theta, clip = parameters(model, case)
     lots = [case["expected_lot"]] * len(theta)
     with threads(case["threads"]):

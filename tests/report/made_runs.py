@@ -26,7 +26,7 @@ DIGITS = tacit.data.load("digits")
 
 
 def train(algorithm=None, *, agents=6, rounds=20, graph=None, t=0.8, privacy=None, **settings):
-    """Train on digits for a moment; a release unless the settings make it none."""
+    """Train on digits for a moment, looking at every round; a release unless the settings make it none."""
     data = DIGITS.split(agents, tacit.data.ByClass(t=t), seed=0)
     graph = tacit.graphs.ring(agents) if graph is None and agents > 1 else graph
     result = tacit.train(
@@ -37,7 +37,7 @@ def train(algorithm=None, *, agents=6, rounds=20, graph=None, t=0.8, privacy=Non
         privacy=privacy or tacit.Privacy(epsilon=4, delta=1e-3, clip=1.0, lot_size=48),
         rounds=rounds,
         lr=settings.pop("lr", tacit.LogSpaced(4.0, 0.4)),
-        **settings,
+        **{"evaluate_every": 1} | settings,
     )
     return result, graph
 
@@ -71,6 +71,7 @@ def plan_event(result, graph, rounds, token):
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
+        "unit": None,
         "epsilon": budget,
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,

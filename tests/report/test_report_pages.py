@@ -268,8 +268,7 @@ def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
     write_events(folder, [plan | {"sample_rates": rates}, *rest])
 
     def at_its_rate(place, line):
-        mechanism = line["mechanism"]
-        return line | {"mechanism": mechanism | {"sampler": mechanism["sampler"] | {"rate": rates[place]}}}
+        return line | {"mechanism": line["mechanism"] | {"sampler": {"kind": "poisson", "rate": rates[place]}}}
 
     edit_lines(folder.parent / "ledger.sqlite", at_its_rate)
     (folder / "summary.json").unlink()

@@ -35,6 +35,7 @@ PLAN = Plan(
     queries=11,
     spare_queries=2,
     private=True,
+    unit=None,
     epsilon=None,
     delta=1e-5,
     adjacency="add_remove",

@@ -429,6 +429,9 @@ def test_other_records_under_the_same_name_are_refused(study):
     (study / "study.py").write_text(reading.replace('"west"]', '"west", "east"][: (len(rows[0]))]'))
     (study / "n.txt").write_text("120")
     play(Runner.start(study / "runs", "one", config()), stop_after=6)
+    (study / "n.txt").write_text("80")
+    with pytest.raises(InvalidInput, match=r"are divided among 3 agents, and were among 4 when the run began"):
+        Runner.resume(study / "runs" / "one")
     (study / "n.txt").write_text("115")
     with pytest.raises(InvalidInput, match=r"the data is not what run 'one' began with \(numbers of records differ\)"):
         Runner.resume(study / "runs" / "one")

@@ -43,7 +43,7 @@ PANELS = {
         "inner_steps",
         "carry",
     ),
-    "Run": ("seed", "device", "compile", "evaluate_every", "checkpoint_every", "tensorboard"),
+    "Run": ("seed", "device", "compile", "step_agents", "evaluate_every", "checkpoint_every", "tensorboard"),
 }
 RUN_PANEL = "Run"
 COMPILE: dict[str, Any] = {"auto": "auto", "true": True, "yes": True, "false": False, "no": False}

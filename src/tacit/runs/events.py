@@ -98,8 +98,8 @@ class Plan:
     delta: float | None
     adjacency: Adjacency | None
     accountant: Accountant | None
-    unit: str | None = None
-    """Who is protected and how many records of it take part in a query, as in patient:8; None where every record is."""
+    unit: str | None
+    """Who is protected, with how many records in a query at most, as in patient:8; None where every record is. `sizes` and lots count these."""
     release: bool
     params: _Count
     engine: str
