@@ -381,24 +381,32 @@ def test_a_run_from_python_is_verified_but_for_what_only_its_owner_has(tmp_path)
     assert {"settings", "record", "heads"} <= failed(tmp_path)
 
 
+MINE = """
+import torch
+import tacit
+
+open("ran", "w").close()
+
+def model():
+    return torch.nn.Linear(3, 2)
+
+def visits():
+    generator = torch.Generator().manual_seed(0)
+    parts = [(torch.randn(60, 3, generator=generator), torch.randint(2, (60,), generator=generator)) for _ in range(4)]
+    return tacit.data.AgentData.from_parts(parts, name="visits")
+"""
+
+
 def test_code_that_settings_name_is_not_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    marked = "import torch\nopen('ran', 'w').close()\ndef model():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
-    (tmp_path / "mine.py").write_text(marked)
-    config = RunConfig.of(
-        {
-            "model": "mine.py:model",
-            "agents": 4,
-            "noise_multiplier": 3.0,
-            "lot_size": 24,
-            "rounds": 3,
-            "source": "seeded",
-        }
-    )
+    (tmp_path / "mine.py").write_text(MINE)
+    own = {"model": "mine.py:model", "dataset": "mine.py:visits"}
+    config = RunConfig.of(own | {"agents": 4, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 3, "source": "seeded"})
     with Runner.start(tmp_path / "runs", "one", config) as runner:
         runner.play(stop=lambda: False)
     (tmp_path / "ran").unlink()
     found = outcomes(tmp_path / "runs", replay=True)
     assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    assert "nothing of the owner's is run here" in found["replay"].words
+    for what in ("scores", "replay"):
+        assert "nothing of the owner's is run here" in found[what].words
     assert not (tmp_path / "ran").exists()
