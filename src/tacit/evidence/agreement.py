@@ -138,7 +138,8 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
             yield f"run {name!r} does not state ε of all {len(kept)} owners that are on record"
             return
         most, told_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
-        if told_most not in {stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)}:
+        follow = [stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
+        if told_most not in follow:
             yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
