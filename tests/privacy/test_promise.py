@@ -2,7 +2,7 @@
 
 Hypothesis draws a model of every kind of layer, a loss, hostile records, lots, a place, precision, threads and the range of
 C. With and without one record, every other record's norm, every other agent's sum and the own agent's sum less that record are the
-same to the bit, and the own sum moves by at most C; `apart.check_apart` says so. Half of the models protect units of up to five records in the
+same to the bit, and the own sum moves by at most C; `apart.check_apart` says so. A quarter of the models protect units of up to three records in the
 place of records.
 
 `make test` tries a fixed set of examples. TACIT_PROMISE_SECONDS=3600 draws new ones for an hour.
@@ -271,7 +271,7 @@ def cases(draw):
     torch.manual_seed(draw(st.integers(0, 2**16)))
     module, shape = draw(st.one_of(vector_models(), image_models(), token_models(), two_input_models(), known_models()))
     lot = hostile_records(draw, shape, draw(st.lists(st.integers(0, 18), min_size=1, max_size=3).filter(any)))
-    most, example = draw(st.sampled_from([None, None, None, 1, 2, 5])), public_records(shape)
+    most, example = draw(st.sampled_from([*[None] * 6, 1, 3])), public_records(shape)
     return {
         "most": most,
         "module": module.to(draw(st.sampled_from([torch.float32, torch.float64]))),
