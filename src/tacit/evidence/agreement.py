@@ -123,6 +123,8 @@ def query_problems(told: Told) -> Iterator[str]:
         yield f"run {name!r} was answered {max(answered, lost)} queries; {made} are on record"
     elif account is not None and account.state == "finished" and answered < plan.queries - plan.spare_queries:
         yield f"run {name!r} is finished by the record; its files tell of {answered} of {plan.queries} queries"
+    elif account is not None and account.state == "finished" and events.finish is None:
+        yield f"run {name!r} is finished by the record, and its events tell of no end"
     elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
         yield f"run {name!r} is finished by its files and {account.state} by the record"
 

@@ -242,9 +242,8 @@ def _summarised(told: Told) -> str:
 def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
     what, finish, content = "models", told.events.finish, archive.parts.get("models.safetensors")
     if finish is None:
-        if content is None:
-            return None, Finding(what, "not checked", "there are none: the run is not finished")
-        return None, Finding(what, "fails", "there are final models, and the events tell of no end")
+        there = "there are none" if content is None else "the events do not tell of them yet"
+        return None, Finding(what, "not checked", f"{there}: the run is not finished")
     if content is None:
         return None, Finding(what, "fails", "the run is finished, and its models are not here")
     try:
