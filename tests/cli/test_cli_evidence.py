@@ -61,7 +61,8 @@ def test_what_was_changed_since_a_head_is_told_by_both_commands(tacit, run):
 
 def test_a_changed_event_is_told_by_verify_of_the_ledger(tacit, run):
     path = run / "one" / "events.jsonl"
-    path.write_text(path.read_text().replace('"queries": 1', '"queries": 2', 1))
+    assert '"release": false' in path.read_text()
+    path.write_text(path.read_text().replace('"release": false', '"release": true', 1))
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
     assert "the hash does not follow" in one_line(out)

@@ -163,6 +163,12 @@ BROKEN = {
     "an event cut off": ("events.jsonl", lambda a: a.parts["events.jsonl"][:-5], "the last line has no end"),
     "no events": ("events.jsonl", lambda a: b"", "no plan"),
     "settings of another kind": ("config.toml", lambda a: b"a = = b", "Invalid value"),
+    "settings nested without end": ("config.toml", lambda a: b"a = " + b"[" * 100_000, "recursion"),
+    "a summary of other types": (
+        "summary.json",
+        lambda a: chains.canonical(json.loads(a.parts["summary.json"]) | {"epsilon": [1]}).encode(),
+        "states ε = [1]",
+    ),
     "an unknown setting": ("config.toml", lambda a: b"nonsense = 1", "unknown setting 'nonsense'"),
     "settings that are no text": ("config.toml", lambda a: b"\xff\xfe", "decode"),
     "a summary that is none": ("summary.json", lambda a: b"[]", "holds no summary"),

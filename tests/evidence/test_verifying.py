@@ -6,8 +6,9 @@ from contextlib import closing
 
 import pytest
 import torch
-from tampering import edit_log, forge, read_log, state_heads, write_log
+from tampering import edit_log, forge, read_events, read_log, state_heads, write_events, write_log
 
+import tacit
 from tacit.config import RunConfig
 from tacit.evidence.archive import Archive, pack
 from tacit.evidence.heads import statement_of
@@ -38,7 +39,8 @@ def test_a_run_that_was_left_alone_holds_to_the_bit(played):
     found = outcomes(played, head=head_of(played), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == set()
     assert "same models to the bit" in found["replay"].words
-    assert "it covers 12 of the 12 rows of this run, and 6 of its 6 events" in found["earlier head"].words
+    told = len(RunFolder.find(played / "one").events())
+    assert f"it covers 12 of the 12 rows of this run, and {told} of its {told} events" in found["earlier head"].words
     assert "182 validation records" in found["scores on validation"].words
     assert "against everybody else together" in found["ε"].words
     assert "2 runs on these records" in found["ε of all runs"].words
@@ -350,3 +352,61 @@ def test_the_summary_has_the_heads_that_the_run_ended_with(played):
     assert summary["heads"]["ledger_rows"] == last
     assert rows[last - 1]["kind"] == "close"
     assert summary["heads"]["events"] == RunFolder.find(played / "one").events_head
+
+
+def test_a_run_from_python_is_verified_but_for_what_only_its_owner_has(tmp_path):
+    """Its model and records are objects that no archive holds."""
+    generator = torch.Generator().manual_seed(0)
+    parts = [(torch.randn(60, 3, generator=generator), torch.randint(2, (60,), generator=generator)) for _ in range(2)]
+    tacit.train(
+        tacit.DSGD(),
+        model=lambda: torch.nn.Linear(3, 2),
+        data=tacit.data.AgentData.from_parts(parts, name="visits"),
+        privacy=tacit.Privacy(noise_multiplier=3.0, delta=1e-3, clip=[1.0, 2.0], lot_size=6),
+        graph=tacit.graphs.path(2),
+        rounds=4,
+        lr=0.1,
+        sources=tacit.Seeded(3),
+        run="one",
+        runs=tmp_path,
+    )
+    found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
+    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+    assert {what for what, each in found.items() if each.outcome == "not checked"} == {"scores", "replay"}
+    for what in ("scores", "replay"):
+        assert "nothing of the owner's is run here" in found[what].words
+    forge_python = read_events(tmp_path / "one")
+    forge_python[0]["clips"] = [1.0, 1.0]
+    write_events(tmp_path / "one", forge_python)
+    assert {"settings", "record", "heads"} <= failed(tmp_path)
+
+
+MINE = """
+import torch
+import tacit
+
+open("ran", "w").close()
+
+def model():
+    return torch.nn.Linear(3, 2)
+
+def visits():
+    generator = torch.Generator().manual_seed(0)
+    parts = [(torch.randn(60, 3, generator=generator), torch.randint(2, (60,), generator=generator)) for _ in range(4)]
+    return tacit.data.AgentData.from_parts(parts, name="visits")
+"""
+
+
+def test_code_that_settings_name_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    own = {"model": "mine.py:model", "dataset": "mine.py:visits"}
+    config = RunConfig.of(own | {"agents": 4, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 3, "source": "seeded"})
+    with Runner.start(tmp_path / "runs", "one", config) as runner:
+        runner.play(stop=lambda: False)
+    (tmp_path / "ran").unlink()
+    found = outcomes(tmp_path / "runs", replay=True)
+    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+    for what in ("scores", "replay"):
+        assert "nothing of the owner's is run here" in found[what].words
+    assert not (tmp_path / "ran").exists()

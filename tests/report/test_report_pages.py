@@ -268,7 +268,8 @@ def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
     write_events(folder, [plan | {"sample_rates": rates}, *rest])
 
     def at_its_rate(place, line):
-        return line | {"mechanism": line["mechanism"] | {"sampler": {"kind": "poisson", "rate": rates[place]}}}
+        mechanism = line["mechanism"]
+        return line | {"mechanism": mechanism | {"sampler": mechanism["sampler"] | {"rate": rates[place]}}}
 
     edit_lines(folder.parent / "ledger.sqlite", at_its_rate)
     (folder / "summary.json").unlink()

@@ -36,30 +36,33 @@ class Log:
     def __init__(self, content: bytes) -> None:
         self.reader, self.sealed = Reader(Ledger()), 0
         self.hashes: list[str] = []
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[tuple[int | None, str | None]] = []
+        """Of each row, whose account it is about, and the head of events that it takes in."""
         *lines, rest = content.split(b"\n")
         if rest:
             raise PrivacyError("the last row has no end")
         previous = START
         for number, line in enumerate(lines, 1):
             try:
-                row = self._row(line.decode("ascii"))
+                digest = self._take_in(line.decode("ascii"))
             except (PrivacyError, ValueError) as error:
                 raise PrivacyError(f"row {number}: {error}") from None
-            previous = chains.link(previous, row.pop("digest"))
+            previous = chains.link(previous, digest)
             self.hashes.append(previous)
-            self.rows.append(row)
 
-    def _row(self, text: str) -> dict[str, Any]:
+    def _take_in(self, text: str) -> str:
+        """Add a row, and return its digest."""
         if text.startswith('{"sealed":'):
             sealed = chains.parse(text)
             if set(sealed) != {"sealed"} or not chains.is_hash(sealed["sealed"]):
                 raise PrivacyError("it is sealed by something that is no digest")
             self.sealed += 1
-            return {"kind": "sealed", "digest": sealed["sealed"]}
+            self.rows.append((None, None))
+            return str(sealed["sealed"])
         row = read_row(text)
         self.reader.apply(row)
-        return {**row, "digest": chains.digest(text)}
+        self.rows.append((row.get("account"), row.get("events")))
+        return chains.digest(text)
 
 
 def verify(
@@ -83,18 +86,19 @@ def verify(
     findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
     try:
         told = _told(archive, log)
-    except (TacitError, ValueError, TypeError) as error:
+    except (TacitError, ValueError, TypeError, RecursionError) as error:
         return [*findings, Finding("files", "fails", str(error))]
     findings.append(
         Finding("events", "holds", f"{len(told.events)} lines follow on each other; head {told.events.head}")
     )
-    findings.append(found("heads", agreement.head_problems(told), "ledger, events and summary have each other's heads"))
-    findings.append(_earlier(told, log, head, signature))
-    settings = list(agreement.settings_problems(told))
-    findings.append(found("settings", settings, "the plan follows from the settings, field by field"))
-    recorded = list(agreement.record_problems(told))
-    findings.append(found("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
     try:
+        heads = "ledger, events and summary have each other's heads"
+        findings.append(found("heads", agreement.head_problems(told), heads))
+        findings.append(_earlier(told, log, head, signature))
+        settings = list(agreement.settings_problems(told))
+        findings.append(found("settings", settings, "the plan follows from the settings, field by field"))
+        recorded = list(agreement.record_problems(told))
+        findings.append(found("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
         words = f"{told.account.spent:,} of {told.account.allowed:,} on record" if told.account else ""
         findings.append(found("queries", agreement.query_problems(told), words))
         findings += _spent(told, log) if not recorded else [Finding("ε", "not checked", "the record is not the plan's")]
@@ -104,7 +108,7 @@ def verify(
         )
         theta, kept = _models(told, archive)
         findings.append(kept)
-    except TacitError as error:
+    except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
         return [*findings, Finding("files", "fails", str(error))]
     findings += replaying.rescored(told, theta, data_dir)
     if settings or not replay:
@@ -182,8 +186,8 @@ def _signed(told: Told, log: Log, signature: Signature) -> Finding:
 def _covered(told: Told, log: Log, rows: int) -> str:
     """Say how much of a run was on record when the ledger had so many rows."""
     number = log.reader.number_of(told.name)
-    own = [place for place, row in enumerate(log.rows, 1) if row.get("account") == number]
-    anchors = [row["events"] for row in log.rows[:rows] if row["kind"] == "anchor" and row["account"] == number]
+    own = [place for place, (account, _) in enumerate(log.rows, 1) if account == number]
+    anchors = [events for account, events in log.rows[:rows] if account == number and events is not None]
     lines = told.events.hashes.index(anchors[-1]) + 1 if anchors and anchors[-1] in told.events.hashes else 0
     before = sum(place <= rows for place in own)
     return f"it covers {before} of the {len(own)} rows of this run, and {lines} of its {len(told.events)} events, as they are"
@@ -238,9 +242,8 @@ def _summarised(told: Told) -> str:
 def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
     what, finish, content = "models", told.events.finish, archive.parts.get("models.safetensors")
     if finish is None:
-        if content is None:
-            return None, Finding(what, "not checked", "there are none: the run is not finished")
-        return None, Finding(what, "fails", "there are final models, and the events tell of no end")
+        there = "there are none" if content is None else "the events do not tell of them yet"
+        return None, Finding(what, "not checked", f"{there}: the run is not finished")
     if content is None:
         return None, Finding(what, "fails", "the run is finished, and its models are not here")
     try:

@@ -5,6 +5,7 @@ answer before the algorithm sees it, and a checkpoint is whole before the answer
 made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -297,6 +298,11 @@ class Runner:
             self._logged = len(looks)
         lost -= events.lost_queries
         folder.log(Resume(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
+        if folder.checkpoint_file.exists():
+            sha256 = hashlib.sha256(folder.checkpoint_file.read_bytes()).hexdigest()
+            if events.checkpoint is None or events.checkpoint.sha256 != sha256:  # killed before it could say so
+                folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+                self._anchor()
 
     def _log_plan(self) -> None:
         self.folder.log(plan_event(self.config, self.session, self._graph, self._token))
