@@ -1,7 +1,8 @@
 """Looks at the agents' models while they are trained, at public records only, and keeps what it saw.
 
 Scoring models is planned to take at most a tenth of a run's work, in records: all validation records after the last round,
-and a fixed public sample of them before. A look is worth little with few records, so a short run has fewer looks instead.
+and a fixed public sample of them before. A look is worth little with few records, so a short run has fewer looks instead. The
+end is scored in full however short a run is, and can then be more than the tenth by itself.
 """
 
 import time
