@@ -9,7 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.privacy import oracle
+from tacit.privacy import noise
 from tacit.privacy.noise import GridNoise
 
 TACIT = Path(sys.executable).with_name("tacit")
@@ -82,4 +82,4 @@ def plant_noise(factor, monkeypatch):
     def less(*, noise_multipliers, **others):
         return GridNoise(noise_multipliers=[factor * sigma for sigma in noise_multipliers], **others)
 
-    monkeypatch.setattr(oracle, "GridNoise", less)
+    monkeypatch.setattr(noise, "GridNoise", less)
