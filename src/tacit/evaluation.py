@@ -54,7 +54,7 @@ def evaluate(
     with torch.no_grad():
         for start in range(0, len(records), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
-            inputs = prepare(mapped(lambda table, part=part: table[part].to(device), records.inputs))
+            inputs = prepare(mapped(lambda table, part=part: table[part].to(device, copy=True), records.inputs))
             targets = records.targets[part].to(device)
             for first in range(0, agents, at_once):
                 some = slice(first, first + at_once)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tacit.data import AgentData, Records, Schema
 from tacit.data.prepare import apart, check_apart
-from tacit.errors import GraphError, InvalidInput, ModelError, TacitError
+from tacit.errors import DataError, GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
 from tacit.inputs import Inputs, mapped
@@ -167,7 +167,12 @@ def declared_sizes(
 ) -> tuple[int, ...]:
     """Return the public number of records, or of units, of each of all agents."""
     if unit is not None:
-        units_of(data.data.train.units, unit, data.data.name)
+        column = units_of(data.data.train.units, unit, data.data.name)
+        if sum(data.units_held or ()) > len(column[torch.cat(data.indices)].unique()):
+            raise DataError(
+                f"the records of a {unit.name} are held by two agents: it would lose ε at both, and neither says so. Deal every "
+                f"{unit.name} to one agent, as split does"
+            )
     if sizes is None:
         if data.agents != agents:
             raise InvalidInput(

@@ -131,7 +131,8 @@ class DataSet:
             )
         parts = self._dealt(how, agents, np.random.default_rng(seed))
         # A label must say which records these are without telling anything about them: public facts only.
-        partition = f"{self.name}/{how}/seed {seed}/{agents} agents"
+        whole = "" if self.train.units is None else "/by unit"
+        partition = f"{self.name}/{how}/seed {seed}/{agents} agents{whole}"
         return AgentData(
             data=self,
             indices=tuple(torch.from_numpy(part) for part in parts),
@@ -147,8 +148,10 @@ class DataSet:
         if len(first) < agents:
             raise DataError(f"{self.name} has {len(first)} units, too few for {agents} agents to hold one each")
         dealt = how(self.train.targets[torch.from_numpy(first)], self.classes, agents, chance)
-        holder = np.empty(len(first), dtype=np.int64)
+        holder = np.full(len(first), -1, dtype=np.int64)
         for agent, units in enumerate(dealt):
+            if (holder[units] >= 0).any() or len(np.unique(units)) < len(units):
+                raise DataError(f"{how} deals a unit twice; it can be held once only")
             holder[units] = agent
         return [np.flatnonzero(holder[whose] == agent) for agent in range(agents)]
 
@@ -168,6 +171,8 @@ class AgentData:
     """For each agent, the label under which the ledger counts what was asked of its records."""
     partition: str = ""
     """How the data set was dealt to these owners. Dealt otherwise, the same record has another owner."""
+    units_apart: bool = False
+    """Whether each agent numbers its units by itself, so that one person may have a number with several."""
 
     def __post_init__(self) -> None:
         if len(self.owners) != len(self.indices):
@@ -227,7 +232,8 @@ class AgentData:
             allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
-        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name)
+        apart = data.train.units is not None and len(parts) > 1
+        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name, units_apart=apart)
 
     def __repr__(self) -> str:
         return self.described()
@@ -248,10 +254,15 @@ class AgentData:
         rows = torch.split(torch.arange(sum(map(len, held))), [len(part) for part in held])
         own = replace(self.data, train=self.data.train.take(torch.cat(held)))
         owners = tuple(self.owners[agent] for agent in agents)
-        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition)
+        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition, units_apart=self.units_apart)
 
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
+        if self.units_apart:
+            raise DataError(
+                "each part numbers its units by itself, and someone may be in several of them: pooled, it would count as several. "
+                "Put all records into one DataSet.from_records(..., units=...)"
+            )
         rows = torch.cat(self.indices).sort().values
         name = f"{self.data.name}/pooled"
         return AgentData(data=self.data, indices=(rows,), owners=(name,), partition=name)

@@ -56,6 +56,10 @@ class Guard(TorchFunctionMode):
         try:
             if func in _SAFE:
                 return _SAFE[func](*args, **(kwargs or {}))
+            if isinstance(func, _OPERATIONS) and "backward" in str(func):
+                raise NotImplementedError(
+                    f"{func} is called by hand; such operations trust their indices, and a wrong one reaches another record"
+                )
             return func(*args, **(kwargs or {}))
         except Exception:
             self._failed = True
@@ -96,11 +100,32 @@ def _embedding_of(weight: Tensor, indices: Tensor, *args: Any, **kwargs: Any) ->
     )
 
 
+def _sampled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return how to sample a grid; where a place is not finite the result is NaN. Torch reads and writes anywhere for it."""
+
+    def safe(input: Tensor, grid: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        known = grid.isfinite().all(-1)
+        within = torch.where(known[..., None], grid, 0).clamp(-_FAR, _FAR)
+        return torch.where(known[:, None], function(input, within, *args, **kwargs), torch.nan)
+
+    return safe
+
+
 def _refused(*args: Any, **kwargs: Any) -> Any:
     raise NotImplementedError("index_fill lets an index that is out of range reach another record; use torch.where")
 
 
+_OPERATIONS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+_FAR = 1e6  # in halves of an image: whatever lies further out is as far
+_GRIDS: tuple[Any, ...] = (functional.grid_sample, torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d)
+_GRID_OPERATIONS: tuple[Any, ...] = (
+    torch.ops.aten.grid_sampler,
+    torch.ops.aten.grid_sampler_2d,
+    torch.ops.aten.grid_sampler_3d,
+)
+
 _SAFE: dict[Any, Callable[..., Any]] = {
+    **{each: _sampled(each) for each in (*_GRIDS, *_GRID_OPERATIONS, *(each.default for each in _GRID_OPERATIONS))},
     functional.embedding: _embedding,
     torch.conv1d: even_convolution,
     torch.conv2d: even_convolution,

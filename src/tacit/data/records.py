@@ -8,6 +8,7 @@ is the data set's `prepare`, which runs on a batch after it was gathered.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -63,12 +64,17 @@ class Records:
         return Records(inputs, self.targets[indices], None if self.units is None else self.units[indices])
 
     def of_units(self, column: Any) -> "Records":
-        """Return the same records with a column that says to whom each belongs: numbers, texts or whatever can be sorted."""
-        try:
-            _, numbers = np.unique(np.asarray(column), return_inverse=True)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"the column of units cannot be sorted: {error}") from None
-        return Records(self.inputs, self.targets, torch.from_numpy(numbers.reshape(-1).astype(np.int64)))
+        """Return the same records with a column that says to whom each belongs: whole numbers or texts, and nothing missing."""
+        plain = isinstance(column, Array) and not isinstance(column, np.ma.MaskedArray)
+        ids = list(column.tolist() if plain else column)
+        if not (all(type(one) is int for one in ids) or all(type(one) is str for one in ids)):
+            kinds = ", ".join(sorted({type(one).__name__ for one in ids}))
+            raise DataError(
+                f"the column of units holds {kinds}; give whole numbers or texts, one for every record: what is missing or rounded "
+                "would make one unit of several"
+            )
+        numbers = {one: number for number, one in enumerate(sorted(set(ids)))}
+        return Records(self.inputs, self.targets, torch.tensor([numbers[one] for one in ids], dtype=torch.int64))
 
     @staticmethod
     def of(source: "Source") -> "Records":
@@ -110,7 +116,10 @@ def concatenate(tables: Sequence[Records]) -> Records:
     if len(units) not in (0, len(tables)):
         raise DataError("some parts say to whom records belong and others do not; give units of all, or of none")
     inputs = mapped(lambda *columns: torch.cat(columns), *(table.inputs for table in tables))
-    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(units) if units else None)
+    # Each part has numbers of its own: equal ones are not the same unit.
+    starts = [0, *accumulate(int(column.max()) + 1 for column in units)]
+    moved = [column + start for column, start in zip(units, starts, strict=False)]
+    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(moved) if moved else None)
 
 
 def _read_items(items: Any) -> Records:

@@ -10,11 +10,12 @@ A run without privacy has an account, too, on which it writes that it read the r
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, get_args
 
+from tacit.chains import parse
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
@@ -104,19 +105,22 @@ class Ledger:
             return accounts
 
     def _check_units(self, run: str, lines: Sequence[Line]) -> None:
-        """Refuse a promise to another unit than earlier ones about the same records.
+        """Refuse a promise to another unit than others in this run, or than earlier ones about the same owner or records.
 
         A patient with one record more is not a patient more: its contribution changes by up to twice the bound. So what runs
         promise to records and what they promise to patients cannot be added up.
         """
-        asked = {line.records: line for line in lines if line.private}
+        private = [line for line in lines if line.private]
+        if len(units := {line.unit for line in private}) > 1:
+            raise PrivacyError(f"run {run!r} protects {' and '.join(sorted(units))}; a run protects one kind of unit")
+        owners, records = {line.owner for line in private}, {line.records for line in private} - {""}
         for account in self._accounts.values():
             for line in account.lines:
-                other = asked.get(line.records)
-                if other is None or not line.private or not account.charged or line.unit == other.unit:
+                same = line.owner in owners or line.records in records
+                if not same or not line.private or not account.charged or line.unit in units:
                     continue
                 raise PrivacyError(
-                    f"run {run!r} protects every {other.unit} and run {account.run!r} every {line.unit}, on the same records: what "
+                    f"run {run!r} protects every {private[0].unit} and run {account.run!r} every {line.unit}, on the same records: what "
                     f"they spend cannot be added up. Protect every {line.unit} here, too"
                 )
 
@@ -145,7 +149,7 @@ class Ledger:
                 )
             key = line.records, line.partition, budget
             if key not in elsewhere:
-                elsewhere[key] = self._elsewhere(*key)
+                elsewhere[key] = self._elsewhere(*key, self._kin(line.owner for line in lines))
             history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
             held = self._by_owner.get(line.owner, [])
             reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
@@ -160,7 +164,10 @@ class Ledger:
             raise PrivacyError(f"{owner!r} has no budget")
         held = {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}
         return max(
-            (budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget))) for of in held),
+            (
+                budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget, self._kin([owner]))))
+                for of in held
+            ),
             default=0.0,
         )
 
@@ -176,17 +183,26 @@ class Ledger:
         ]
         return own + [event for _, event in elsewhere]
 
-    def _elsewhere(self, records: str, partition: str, budget: Budget) -> list[tuple[Account, Event]]:
+    def _kin(self, owners: Iterable[str]) -> frozenset[str]:
+        """Return these owners, and all that ever stood in an account with one of them: records were dealt to these in one way."""
+        asked = set(owners)
+        accounts = (account for owner in tuple(asked) for account, _ in self._by_owner.get(owner, []))
+        return frozenset(asked.union(*({line.owner for line in account.lines} for account in accounts)))
+
+    def _elsewhere(
+        self, records: str, partition: str, budget: Budget, kin: frozenset[str]
+    ) -> list[tuple[Account, Event]]:
         """Return what each run asked of these records as they were dealt to owners in another way: of the owner asked most.
 
         Which owner held a record then is not on record, and this one bounds them all.
         """
         found = []
         for account in self._accounts.values():
+            strangers = kin.isdisjoint(line.owner for line in account.lines)
             events = [
                 line.event(count)
                 for line in account.lines
-                if _elsewhere(line, records, partition)
+                if (_elsewhere(line, records, partition) or (strangers and records and line.records == records))
                 and line.private
                 and (count := self._filtered(account, line, self._before_raise(line.owner)))
             ]
@@ -361,7 +377,7 @@ class Ledger:
     def from_json(cls, text: str) -> "Ledger":
         """Read a record back; anything that is not one is an error."""
         try:
-            content = json.loads(text)
+            content = parse(text)
             if content["format"] != _FORMAT:
                 raise PrivacyError(f"ledger format {content['format']!r} is not {_FORMAT!r}")
             budget = None if content["budget"] is None else Budget(**content["budget"])
@@ -403,16 +419,24 @@ class Ledger:
         if not read:
             return dict.fromkeys(owners, ())
         by_owner: dict[str, dict[str, None]] = {}
-        by_records: dict[str, dict[tuple[str, str], None]] = {}
+        by_records: dict[str, dict[tuple[str, str, str], None]] = {}
         for run, line in read:
             by_owner.setdefault(line.owner, {})[run] = None
-            by_records.setdefault(line.records, {})[run, line.partition] = None
-        found = {}
+            by_records.setdefault(line.records, {})[run, line.partition, line.owner] = None
+        found, known = {}, dict[tuple[str, ...], frozenset[str]]()
         for owner in owners:
             runs = dict(by_owner.get(owner, {}))
+            together = tuple(account.run for account, _ in self._by_owner.get(owner, []))
+            kin = known.get(together) or self._kin([owner])
+            if together:
+                known[together] = kin
             for records, partition in {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}:
                 if records:
-                    runs |= {run: None for run, other in by_records.get(records, {}) if other != partition}
+                    runs |= {
+                        run: None
+                        for run, other, reader in by_records.get(records, {})
+                        if other != partition or reader not in kin
+                    }
             found[owner] = tuple(runs)
         return found
 

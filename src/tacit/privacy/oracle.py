@@ -220,13 +220,11 @@ class PrivateOracle:
         for account in self._accounts:
             account.check()
         answer = self._attempt(compute, theta, width, most)
-        if isinstance(answer, KeyboardInterrupt):
-            raise answer
         self.queries += 1  # also if it failed: whoever asks more often than was counted may do so by the answers
         # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
-        # failure is charged, too: that there was one may tell of the records.
+        # failure is charged, too, and so is a key that was pressed meanwhile: code could press it for a record.
         self._spend()
-        if isinstance(answer, Exception):
+        if isinstance(answer, Exception | KeyboardInterrupt):
             raise answer
         return answer
 
@@ -338,6 +336,12 @@ class PlainOracle:
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
     ) -> None:
+        if [line.owner for account in accounts for line in account.lines if not line.private] != (
+            list(data.owners) * (plan.agents // data.agents) if accounts else []
+        ):
+            raise PrivacyError(
+                "the accounts are not those of this data without privacy; what is read must be on record"
+            )
         self._model, self._engine, self._accounts = model, engine, accounts
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self._device = device or torch.device("cpu")

@@ -170,8 +170,9 @@ def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | No
     for name, table in (("validation records", data.validation), ("test records", data.test)):
         facts[f"{name} hash"] = "none" if table is None else tensor_sha256(*inputs.parts(table.inputs), table.targets)
     if data.published and sizes is None:
+        whose = [] if data.train.units is None else [data.train.units]
         facts["training records hash"] = tensor_sha256(
-            *inputs.parts(data.train.inputs), data.train.targets, *dealt.indices
+            *inputs.parts(data.train.inputs), data.train.targets, *whose, *dealt.indices
         )
     return Part(shown=f"{data.name}, {dealt.agents} agents", made=recipe_of(dealt), facts=facts)
 

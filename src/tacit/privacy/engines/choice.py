@@ -58,7 +58,12 @@ def choose_engine(
     own layers is tried once in a process for each shape of its steps.
     """
     if isinstance(model, UnitModel):  # the norm of a unit's sum does not follow from its records' norms
-        return _general(model, (anywhere(theta),), example, lot_sizes, f"{model.named} by {model.named}")
+        try:
+            return _general(model, (anywhere(theta),), example, lot_sizes, f"{model.named} by {model.named}")
+        except (RuntimeError, NotImplementedError) as error:
+            raise ModelError(
+                f"the summed gradients of a {model.named}'s records cannot be computed with this model: {_said(error)}"
+            ) from error
     key = _key(model, example, lot_sizes)
     chosen = _recalled(key, model, example, lot_sizes)
     if chosen is None:
