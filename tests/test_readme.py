@@ -108,7 +108,18 @@ def run_page(page, skip=()):
             Path(text.splitlines()[0].removeprefix("#").strip()).write_text(text)
 
 
-_SLOW = ("runs.md", "own-rule.md", "audit.md", "index.md", "own-model.md", "own-graph.md", "reproduce.md")
+_SLOW = (
+    "runs.md",
+    "own-rule.md",
+    "audit.md",
+    "index.md",
+    "own-model.md",
+    "own-graph.md",
+    "reproduce.md",
+    "own-data.md",
+    "concepts.md",
+    "evidence.md",
+)
 RUNNING = [
     pytest.param(page, marks=[pytest.mark.slow] if page.name in _SLOW else [], id=page.name)
     for page in PAGES

@@ -243,7 +243,7 @@ class Recursive:
         return state._replace(theta=mixed - at.lr * estimate, step=(state.theta, estimate))
 
 
-@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("private", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_rule_may_ask_for_other_vectors_than_gradients(private, data):
     privacy = settings(data)["privacy"] if private else tacit.NoPrivacy(lot_size=32)
     result = tacit.train(Recursive(), **settings(data, privacy=privacy))

@@ -48,7 +48,7 @@ def _displaced(options: Mapping[str, Any]) -> Collection[str]:
     if options.get("noise_multiplier") is not None:
         displaced |= {"epsilon", "private"}
     if options.get("private") is False:
-        displaced |= {"epsilon", "noise_multiplier", "private_diagnostics"}
+        displaced |= {"epsilon", "noise_multiplier", "private_diagnostics", "unit"}
     if options.get("algorithm") is not None:
         displaced |= _idle(str(options["algorithm"]))
     return displaced
@@ -353,6 +353,10 @@ class RunConfig(BaseModel):
             raise InvalidInput(
                 f"{said['no_private']} promises nothing, so {said['epsilon']} and {said['noise_multiplier']} mean "
                 "nothing; leave one or the other out"
+            )
+        if not self.private and self.unit is not None:
+            raise InvalidInput(
+                f"{'--unit' if said is _OPTIONS else 'unit'} says who is protected, and without privacy nobody is; leave it out"
             )
         if not self.private and self.private_diagnostics:
             raise InvalidInput(

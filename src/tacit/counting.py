@@ -1,8 +1,8 @@
 """How much a run will ask and say, found by playing it through.
 
 An algorithm declares nothing about its cost. All its rounds are played with the hosted agents, their links, width, seed and
-step sizes, but with an oracle that answers zero, and what it does is counted. Where that can be done on shapes alone, no
-number is computed; a rule that looks at values is played with them.
+step sizes, but with an oracle that answers zero, and what it does is counted. Large models are played on shapes alone, so that no
+number is computed, unless the rule looks at values.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ Connect = Callable[[torch.device], Network]
 
 _SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
 _MOST_QUERIES = 1_000_000  # of a run; a rule that asks for ever is found in a minute
+_FEW = 2**18  # numbers of all hosted agents with which playing is faster than on shapes
 _WIDE = 256  # parameters that are enough to see whether rows are mixed
 
 
@@ -49,7 +50,8 @@ def count(
     dtype: torch.dtype = torch.float32,
 ) -> Cost:
     """Play all rounds and return what they cost."""
-    for device in (_SHAPES, _NUMBERS):
+    hosted = len(connect(_NUMBERS).hosted)
+    for device in (_NUMBERS,) if hosted * width <= _FEW else (_SHAPES, _NUMBERS):
         network, oracle = connect(device), _Counting(0.0)
         theta = torch.zeros(len(network.hosted), width, dtype=dtype, device=device)
         try:

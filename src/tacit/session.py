@@ -32,7 +32,7 @@ from tacit.preparation import (
     public_units,
     starts,
 )
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, PrivateOracle, choose_engine
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
 from tacit.privacy.units import UnitModel
 from tacit.results import Result
 from tacit.runtimes import Runtime, Stacked
@@ -68,6 +68,12 @@ class Session:
         rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
         self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
         unit = training.unit
+        if unit is None and isinstance(training.privacy, Privacy) and data.data.train.units is not None:
+            log.warning(
+                "%s says whose each record is, but every record is protected by itself: someone with several loses more. Give "
+                "unit=Unit(name, most=...), or --unit NAME:MOST, to protect them",
+                data.data.name,
+            )
         self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._topologies = self._connected()
 

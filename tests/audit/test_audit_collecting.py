@@ -47,6 +47,7 @@ def test_runs_of_both_sides_come_back_in_order() -> None:
     assert found.statistics == ("a", "b")
 
 
+@pytest.mark.slow
 def test_two_processes_find_the_same_and_were_born_deaf_to_ctrl_c() -> None:
     found = collect(Deaf(), 25, batch=10, workers=2)
     assert same(collect(Counting(), 25, batch=10), found)

@@ -182,7 +182,8 @@ def test_inner_steps_charged_as_one_are_caught(steps: int, runs: int, monkeypatc
     assert findings.verdict == "broken", findings.to_json()["looks"]
 
 
-@pytest.mark.parametrize(("steps", "runs"), [(5, 2 * ASKED or 600), pytest.param(2, 5000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "runs"), [(5, 2 * ASKED or 600), (2, 5000)])
 def test_inner_steps_that_are_charged_pass(steps: int, runs: int) -> None:
     """As many runs as catch those that are not; the seeds are fixed."""
     assert attack_inner_steps(steps, runs).verdict == "no violation found"

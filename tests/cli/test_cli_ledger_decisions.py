@@ -54,6 +54,7 @@ def python_run(path):
     return process
 
 
+@pytest.mark.slow
 def test_a_python_run_that_was_killed_is_released_by_a_command(tacit, tmp_path):
     path = tmp_path / "visits.sqlite"
     DurableLedger(path, Budget(epsilon=5.0, delta=1e-3)).close()

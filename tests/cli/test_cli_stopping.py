@@ -13,9 +13,8 @@ from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number, code):
     command = [
         str(TACIT),

@@ -18,6 +18,7 @@ from tacit.models.hashing import models_file, models_sha256, read_models
 from tacit.privacy import DurableLedger, Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
+from tacit.runs.checks import check_event
 
 
 def head_of(runs):
@@ -410,3 +411,12 @@ def test_code_that_settings_name_is_not_run(tmp_path, monkeypatch):
     for what in ("scores", "replay"):
         assert "nothing of the owner's is run here" in found[what].words
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_check_of_the_settings_after_the_end_changes_nothing(runs):
+    folder = RunFolder.find(runs / "one")
+    found = {"verdict": "no fault found", "failed": [], "false_alarm": 1e-4}
+    folder.log(check_event(folder.config(), found))
+    assert failed(runs, head=head_of(runs)) == set()
+    folder.log(folder.events().snapshots[-1])
+    assert failed(runs) == {"heads"}

@@ -250,6 +250,7 @@ def test_a_promise_to_patients_needs_to_know_whose_records_are_whose(patients):
         patients.split(40, tacit.data.IID())
 
 
+@pytest.mark.slow
 def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_apart(patients, monkeypatch):
     settings = tacit.Training(
         algorithm=tacit.DSGD(),
@@ -296,3 +297,12 @@ def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promis
         tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
     assert len(ledger.accounts) == 2
     assert ledger.accounts[0].lines[0].mechanism.to_json()["sampler"]["most"] == 2
+
+
+def test_a_column_of_units_that_is_not_used_is_told(patients, caplog):
+    data = patients.split(2, tacit.data.IID())
+    run = {"model": make_model, "data": data, "rounds": 1, "lr": 0.1}
+    tacit.train(tacit.Local(), privacy=promise(), **run)
+    assert not caplog.records
+    tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
+    assert "ward says whose each record is, but every record is protected by itself" in caplog.text

@@ -107,6 +107,7 @@ def test_charts_follow_the_theme(pages, tmp_path):
     assert dark["ink"] == "rgb(165, 177, 191)"
 
 
+@pytest.mark.slow
 def test_a_script_that_got_in_would_not_run(pages, tmp_path):
     """The policy is a second lock; this also shows that errors in the console would be noticed."""
     page = tmp_path / "page.html"

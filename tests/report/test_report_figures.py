@@ -31,6 +31,7 @@ def test_a_run_has_five_figures(figures):
     assert names(figures) == KINDS
 
 
+@pytest.mark.slow
 def test_what_a_run_has_not_is_not_drawn(runs, tmp_path):
     assert names(save_figures(runs["open"], tmp_path / "open")) == KINDS - {"epsilon"}
     assert names(save_figures(runs["alone"], tmp_path / "alone")) == KINDS - {"consensus"}
@@ -73,7 +74,7 @@ def test_figures_are_the_same_whatever_the_users_settings(figures, runs, tmp_pat
         assert a.read_bytes() == b.read_bytes(), a.name
 
 
-@pytest.mark.parametrize("agents", [2, 150])
+@pytest.mark.parametrize("agents", [2, pytest.param(150, marks=pytest.mark.slow)])
 def test_a_crowd_is_drawn_too(runs, tmp_path, agents):
     rng = np.random.default_rng(0)
     run = runs["dsgt"]

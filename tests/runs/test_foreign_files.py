@@ -194,6 +194,7 @@ def die_while_it_computes(tell, folder):
         runner.play(stop=lambda: False)
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_computes_owes_nothing(tmp_path):
     """The answer was never seen by anyone, so no query was made."""
     process, told = forked.start(die_while_it_computes, tmp_path)

@@ -190,7 +190,7 @@ def head_problems(told: Told) -> Iterator[str]:
     known = set(events.hashes)
     if missing := [anchor for anchor in told.anchors if anchor not in known]:
         yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
-    if events.finish is not None and events.head not in told.anchors and told.summary is not None:
+    if events.finish is not None and events.played_head not in told.anchors and told.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
     if told.summary is None:
         return
@@ -201,7 +201,7 @@ def head_problems(told: Told) -> Iterator[str]:
     rows = heads["ledger_rows"]
     if type(rows) is not int or not 1 <= rows <= len(told.rows) or told.rows[rows - 1] != heads["ledger"]:
         yield f"the head of the ledger that the summary of run {name!r} states is not in the ledger"
-    if heads["events"] != events.head:
+    if heads["events"] != events.played_head:
         yield f"the head of the events that the summary of run {name!r} states is not theirs"
 
 

@@ -219,7 +219,7 @@ def as_links(value: Any, mixing: str = "metropolis") -> Links:
         if value.is_directed():
             raise GraphError(
                 "a directed graph cannot be mixed over: what one agent takes nobody would give back, so the average "
-                "drifts. Give weights whose rows and columns all sum to one, such as tacit.networks.OnePeerExponential"
+                "drifts. Give weights whose rows and columns all sum to one, such as tacit.networks.one_peer_exponential(agents)"
             )
         if sorted(value) != list(range(len(value))):
             raise GraphError("agents of a graph that changes are numbered from 0, the same in every round")

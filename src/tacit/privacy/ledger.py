@@ -22,7 +22,7 @@ from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import RECORD, Mechanism
 
 _FORMAT = "tacit-ledger-4"
 EVERYONE = ""  # the owner under which the budget of all is kept
@@ -121,7 +121,7 @@ class Ledger:
                     continue
                 raise PrivacyError(
                     f"run {run!r} protects every {private[0].unit} and run {account.run!r} every {line.unit}, on the same records: what "
-                    f"they spend cannot be added up. Protect every {line.unit} here, too"
+                    f"they spend cannot be added up. {_advice(line.unit)}"
                 )
 
     def _let_in(self, runs: Sequence[str], lines: tuple[Line, ...], allowed: int) -> tuple[Line, ...]:
@@ -455,6 +455,12 @@ class Ledger:
         self._accounts[account.run] = account
         for line in account.lines:
             self._by_owner.setdefault(line.owner, []).append((account, line))
+
+
+def _advice(unit: str) -> str:
+    if unit == RECORD:
+        return "This ledger has promised records, of whom one may have several; nothing stronger can be added to that"
+    return f"Protect every {unit} here, too"
 
 
 def _elsewhere(line: Line, records: str, partition: str) -> bool:

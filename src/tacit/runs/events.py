@@ -232,6 +232,14 @@ class Events:
         """The hash that covers all events."""
         return self.hashes[-1] if self.hashes else START
 
+    @property
+    def played_head(self) -> str:
+        """The hash that covers all events but checks of the settings after the last of the others: these may come at any time."""
+        played = len(self._all)
+        while played and isinstance(self._all[played - 1], Check):
+            played -= 1
+        return self.hashes[played - 1] if played and self.hashes else START
+
     def __iter__(self) -> Iterator[Any]:
         return iter(self._all)
 

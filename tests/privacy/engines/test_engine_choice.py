@@ -166,7 +166,8 @@ def test_auto_compiles_long_runs_only(monkeypatch, queries, compiled):
     assert chosen.engine.compiled is compiled
 
 
-@pytest.mark.parametrize("width", [16, pytest.param(64, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [16, 64])
 def test_resnet9_is_taken_layer_by_layer(width):
     torch.manual_seed(0)
     module = resnet9((3, 8, 8), 5, width=width)
