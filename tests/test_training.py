@@ -163,6 +163,11 @@ def test_trials_that_do_not_fit_the_budget_together_are_refused(data):
     tacit.train(tacit.DSGT(), **settings(data, privacy=privacy, ledger=ledger))
 
 
+def is_counted(at):
+    """Reach around what a rule may see, as one that cheats would."""
+    return type(at._Round__play.oracle).__name__ == "_Counting"
+
+
 class Greedy:
     """Asks once when it is counted and twice when it is played."""
 
@@ -173,7 +178,7 @@ class Greedy:
         return self.inner.init(theta)
 
     def round(self, state, at):
-        if not state.theta.is_meta:
+        if not is_counted(at):
             at.gradient(state.theta)
         return self.inner.round(state, at)
 
@@ -189,7 +194,7 @@ class Modest(Greedy):
     """Asks twice when it is counted and once when it is played."""
 
     def round(self, state, at):
-        if state.theta.is_meta:
+        if is_counted(at):
             at.gradient(state.theta)
         return self.inner.round(state, at)
 

@@ -297,6 +297,8 @@ def test_nothing_that_an_archive_names_is_run_read_or_fetched(runs, settings, wo
             else row
         ),
     )
+    path = runs / "one" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset": settings.get("dataset", "digits")}))
     found = outcomes(runs, replay=True)
     assert {each.what for each in found.values() if each.outcome == "fails"} == set()
     for what in ("scores", "replay"):
@@ -420,3 +422,20 @@ def test_a_check_of_the_settings_after_the_end_changes_nothing(runs):
     assert failed(runs, head=head_of(runs)) == set()
     folder.log(folder.events().snapshots[-1])
     assert failed(runs) == {"heads"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("consensus_distance", 0.0),
+        ("observer", "nobody"),
+        ("unit", "patient"),
+        ("algorithm", "dinno"),
+        ("dataset", "mnist"),
+        ("award", "best paper"),
+    ],
+)
+def test_every_field_of_the_summary_is_held_against_something(runs, field, value):
+    path = runs / "one" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    assert "summary" in failed(runs)

@@ -1,8 +1,10 @@
 import json
 import re
 import shutil
+from functools import partial
 
 import pytest
+import torch
 from made_runs import copy_with_record, record_as_stopped
 from tampering import edit_lines, edit_log, read_events, write_events
 
@@ -402,3 +404,32 @@ def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
         write_report(runs["dsgt"], path)
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_page_promises_to_whom_the_run_promised(tmp_path):
+    inputs = torch.randn(120, 4, generator=torch.Generator().manual_seed(0))
+    table = tacit.data.DataSet.from_records(
+        name="ward", train=(inputs, (inputs.sum(1) > 0).long()), classes=2, units=[number // 3 for number in range(120)]
+    )
+    tacit.train(
+        tacit.DSGD(),
+        model=partial(torch.nn.Linear, 4, 2),
+        data=table.split(2, tacit.data.IID()),
+        graph=tacit.graphs.ring(2),
+        privacy=tacit.Privacy(noise_multiplier=2.0, delta=1e-3, clip=1.0, lot_size=5, unit=tacit.Unit("patient", 2)),
+        rounds=2,
+        lr=0.1,
+        run="wards",
+        runs=tmp_path / "runs",
+    )
+    said = words(page(Run.load(tmp_path / "runs" / "wards"), tmp_path))
+    for part in (
+        "whether any single patient is among",
+        "40 patients in all",
+        "Each patient joins a lot with probability q. The sum of the gradients of its records (2 at most) is clipped",
+        "knows all patients but one",
+        "ε covers single patients",
+    ):
+        assert part in said
+    assert "single record" not in said
+    assert json.loads((tmp_path / "runs" / "wards" / "summary.json").read_text())["unit"] == "patient"

@@ -4,6 +4,7 @@
 the agent that holds them; validation and test records are public and belong to nobody.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -170,11 +171,15 @@ class AgentData:
     owners: tuple[str, ...]
     """For each agent, the label under which the ledger counts what was asked of its records."""
     partition: str = ""
-    """How the data set was dealt to these owners. Dealt otherwise, the same record has another owner."""
+    """How the data set was dealt to these owners; made of their names unless given. Dealt otherwise, the same record has another
+    owner."""
     units_apart: bool = False
     """Whether each agent numbers its units by itself, so that one person may have a number with several."""
 
     def __post_init__(self) -> None:
+        if not self.partition:
+            names = hashlib.sha256("\n".join(self.owners).encode()).hexdigest()
+            object.__setattr__(self, "partition", f"{self.data.name}/owners {names[:12]}")
         if len(self.owners) != len(self.indices):
             raise DataError(f"{len(self.owners)} owners for {len(self.indices)} agents; name one for each")
         if len(set(self.owners)) != len(self.owners):
@@ -233,7 +238,9 @@ class AgentData:
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
         apart = data.train.units is not None and len(parts) > 1
-        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=name, units_apart=apart)
+        # Divided among another number of parties, the same records have other owners.
+        partition = f"{name}/{len(parts)} parts"
+        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=partition, units_apart=apart)
 
     def __repr__(self) -> str:
         return self.described()

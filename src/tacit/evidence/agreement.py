@@ -14,11 +14,25 @@ from tacit.config import RunConfig
 from tacit.naming import is_own
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import Events, Plan
 from tacit.runs.python_config import AnyConfig
 
 ROUNDING = 1e-6
+# Held against something else, or of a clock: nobody can say that these are right.
+_ALSO_IN_SUMMARIES = {
+    "accuracy_mean",
+    "accuracy_min",
+    "accuracy_max",
+    "epsilon",
+    "epsilon_per_agent",
+    "exposed",
+    "heads",
+    "seconds",
+    "evaluation_seconds",
+    "samples_per_second",
+}
 _QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
 
 
@@ -171,8 +185,15 @@ def summary_problems(told: Told) -> Iterator[str]:
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "accountant": plan.accountant,
+        "observer": EVERYBODY if plan.private else None,
+        "unit": plan.protected if plan.private else None,
+        "algorithm": told.config.algorithm,
+        "dataset": told.config.dataset,
+        "consensus_distance": last.consensus_distance if math.isfinite(last.consensus_distance) else None,
         "models_sha256": events.finish.models_sha256,
     }
+    if strange := sorted(set(summary) - set(expected) - _ALSO_IN_SUMMARIES):
+        yield f"the summary has a field {_short(strange[0])}, which summaries do not have"
     for field, value in expected.items():
         if summary.get(field) != value:
             yield f"{field} is {_short(summary.get(field))} in the summary, and {_short(value)} by the events"

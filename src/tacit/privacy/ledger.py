@@ -10,7 +10,7 @@ A run without privacy has an account, too, on which it writes that it read the r
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, get_args
@@ -149,7 +149,7 @@ class Ledger:
                 )
             key = line.records, line.partition, budget
             if key not in elsewhere:
-                elsewhere[key] = self._elsewhere(*key, self._kin(line.owner for line in lines))
+                elsewhere[key] = self._elsewhere(*key)
             history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
             held = self._by_owner.get(line.owner, [])
             reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
@@ -164,10 +164,7 @@ class Ledger:
             raise PrivacyError(f"{owner!r} has no budget")
         held = {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}
         return max(
-            (
-                budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget, self._kin([owner]))))
-                for of in held
-            ),
+            (budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget))) for of in held),
             default=0.0,
         )
 
@@ -183,26 +180,17 @@ class Ledger:
         ]
         return own + [event for _, event in elsewhere]
 
-    def _kin(self, owners: Iterable[str]) -> frozenset[str]:
-        """Return these owners, and all that ever stood in an account with one of them: records were dealt to these in one way."""
-        asked = set(owners)
-        accounts = (account for owner in tuple(asked) for account, _ in self._by_owner.get(owner, []))
-        return frozenset(asked.union(*({line.owner for line in account.lines} for account in accounts)))
-
-    def _elsewhere(
-        self, records: str, partition: str, budget: Budget, kin: frozenset[str]
-    ) -> list[tuple[Account, Event]]:
+    def _elsewhere(self, records: str, partition: str, budget: Budget) -> list[tuple[Account, Event]]:
         """Return what each run asked of these records as they were dealt to owners in another way: of the owner asked most.
 
         Which owner held a record then is not on record, and this one bounds them all.
         """
         found = []
         for account in self._accounts.values():
-            strangers = kin.isdisjoint(line.owner for line in account.lines)
             events = [
                 line.event(count)
                 for line in account.lines
-                if (_elsewhere(line, records, partition) or (strangers and records and line.records == records))
+                if _elsewhere(line, records, partition)
                 and line.private
                 and (count := self._filtered(account, line, self._before_raise(line.owner)))
             ]
@@ -419,24 +407,16 @@ class Ledger:
         if not read:
             return dict.fromkeys(owners, ())
         by_owner: dict[str, dict[str, None]] = {}
-        by_records: dict[str, dict[tuple[str, str, str], None]] = {}
+        by_records: dict[str, dict[tuple[str, str], None]] = {}
         for run, line in read:
             by_owner.setdefault(line.owner, {})[run] = None
-            by_records.setdefault(line.records, {})[run, line.partition, line.owner] = None
-        found, known = {}, dict[tuple[str, ...], frozenset[str]]()
+            by_records.setdefault(line.records, {})[run, line.partition] = None
+        found = {}
         for owner in owners:
             runs = dict(by_owner.get(owner, {}))
-            together = tuple(account.run for account, _ in self._by_owner.get(owner, []))
-            kin = known.get(together) or self._kin([owner])
-            if together:
-                known[together] = kin
             for records, partition in {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}:
                 if records:
-                    runs |= {
-                        run: None
-                        for run, other, reader in by_records.get(records, {})
-                        if other != partition or reader not in kin
-                    }
+                    runs |= {run: None for run, other in by_records.get(records, {}) if other != partition}
             found[owner] = tuple(runs)
         return found
 

@@ -66,7 +66,7 @@ class Privacy:
             raise PrivacyError("the run makes no query: there is nothing to keep private; use NoPrivacy")
         agents = len(sizes)
         lots = _spread("lot_size", self.lot_size, agents)
-        rates = _sample_rates(lots, sizes)
+        rates = _sample_rates(lots, sizes, RECORD if self.unit is None else self.unit.name)
         if self.noise_multiplier is not None:
             sigmas = _spread("noise_multiplier", self.noise_multiplier, agents)
         else:
@@ -220,10 +220,10 @@ def _spread(name: str, value: Any, agents: int) -> tuple[float, ...]:
     return tuple(numbers)
 
 
-def _sample_rates(lots: Sequence[float], sizes: Sequence[int]) -> tuple[float, ...]:
+def _sample_rates(lots: Sequence[float], sizes: Sequence[int], who: str = RECORD) -> tuple[float, ...]:
     for agent, (lot, size) in enumerate(zip(lots, sizes, strict=True)):
         if lot > size:
             raise PrivacyError(
-                f"lot_size {lot:g} is larger than agent {agent}'s {size} records; lower it, or give lot_size per agent"
+                f"lot_size {lot:g} is larger than agent {agent}'s {size} {who}s; lower it, or give lot_size per agent"
             )
     return tuple(lot / size for lot, size in zip(lots, sizes, strict=True))

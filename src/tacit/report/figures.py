@@ -80,7 +80,7 @@ def _partition(ax: Axes, run: Run) -> None:
     counts = run.plan.counts
     if counts is None or not counts[0]:
         ax.bar(range(run.plan.agents), run.plan.sizes, color=ACCENT)
-        ax.set(xlabel="agent", ylabel="records")
+        ax.set(xlabel="agent", ylabel=f"{run.plan.protected}s")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         return
     cells = np.array(counts)

@@ -25,12 +25,12 @@ def partition(run: Run) -> Chart:
             "x": agents,
             "y": list(run.plan.sizes),
             "marker": {"color": "--accent"},
-            "hovertemplate": "<b>agent %{x}</b><br>%{y:,} records<extra></extra>",
+            "hovertemplate": "<b>agent %{x}</b><br>%{y:,} " + f"{html.escape(run.plan.protected)}s<extra></extra>",
         }
         return chart(
             [bars],
             x={"title": title("agent"), "showgrid": False, **_labels(agents)},
-            y={"title": title("records")},
+            y={"title": title(f"{run.plan.protected}s")},
         )
     classes = list(range(len(counts[0])))
     few = len(agents) <= _CELLS and len(classes) <= _CELLS
@@ -124,7 +124,7 @@ def _details(run: Run, spent: Spending | None, agent: int) -> str:
     lines = [f"<b>agent {agent}</b>", html.escape(plan.owners[agent])]
     if run.scores is not None:
         lines.append(f"{run.scores.measure} {score(run.scores.final[agent], run.scores.measure)}")
-    lines.append(f"{plan.sizes[agent]:,} records, {run.graph.degree[agent]} neighbours")
+    lines.append(f"{plan.sizes[agent]:,} {html.escape(plan.protected)}s, {run.graph.degree[agent]} neighbours")
     if spent is not None:
         lines.append(f"ε = {epsilon(spent.per_agent[agent])}, σ = {number(plan.noise_multipliers[agent])}")
     return "<br>".join(lines)

@@ -183,7 +183,7 @@ def _figures(run: Run, spent: Spending | None, drawn: dict[str, charts.Chart | N
             f"Of agent {spent.agent}, who spent most, at δ = {spent.guarantee.delta:g}, "
             f"{ADJACENCIES[spent.guarantee.adjacency]}: ε of so many queries. Derived, never copied.{release}"
         )
-    held = f"{sum(plan.sizes):,} records in all."
+    held = f"{sum(plan.sizes):,} {plan.protected}s in all."
     if plan.counts is not None:
         held += (
             " Counts by class are known because this is a simulation: ε does not cover them, and real parties would keep "

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import tomli_w
 
+from tacit.privacy.mechanisms import unit_in
 from tacit.report.errata import applicable
 from tacit.report.frame import listing, table, text
 from tacit.report.reading import Run
@@ -25,9 +26,15 @@ def plan(run: Run) -> str:
     budget = "" if plan.epsilon is None or run.record.account is None else f" for ε = {_range(plan.epsilon)}"
     size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
     words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
-    head = ("agent", "records", "lot L", "rate q", "clip C", "noise σ")
+    who = plan.protected
+    head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ")
+    own = (
+        "Its gradient"
+        if plan.unit is None
+        else f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
+    )
     how = (
-        "Each record joins a lot with probability q. Its gradient is clipped to norm C; Gaussian noise of σ·C is added to "
+        f"Each {who} joins a lot with probability q. {own} is clipped to norm C; Gaussian noise of σ·C is added to "
         "the sum, which is divided by L."
         if plan.private
         else "Each record joins a lot with probability q. The sum of the lot’s gradients is divided by L."
@@ -92,14 +99,14 @@ def meaning(run: Run, spent: Spending | None) -> str:
     supposed = "" if kept.release else " All of this supposes secret lots and noise, which this run did not have."
     return (
         '<section class="card"><h2>What ε means</h2>'
-        f"<p>Suppose someone {sees}, knows all records but one, and bets on whether that record {which}. "
+        f"<p>Suppose someone {sees}, knows all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
         f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best attack there could be wins at most "
         f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
         f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
         "<p>These are bounds, not measurements: real attacks usually do worse. Smaller is safer: ε = 1 bounds even bets at "
         f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
-        '<p class="note">ε covers single records, not groups of them, and not <em>that</em> an agent takes part. Numbers '
-        "of records, lots, clipping, noise, graph and model are public. Choosing settings by trying them on the same "
+        f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. Numbers '
+        f"of {text(kept.unit)}s, lots, clipping, noise, graph and model are public. Choosing settings by trying them on the same "
         "private data costs budget, too.</p></section>"
     )
 

@@ -99,7 +99,7 @@ def thin(count: int) -> float:
 
 
 def promise(spent: "Spending | None", *, central: bool = False, private: bool = True) -> str:
-    """What a run that spent this promises to every single record, of agents or of one who has all data."""
+    """What a run that spent this promises to everyone who is protected, of agents or of one who has all data."""
     if spent is None and private:
         return "What this run promises cannot be said without the ledger that it was charged to."
     if spent is None:
@@ -112,9 +112,9 @@ def promise(spent: "Spending | None", *, central: bool = False, private: bool = 
     factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700 else math.inf
     held, holds = ("the data", "was used") if central else ("an agent’s data", "an agent holds")
     tell = (
-        f"whether any single record is among {held}"
+        f"whether any single {guarantee.unit} is among {held}"
         if guarantee.adjacency == "add_remove"
-        else f"which of two records {holds}"
+        else f"which of two {guarantee.unit}s {holds}"
     )
     who = (
         "Whatever someone makes of the published model, there is a limit to how well they can tell"

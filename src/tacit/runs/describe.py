@@ -131,6 +131,7 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
         "observer": EVERYBODY if privacy else None,
+        "unit": kept[0].unit if privacy else None,
         "models_sha256": models_sha256(result.theta),
         "heads": heads,
         "rounds": last.round,

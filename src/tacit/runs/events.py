@@ -109,6 +109,11 @@ class Plan:
     """With `compiled`, the run's fingerprint: where it is the same, the same seeds give the same bits."""
 
     @property
+    def protected(self) -> str:
+        """Who is protected, in a word: a record, or whoever has several."""
+        return RECORD if self.unit is None else unit_in(self.unit)[0]
+
+    @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What one query of each agent does."""
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
