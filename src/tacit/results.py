@@ -171,7 +171,9 @@ class Result:
         kind = "a release" if self.release else "not a release"
         rule = repr(self.algorithm) if isinstance(self.algorithm, Absent) else name_of(self.algorithm)
         rule += ", averaged" if rule_of(self.algorithm) is not self.algorithm else ""
-        data = self.data.described(self.sizes) if isinstance(self.data, AgentData) else f"{len(self.owners)} agents"
+        data = f"{len(self.owners)} agents"
+        if isinstance(self.data, AgentData):
+            data = self.data.described(self.sizes, self.plan.mechanism(0).sampler.unit)
         return f"Result({self.run!r}: {rule}, {last.round} rounds, {data}{scored}; {kind})"
 
     def __reduce__(self) -> NoReturn:

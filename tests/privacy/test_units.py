@@ -189,6 +189,7 @@ def test_a_unit_is_dealt_as_a_whole_and_lots_are_of_units(patients):
     )
     assert result.plan.sample_rates == tuple(4 / count for count in data.units_held)
     assert result.sizes == data.units_held
+    assert "patients each" in repr(result)
 
 
 def test_every_unit_is_in_a_full_lot_with_as_many_records_as_take_part(patients):
@@ -206,8 +207,11 @@ def test_every_unit_is_in_a_full_lot_with_as_many_records_as_take_part(patients)
     with tacit.Session(asked) as session:
         theta, model = session.state.theta, session.model
         answer = session.oracle.gradient(theta)[0].double()
-        losses = lambda at: model.losses(at, patients.train.inputs, patients.train.targets, training=True).sum()  # noqa: E731
-        mean = torch.func.grad(losses)(theta[0]).double() / 34
+
+        def total(at):
+            return model.losses(at, patients.train.inputs, patients.train.targets, training=True).sum()
+
+        mean = torch.func.grad(total)(theta[0]).double() / 34
         assert float((answer - mean).norm()) < 6 * 0.02 * 100 / 34 * model.size**0.5
         counted = session.oracle.query(count_one, theta, width=1)
         assert float(counted[0, 0]) == pytest.approx(100 / 34, abs=6 * 0.02 * 100 / 34)

@@ -245,11 +245,14 @@ class AgentData:
     def __repr__(self) -> str:
         return self.described()
 
-    def described(self, sizes: Sequence[int] | None = None) -> str:
-        """Say who holds how many records: the true numbers, those declared in their place, or none if none are given."""
+    def described(self, sizes: Sequence[int] | None = None, counted: str = "record") -> str:
+        """Say who holds how many records: the true numbers, those declared in their place, or none if none are given.
+
+        `counted` is what sizes are numbers of, if not of records.
+        """
         # Who holds which record is nobody else's business, and nobody's reading.
         numbers = self.sizes if sizes is None else sizes
-        held = f"with {min(numbers)} to {max(numbers)} records each, " if len(numbers) else ""
+        held = f"with {min(numbers)} to {max(numbers)} {counted}s each, " if len(numbers) else ""
         kind = f"{held}of {described(self.data.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 

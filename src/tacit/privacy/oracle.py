@@ -172,11 +172,7 @@ class PrivateOracle:
     ) -> None:
         if plan.privacy is None:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
-        charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
-        if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
-            raise PrivacyError(
-                "the accounts are not those of this data and plan; every query must be charged as it is made"
-            )
+        _check_accounts(accounts, data, plan)
         self._model, self._engine, self._plan = model, engine, plan
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
@@ -336,12 +332,8 @@ class PlainOracle:
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
     ) -> None:
-        if [line.owner for account in accounts for line in account.lines if not line.private] != (
-            list(data.owners) * (plan.agents // data.agents) if accounts else []
-        ):
-            raise PrivacyError(
-                "the accounts are not those of this data without privacy; what is read must be on record"
-            )
+        if accounts:
+            _check_accounts(accounts, data, plan)
         self._model, self._engine, self._accounts = model, engine, accounts
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self._device = device or torch.device("cpu")
@@ -387,6 +379,15 @@ class PlainOracle:
             for piece in self._drawer.pieces(lots, most):
                 sums[piece.first : piece.last] += compute(piece)
         return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
+
+
+def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
+    """Refuse accounts of other owners or mechanisms than are asked: what is charged must be what is made."""
+    charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
+    if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
+        raise PrivacyError(
+            "the accounts are not those of this data and plan; every query must be charged as it is made"
+        )
 
 
 def _check_held(held: Sequence[int], plan: Plan) -> None:
