@@ -1,4 +1,4 @@
-"""`tacit ledger release` and `tacit ledger raise`: decisions about a ledger, kept in it with who and why."""
+"""`tacit ledger abandon` and `tacit ledger raise`: decisions about a ledger, kept in it with who and why."""
 
 import json
 import os
@@ -55,13 +55,13 @@ def python_run(path):
 
 
 @pytest.mark.slow
-def test_a_python_run_that_was_killed_is_released_by_a_command(tacit, tmp_path):
+def test_a_python_run_that_was_killed_is_abandoned_by_a_command(tacit, tmp_path):
     path = tmp_path / "visits.sqlite"
     DurableLedger(path, Budget(epsilon=5.0, delta=1e-3)).close()
     process = python_run(path)
     command = (
         "ledger",
-        "release",
+        "abandon",
         "study",
         "--runs",
         "visits.sqlite",
@@ -78,44 +78,46 @@ def test_a_python_run_that_was_killed_is_released_by_a_command(tacit, tmp_path):
         process.communicate()
     code, out, error = tacit(*command)
     assert code == 0, error
-    assert "released study: 77 of its 80 queries are free for other runs; 3 were made and stay charged" in one_line(out)
+    assert "abandoned study: 77 of its 80 queries are free for other runs; 3 were made and stay charged" in one_line(
+        out
+    )
     code, out, _ = tacit("ledger", "--runs", "visits.sqlite", "--verify")
     assert code == 0
-    assert "Ada released run 'study': the machine is gone" in one_line(out)
+    assert "Ada abandoned run 'study': the machine is gone" in one_line(out)
     (decision,) = json.loads(tacit("ledger", "--runs", "visits.sqlite", "--json")[1])["decisions"]
     assert (decision["who"], decision["reason"], decision["subject"]) == ("Ada", "the machine is gone", "study")
 
 
-def test_a_run_of_the_command_line_is_released_and_then_not_resumed(tacit, tmp_path):
+def test_a_run_of_the_command_line_is_abandoned_and_then_not_resumed(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     edit_log(tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "close" else row)
     (tmp_path / "runs" / "one" / "summary.json").unlink()
     events = tmp_path / "runs" / "one" / "events.jsonl"
     lines = events.read_text().splitlines(keepends=True)
     events.write_text("".join(lines[:-1]))  # killed before it could say that it finished
-    code, out, _ = tacit("ledger", "release", "runs/one", "--reason", "not needed", "--json")
+    code, out, _ = tacit("ledger", "abandon", "runs/one", "--reason", "not needed", "--json")
     assert code == 0
     assert json.loads(out)["freed"] == 0, "no budget, no filter"
     code, _, error = tacit("resume", "one")
     assert code == 2
-    assert "run 'one' is released and its account closed" in error
+    assert "run 'one' is abandoned and its account closed" in error
     (row,) = json.loads(tacit("list", "--json")[1])["runs"]
-    assert row["state"] == "released"
+    assert row["state"] == "abandoned"
     assert tacit("report", "one")[0] == 0
     page = (tmp_path / "runs" / "one" / "report.html").read_text()
-    assert "It was released in the ledger, and cannot be resumed." in page
+    assert "It was abandoned by a decision in the ledger, and cannot be resumed." in page
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("release", "on", "--reason", "x"), "unknown run 'on'; did you mean 'one'?"),
-        (("release", "one", "--reason", "x"), "run 'one' is finished; it holds no queries that could be freed"),
-        (("release", "one"), "missing option '--reason'"),
-        (("release", "one", "--reason", " "), "say the reason"),
+        (("abandon", "on", "--reason", "x"), "unknown run 'on'; did you mean 'one'?"),
+        (("abandon", "one", "--reason", "x"), "run 'one' is finished; it holds no queries that could be freed"),
+        (("abandon", "one"), "missing option '--reason'"),
+        (("abandon", "one", "--reason", " "), "say the reason"),
     ],
 )
-def test_a_release_that_makes_no_sense_is_refused(tacit, words, said):
+def test_an_abandonment_that_makes_no_sense_is_refused(tacit, words, said):
     tacit("train", *QUICK, "--name", "one")
     before = tacit("ledger", "--json")[1]
     code, _, error = tacit("ledger", *words)

@@ -207,7 +207,7 @@ def test_the_head_covers_every_row_in_order(path):
     assert (
         DurableLedger(path.with_name("empty.sqlite")).head.hash
         == START
-        == hashlib.sha256(b"tacit-ledger-5").hexdigest()
+        == hashlib.sha256(b"tacit-ledger-6").hexdigest()
     )
 
 
@@ -343,11 +343,11 @@ def test_how_runs_were_let_in_is_on_disk(path):
 def test_a_ledger_of_the_version_before_is_refused_and_left_as_it_is(path):
     DurableLedger(path).close()
     with sqlite3.connect(path) as database:
-        database.execute("PRAGMA user_version = 4")
-    with pytest.raises(PrivacyError, match=r"is a ledger of version 4, .* Keep it"):
+        database.execute("PRAGMA user_version = 5")
+    with pytest.raises(PrivacyError, match=r"is a ledger of version 5, .* Keep it"):
         DurableLedger(path)
     with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (4,)
+        assert database.execute("PRAGMA user_version").fetchone() == (5,)
 
 
 RESERVED = {"rate": 0.1, "sigma": 5.0, "queries": 100}  # passes the filter of ε=1, and twice as much does not
@@ -398,18 +398,18 @@ def kill(process):
 
 
 @pytest.mark.parametrize("asked", [0, 7])
-def test_a_killed_run_is_named_by_the_refusal_and_can_be_released(path, at_work, asked):
+def test_a_killed_run_is_named_by_the_refusal_and_can_be_abandoned(path, at_work, asked):
     process = at_work(asked)
     ledger = DurableLedger(path)
     with pytest.raises(BudgetExceeded, match=rf"run 'killed' \({asked} of 100 made\); it is at work$"):
         open_account(ledger, owners=("a",), **RESERVED)
     with pytest.raises(PrivacyError, match="a process is working on run 'killed'; stop it first"):
-        ledger.release("killed", who="me", reason="in the way")
+        ledger.abandon("killed", who="me", reason="in the way")
     kill(process)
-    named = rf"held for run 'killed' \({asked} of 100 made\).*`tacit ledger release killed --runs .*runs --reason WHY`"
+    named = rf"held for run 'killed' \({asked} of 100 made\).*`tacit ledger abandon killed --runs .*runs --reason WHY`"
     with pytest.raises(BudgetExceeded, match=named):
         open_account(ledger, owners=("a",), **RESERVED)
-    ledger.release("killed", who="me", reason="the power went out")
+    ledger.abandon("killed", who="me", reason="the power went out")
     assert [(each.subject, each.who, each.reason) for each in DurableLedger(path).decisions] == [
         ("killed", "me", "the power went out")
     ]
@@ -425,30 +425,30 @@ def test_a_killed_run_is_named_by_the_refusal_and_can_be_released(path, at_work,
     kept = again.guarantee("a", delta=1e-5)
     assert kept.epsilon <= 1.0
     assert (kept.basis, kept.adaptive) == (("filter", 1.0) if asked else ("plan", None))
-    with pytest.raises(PrivacyError, match="run 'killed' is released"):
-        again.release("killed", who="me", reason="again")
-    with pytest.raises(PrivacyError, match="run 'killed' is released"):
+    with pytest.raises(PrivacyError, match="run 'killed' is abandoned"):
+        again.abandon("killed", who="me", reason="again")
+    with pytest.raises(PrivacyError, match="run 'killed' is abandoned"):
         again.reopen("killed")
 
 
-def test_what_a_released_run_asked_stays_charged(path, at_work):
+def test_what_an_abandoned_run_asked_stays_charged(path, at_work):
     kill(at_work(7))
     ledger = DurableLedger(path)
     of_its_plan = ledger.guarantee("a", delta=1e-5, run="killed")
-    ledger.release("killed", who="me", reason="gone")
+    ledger.abandon("killed", who="me", reason="gone")
     assert ledger.guarantee("a", delta=1e-5, run="killed") == of_its_plan, (
         "when it was killed may depend on the answers"
     )
     (entry,) = ledger.entries("a")
-    assert (entry.spent, entry.event.count, entry.state) == (7, 100, "released")
+    assert (entry.spent, entry.event.count, entry.state) == (7, 100, "abandoned")
 
 
-def test_a_first_run_that_only_its_plan_let_in_is_charged_all_of_it_also_when_it_is_released(path):
+def test_a_first_run_that_only_its_plan_let_in_is_charged_all_of_it_also_when_it_is_abandoned(path):
     ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
     account = open_account(ledger, run="one", sigma=3.0, queries=45)
     account.spend()
     account.close()
-    ledger.release("one", who="me", reason="gone")
+    ledger.abandon("one", who="me", reason="gone")
     with pytest.raises(BudgetExceeded, match=r"Nothing was spent$"):
         open_account(ledger, run="two", sigma=3.0, queries=1)
 
@@ -457,38 +457,38 @@ def test_a_run_in_this_process_is_alive_until_its_account_or_ledger_is_closed(pa
     ledger, other = DurableLedger(path), DurableLedger(path)
     account = open_account(ledger)
     with pytest.raises(PrivacyError, match="a process is working on run 'run'"):
-        other.release("run", who="me", reason="gone")
+        other.abandon("run", who="me", reason="gone")
     ledger.close()
-    other.release("run", who="me", reason="gone")
+    other.abandon("run", who="me", reason="gone")
     with pytest.raises((BudgetExceeded, StorageError, sqlite3.ProgrammingError)):
         account.spend()
     assert list(path.parent.glob(".*.lock")) == []
 
 
-def test_a_released_run_that_was_not_dead_cannot_ask(path):
-    """The lock is courtesy; that nothing is asked after a release rests on the ledger alone."""
+def test_an_abandoned_run_that_was_not_dead_cannot_ask(path):
+    """The lock is courtesy; that nothing is asked after a run was abandoned rests on the ledger alone."""
     account = open_account(DurableLedger(path))
     for file in path.parent.glob(".*.lock"):
         file.unlink()
-    DurableLedger(path).release("run", who="me", reason="gone")
+    DurableLedger(path).abandon("run", who="me", reason="gone")
     with pytest.raises(BudgetExceeded, match="closed"):
         account.spend()
     assert DurableLedger(path).entries() == []
 
 
 @pytest.mark.parametrize("missing", [{"who": " ", "reason": "x"}, {"who": "me", "reason": ""}])
-def test_a_release_says_who_and_why(path, missing):
+def test_abandoning_a_run_says_who_and_why(path, missing):
     account = open_account(DurableLedger(path))
     account.close()
     with pytest.raises(PrivacyError, match="it is kept in the ledger"):
-        DurableLedger(path).release("run", **missing)
+        DurableLedger(path).abandon("run", **missing)
 
 
-def test_a_run_is_not_released_by_closing_it_so(path):
+def test_a_run_is_not_abandoned_by_closing_it_so(path):
     """That takes a decision, with who and why."""
     with_three_queries(path)
-    edit_log(path, lambda row: row | {"state": "released"} if row["kind"] == "close" else row)
-    with pytest.raises(StorageError, match="closed as 'released'"):
+    edit_log(path, lambda row: row | {"state": "abandoned"} if row["kind"] == "close" else row)
+    with pytest.raises(StorageError, match="closed as 'abandoned'"):
         DurableLedger(path)
 
 
@@ -540,12 +540,12 @@ def test_a_raised_budget_proves_nothing_of_runs_before_it(path):
     assert Ledger.from_json(ledger.to_json()).guarantee("a", delta=1e-5).basis == "plans"
 
 
-def test_what_a_released_run_did_not_ask_counts_again_once_the_budget_is_raised(path):
+def test_what_an_abandoned_run_did_not_ask_counts_again_once_the_budget_is_raised(path):
     ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
     account = open_account(ledger, run="one", sigma=5.0, queries=100)
     account.spend()
     account.close()
-    ledger.release("one", who="me", reason="gone")
+    ledger.abandon("one", who="me", reason="gone")
     made = ledger.filtered("a")
     assert made < 0.6
     ledger.raise_budget(1.001, who="me", reason="more")

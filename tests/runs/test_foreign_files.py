@@ -67,8 +67,8 @@ def test_a_checkpoint_of_another_run_with_the_same_settings(tmp_path):
 
 def test_a_log_of_another_run_with_the_same_settings(tmp_path):
     one, two = (start(tmp_path, name, die_after=7) for name in ("one", "two"))
-    shutil.copy(two.released_file(5), one.released_file(5))
-    refused(one, "released-00000005.bin belongs to another run")
+    shutil.copy(two.answers_file(5), one.answers_file(5))
+    refused(one, "answers-00000005.bin belongs to another run")
 
 
 def test_two_runs_whose_folders_were_swapped(tmp_path):
@@ -119,7 +119,7 @@ def test_a_checkpoint_with_a_flipped_bit(tmp_path, place):
 
 def test_a_flipped_bit_in_an_answer_that_is_not_the_last(tmp_path):
     folder = start(tmp_path, "one", die_after=8)
-    path = folder.released_file(5)
+    path = folder.answers_file(5)
     damaged = bytearray(path.read_bytes())
     damaged[100] ^= 4
     path.write_bytes(damaged)
@@ -128,7 +128,7 @@ def test_a_flipped_bit_in_an_answer_that_is_not_the_last(tmp_path):
 
 def test_a_last_answer_that_was_cut_off_is_asked_again(tmp_path):
     folder = start(tmp_path, "one", die_after=8)
-    path = folder.released_file(5)
+    path = folder.answers_file(5)
     path.write_bytes(path.read_bytes()[:-10])
     resume(folder)
     ledger = DurableLedger(tmp_path / "ledger.sqlite")

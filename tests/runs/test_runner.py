@@ -73,7 +73,7 @@ def test_a_finished_run_is_a_folder_with_everything_in_it(tmp_path):
     assert summary["release"] is False
     saved = load_file(folder.checkpoint_file)
     assert torch.equal(saved["state.0"], result.theta)
-    assert not list(folder.path.glob("released-*"))
+    assert not list(folder.path.glob("answers-*"))
     assert [run.name for run in list_runs(tmp_path)] == ["one"]
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert ledger.verify() == []
@@ -97,7 +97,7 @@ def test_a_resumed_run_ends_bit_for_bit_where_an_uninterrupted_one_does(tmp_path
     assert {count for _, count in counts} == {24 if algorithm == "dinno" else 12}
 
 
-def test_a_crash_between_checkpoints_replays_what_was_released_and_asks_nothing_twice(tmp_path):
+def test_a_crash_between_checkpoints_replays_answers_on_record_and_asks_nothing_twice(tmp_path):
     whole = play(Runner.start(tmp_path, "whole", config()))
     runner = Runner.start(tmp_path, "cut", config())
     for _ in range(8):  # three rounds past the checkpoint of round 5, then nothing is saved any more

@@ -47,20 +47,20 @@ def _ledger() -> None:
 app.command(SHOW)(ledger.show)
 
 
-@app.command("release")
-def release(
+@app.command("abandon")
+def abandon(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name in the ledger.")],
     reason: Why,
     who: Who = None,
     runs: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Let a run that was killed or stopped never ask again, and free what it has not asked.
+    """Give up a run that was killed or stopped: it never asks again, and what it has not asked is free for other runs.
 
-    What it asked stays charged, and its own ε stays that of its plan. A run on which a process is at work is refused, and a run
-    that was released cannot be resumed.
+    What it asked stays charged, and its own ε stays that of its plan. An abandoned run cannot be resumed. A run on which a process
+    is at work is refused.
 
-    Example: tacit ledger release dsgt-digits-1 --reason "the machine is gone"
+    Example: tacit ledger abandon dsgt-digits-1 --reason "the machine is gone"
     """
     with closing(DurableLedger(ledger_in(runs))) as durable:
         names = [account.run for account in durable.accounts]
@@ -68,7 +68,7 @@ def release(
         before = durable.account(name)
         assert before is not None
         freed = max(before.to_free(line) for line in before.lines)
-        decision = durable.release(name, reason=reason, who=who or getpass.getuser())
+        decision = durable.abandon(name, reason=reason, who=who or getpass.getuser())
         account = durable.account(name)
         assert account is not None
     if json:
@@ -81,7 +81,7 @@ def release(
             f"nothing could be freed: it made {account.spent} of {account.allowed} queries, and where no budget's filter let a "
             "run in, all of its plan stays charged, because when it ended may depend on what it was answered"
         )
-    console().print(f"released {name}: {words}", soft_wrap=True)
+    console().print(f"abandoned {name}: {words}", soft_wrap=True)
 
 
 @app.command("raise")

@@ -84,12 +84,12 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
 
 
 def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
-    """Say how far a run is; one that was released cannot be resumed."""
+    """Say how far a run is; one that was abandoned cannot be resumed."""
     if finished:
         return "finished"
     if folder.is_running:
         return "running"
-    return "released" if record is not None and record.released else "stopped"
+    return "abandoned" if record is not None and record.abandoned else "stopped"
 
 
 def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:

@@ -33,7 +33,7 @@ from tacit.privacy.log import Row
 from tacit.runs import RunFolder
 from tacit.runs.machines import code_files
 
-FORMAT = "tacit-audit-1"
+FORMAT = "tacit-audit-2"
 MANIFEST = "manifest.json"
 REQUIRED = ("config.toml", "events.jsonl", "ledger.jsonl", "code.json")
 OPTIONAL = ("summary.json", "models.safetensors", "checkpoint.safetensors")

@@ -6,9 +6,9 @@ stop may depend on the answers, and what was heard until then is a part of what 
 was played to its end is charged what it made, which was settled before the first answer; queries that were kept in
 reserve and not needed are not charged, since how many are needed depends on crashes and not on answers.
 
-A run that was killed, or stopped, can be *released*: it never asks again. Its ε stays that of its plan. But the filter of a
-budget adds up what was in fact asked, and holds whenever one stops; so a run that the filter let in then counts there with the queries
-that it made, each of which was written before its answer left the oracle, and the rest is free for other runs.
+A run that was killed, or stopped, can be *abandoned*: it never asks again. Its ε stays that of its plan. But the filter of a
+budget adds up what was in fact asked, and holds whenever one stops. So an abandoned run that the filter let in counts there with the
+queries that it made, each of which was written before its answer left the oracle, and the rest is free for other runs.
 """
 
 import math
@@ -20,7 +20,7 @@ from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
 from tacit.privacy.mechanisms import Mechanism
 
-State = Literal["open", "stopped", "finished", "released"]
+State = Literal["open", "stopped", "finished", "abandoned"]
 Ground = Literal["free", "plan", "filter"]
 """How a run was let in: without a budget; by ε of its plan, as the first; by the budget's filter."""
 
@@ -130,7 +130,7 @@ class Account:
     @property
     def charged(self) -> int:
         """How many queries count: those made by a finished run, else all that were allowed; none if none was made."""
-        if self._state == "finished" or (self._state in ("stopped", "released") and not self._spent):
+        if self._state == "finished" or (self._state in ("stopped", "abandoned") and not self._spent):
             return self._spent
         return self._allowed
 
@@ -149,11 +149,11 @@ class Account:
         return largest_epsilon(histories, delta=delta, adjacency=adjacency, accountant=accountant)
 
     def filtered(self, line: Line) -> int:
-        """How many queries of one owner's data the filter of a budget counts: of a released run that it let in, those made."""
-        return self._spent if self._state == "released" and line.ground == "filter" else self.charged
+        """How many queries of one owner's data the filter of a budget counts: of an abandoned run that it let in, those made."""
+        return self._spent if self._state == "abandoned" and line.ground == "filter" else self.charged
 
     def to_free(self, line: Line) -> int:
-        """How many queries of one owner's data a release would free for other runs."""
+        """How many queries of one owner's data would be free for other runs if this one was abandoned."""
         if self._state not in ("open", "stopped") or (self._spent and line.ground != "filter"):
             return 0
         return self.charged - self._spent

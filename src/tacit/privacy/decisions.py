@@ -6,16 +6,16 @@ from typing import Any, Literal, get_args
 
 from tacit.errors import PrivacyError
 
-Kind = Literal["release", "raise"]
+Kind = Literal["abandon", "raise"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One decision. `release`: a run that was killed or stopped never asks again. `raise`: a budget became larger."""
+    """One decision. `abandon`: a run that was killed or stopped never asks again. `raise`: a budget became larger."""
 
     kind: Kind
     subject: str
-    """The run that was released; the owner whose budget was raised, or nothing for the budget of all."""
+    """The run that was abandoned; the owner whose budget was raised, or nothing for the budget of all."""
     who: str
     reason: str
     time: str
@@ -26,7 +26,7 @@ class Decision:
     """How many runs were on record when a budget was raised: it may have been raised by their results."""
 
     def __str__(self) -> str:
-        did = f"released run {self.subject!r}"
+        did = f"abandoned run {self.subject!r}"
         if self.kind == "raise":
             of = f" of {self.subject!r}" if self.subject else ""
             did = f"raised the budget{of} from ε={self.before:g} to ε={self.after:g}"

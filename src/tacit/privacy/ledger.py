@@ -24,7 +24,7 @@ from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 from tacit.privacy.mechanisms import RECORD, Mechanism
 
-_FORMAT = "tacit-ledger-4"
+_FORMAT = "tacit-ledger-6"
 EVERYONE = ""  # the owner under which the budget of all is kept
 
 
@@ -199,7 +199,7 @@ class Ledger:
         return found
 
     def _filtered(self, account: Account, line: Line, before: Collection[str]) -> int:
-        """Return how many queries the filter counts: of a released run those made, unless the budget was raised since."""
+        """Return how many queries the filter counts: of an abandoned run those made, unless the budget was raised since."""
         return account.charged if account.run in before else account.filtered(line)
 
     def _before_raise(self, owner: str) -> set[str]:
@@ -307,7 +307,7 @@ class Ledger:
                 value = math.inf
             basis, adaptive = self._basis(owner, own, delta, adjacency)
             if adaptive is not None:
-                value = min(value, adaptive)  # a released run counts here with its plan, and in the filter with less
+                value = min(value, adaptive)  # an abandoned run counts here with its plan, and in the filter with less
             made.append(
                 Guarantee(
                     epsilon=value,

@@ -4,7 +4,7 @@ budget    a budget was set, for one owner or (owner "") for each
 open      an account was opened: run, token, allowance, the owners' lines with their mechanisms
 query     one query was charged to an account
 close     an account was closed, as finished or as stopped
-decision  a person released a run or raised a budget
+decision  a person abandoned a run or raised a budget
 anchor    the head of a run's events, which the ledger's own head then covers
 
 `Reader` adds rows up to what a ledger holds, and refuses a row that does not follow on those before it. It serves the ledger
@@ -22,7 +22,7 @@ from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget
 from tacit.privacy.ledger import EVERYONE, Ledger
 
-FORMAT = "tacit-ledger-5"
+FORMAT = "tacit-ledger-6"
 START = chains.start(FORMAT)
 Row = dict[str, Any]
 MakeAccount = Callable[[int, str, tuple[Line, ...], int, str, str], Account]
@@ -180,11 +180,11 @@ class Reader:
 
     def _decision(self, decision: dict[str, Any]) -> None:
         made = read_decision(decision)
-        if made.kind == "release":
+        if made.kind == "abandon":
             account = self.ledger._accounts.get(made.subject)
             if account is None or account.state not in ("open", "stopped"):
-                raise PrivacyError(f"run {made.subject!r} was released, and there was nothing to release")
-            account._state = "released"
+                raise PrivacyError(f"run {made.subject!r} was abandoned when there was nothing to abandon")
+            account._state = "abandoned"
         else:
             known = self.ledger.budget if made.subject == EVERYONE else self.ledger.budgets.get(made.subject)
             if known is None or made.before != known.epsilon or made.after is None or not made.after > known.epsilon:

@@ -2,7 +2,7 @@
 
 It holds one table, the log (see `tacit.privacy.log`): rows are added and never changed, and each has a hash that covers all
 before it. Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
-when its process died keeps its allowance until the run is resumed or released, so that nothing is promised twice. The process
+when its process died keeps its allowance until the run is resumed or abandoned, so that nothing is promised twice. The process
 that works on an account holds a lock, in a file beside the ledger, which tells whether it is alive.
 """
 
@@ -36,7 +36,7 @@ from tacit.privacy.log import (
 )
 
 _APPLICATION = 0x7AC17
-_VERSION = 5
+_VERSION = 6
 # `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
 _SCHEMA = f"""
 CREATE TABLE log (
@@ -104,12 +104,12 @@ class DurableLedger(Ledger):
         self._work_on(account)
         return account
 
-    def release(self, run: str, *, reason: str, who: str) -> Decision:
-        """Let a run that was killed or stopped never ask again, which frees what it has not asked; see `accounts`.
+    def abandon(self, run: str, *, reason: str, who: str) -> Decision:
+        """Give up a run that was killed or stopped: it never asks again, and what it has not asked is free; see `accounts`.
 
         A run on which a process is at work is refused. Who did it and why is kept in `decisions`.
         """
-        decision = decide(kind="release", subject=run, who=who, reason=reason)
+        decision = decide(kind="abandon", subject=run, who=who, reason=reason)
         with self._writing():
             self._load()
             account = self._accounts.get(run)
@@ -223,9 +223,9 @@ class DurableLedger(Ledger):
         raise PrivacyError("a ledger on disk is opened by its path; Ledger.from_json reads a text into memory")
 
     def close(self) -> None:
-        """Close the file. What is in it stays; accounts that are open can be reopened, or released."""
-        for release in self._locks.values():
-            release()
+        """Close the file. What is in it stays; accounts that are open can be reopened, or abandoned."""
+        for let_go in self._locks.values():
+            let_go()
         self._database.close()
 
     @contextmanager
@@ -266,7 +266,7 @@ class DurableLedger(Ledger):
         if self.is_alive(account):
             return "it is at work"
         where = self.path.parent if self.path.name == _DEFAULT_NAME else self.path
-        command = f"tacit ledger release {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
+        command = f"tacit ledger abandon {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
         return f"no process is at work on it, and `{command}` frees them"
 
     def _refresh(self) -> None:

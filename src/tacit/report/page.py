@@ -99,7 +99,7 @@ def _warnings(run: Run, spent: Spending | None) -> str:
     if not run.finished:
         found.append(
             f"This run is not finished: round {run.round:,} of {run.plan.rounds:,} was the last looked at."
-            + (" It was released in the ledger, and cannot be resumed." if run.record.released else "")
+            + (" It was abandoned by a decision in the ledger, and cannot be resumed." if run.record.abandoned else "")
             + (
                 " It is charged its whole plan, since when to stop may depend on what it gave."
                 if spent is not None and run.charged != run.spent

@@ -5,7 +5,7 @@ runs/checks.jsonl             checks of settings, by `tacit audit FILE.toml`
 runs/<name>/config.toml       the resolved settings
 runs/<name>/events.jsonl      plan, snapshots, checkpoints, resumes, the end
 runs/<name>/checkpoint.safetensors
-runs/<name>/released-*.bin    answers since the checkpoint
+runs/<name>/answers-*.bin     answers since the checkpoint
 runs/<name>/private.jsonl     private diagnostics, only where asked for
 runs/<name>/tensorboard/      event files, only where asked for
 runs/<name>/models.safetensors   all agents' final models, once it is finished
@@ -137,6 +137,6 @@ class RunFolder:
             raise StorageError(f"{self.summary_file} holds no summary")
         return content
 
-    def released_file(self, answered: int) -> Path:
+    def answers_file(self, answered: int) -> Path:
         """Return where answers go that follow so many others."""
-        return self.path / f"released-{answered:08d}.bin"
+        return self.path / f"answers-{answered:08d}.bin"

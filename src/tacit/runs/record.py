@@ -24,9 +24,9 @@ class Record:
     """In what the plan in `events.jsonl` differs from the account; ε is derived from the account."""
 
     @property
-    def released(self) -> bool:
-        """Whether the run was stopped and then released: it never asks again, and cannot be resumed."""
-        return self.account is not None and self.account.state == "released"
+    def abandoned(self) -> bool:
+        """Whether the run was given up: it never asks again, and cannot be resumed."""
+        return self.account is not None and self.account.state == "abandoned"
 
     @property
     def release(self) -> bool:

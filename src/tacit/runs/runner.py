@@ -1,6 +1,6 @@
 """Drives a session and keeps it on disk, so that it survives anything and never asks the data twice for one round.
 
-The order of things makes it so: the ledger has a query before its answer leaves the oracle, the released log has the
+The order of things makes it so: the ledger has a query before its answer leaves the oracle, the log of answers has the
 answer before the algorithm sees it, and a checkpoint is whole before the answers that it replaces are dropped. A token,
 made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
@@ -22,6 +22,7 @@ from tacit.models.hashing import models_sha256
 from tacit.preparation import declared_sizes
 from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.results import Result, Snapshot
+from tacit.runs.answers import AnswerLog, RecordingOracle
 from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
@@ -34,7 +35,6 @@ from tacit.runs.models import save_models
 from tacit.runs.objects import maker
 from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
-from tacit.runs.released import RecordingOracle, ReleasedLog
 from tacit.session import Session
 from tacit.settings import Training
 
@@ -78,7 +78,7 @@ class Runner:
                 self._log_plan()
                 if config.private and (checked := last_check(folder.path.parent, config)) is not None:
                     folder.log(replace(checked, time=now()))
-                self._record(ReleasedLog(folder.released_file(0), self._token), answered=0)
+                self._record(AnswerLog(folder.answers_file(0), self._token), answered=0)
             else:
                 self._restore()
             if config.tensorboard:
@@ -154,10 +154,10 @@ class Runner:
             answered=self._oracle.queries,
             tensors=session.state_dict(),
         ).save(self.folder.checkpoint_file)
-        after = self.folder.released_file(self._oracle.queries)
+        after = self.folder.answers_file(self._oracle.queries)
         if after != before.path:
             before.close()
-            self._oracle.log = ReleasedLog(after, self._token)
+            self._oracle.log = AnswerLog(after, self._token)
             before.path.unlink(missing_ok=True)
         self.folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
         self._anchor()
@@ -205,7 +205,7 @@ class Runner:
         account = self.ledger.account(self.folder.name)
         return account if account is not None and account.state == "finished" else self.ledger.reopen(self.folder.name)
 
-    def _record(self, log: ReleasedLog, *, answered: int) -> None:
+    def _record(self, log: AnswerLog, *, answered: int) -> None:
         """Put the recording oracle before the real one, with the answers that are on record already."""
         replay = log.read(torch.device(self.config.device))
         self.session.real_oracle.skip(answered + len(replay))
@@ -277,7 +277,7 @@ class Runner:
                 raise StorageError(f"{folder.checkpoint_file} belongs to another run; it was left alone")
             session.load_state_dict(saved.tensors)
             answered = saved.answered
-        self._record(ReleasedLog(folder.released_file(answered), self._token), answered=answered)
+        self._record(AnswerLog(folder.answers_file(answered), self._token), answered=answered)
         on_record = self._oracle.on_record
         lost = self.lost_queries
         missing = session.cost.queries - on_record

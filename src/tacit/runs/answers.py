@@ -21,7 +21,7 @@ _MAGIC = b"TACh"
 _KINDS = {torch.float32: 4, torch.float64: 8}
 
 
-class ReleasedLog:
+class AnswerLog:
     """An append-only file of one run's answers, which its token tells. A last one that a crash cut off is dropped."""
 
     def __init__(self, path: Path, token: str) -> None:
@@ -86,7 +86,7 @@ class ReleasedLog:
 class RecordingOracle:
     """Replays answers that are on record, then asks the real oracle and puts its answers on record."""
 
-    def __init__(self, oracle: Oracle, log: ReleasedLog, replay: list[Tensor], answered: int) -> None:
+    def __init__(self, oracle: Oracle, log: AnswerLog, replay: list[Tensor], answered: int) -> None:
         self._oracle, self.log, self._replay = oracle, log, list(replay)
         self.queries = answered
 
