@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", ["own_rule"])
 def test_example_runs(name, run, tmp_path):
-    assert "ε=4 at δ=0.001" in run(name)
+    assert "ε=4 per record at δ=0.001" in run(name)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,6 +4,7 @@ import json
 
 from invoking import PLAIN, QUICK, one_line
 
+from tacit.cli.output import round_up
 from tacit.privacy import Budget, DurableLedger
 
 
@@ -38,7 +39,7 @@ def test_another_budget_than_the_stored_one_is_refused(tacit):
     tacit("train", *QUICK, "--budget", "2", "--name", "one")
     code, _, error = tacit("train", *QUICK, "--budget", "3", "--name", "two")
     assert code == 2
-    assert "has a budget already: ε=2 at δ=1e-05, add_remove, pld" in one_line(error)
+    assert "has a budget already: ε=2 at δ=1e-05 (add-or-remove-one), pld" in one_line(error)
 
 
 def test_a_run_that_cannot_begin_for_another_reason_leaves_no_budget(tacit, tmp_path):
@@ -52,9 +53,11 @@ def test_what_all_runs_have_spent_is_told_after_each(tacit):
     rows = json.loads(tacit("ledger", "--json")[1])["spent"]
     most = max((row for row in rows if row["run"] is None), key=lambda row: row["epsilon"]["add_remove"])
     assert "all 2 runs on this data together have spent ε=" in out
-    assert "of a budget of 2" in out
-    assert "or ε=2 if runs were planned by others' results" in out
-    assert f"({most['owner'].rpartition('/')[2]} lost most)" in out
+    assert "per record (highest for" in out
+    assert "if no run was planned after seeing another's results" in out
+    (budget,) = json.loads(tacit("ledger", "--json")[1])["budgets"]
+    assert f"the budget of ε=2 at δ=1e-05 (add-or-remove-one) counts {round_up(budget['counted'])} as used" in out
+    assert f"highest for {most['owner'].rpartition('/')[2]})" in out
     shown = float(out.split("together have spent ε=")[1].split()[0])
     assert most["epsilon"]["add_remove"] <= shown <= most["epsilon"]["add_remove"] * 1.001
     assert "spent ε" not in tacit("train", *PLAIN)[1]

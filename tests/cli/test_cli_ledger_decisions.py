@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -130,7 +129,6 @@ def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
     tacit("train", *QUICK, "--name", "one", "--budget", "50", "--delta", "1e-3")
     out = one_line(tacit("ledger")[1])
     assert "budget: all runs together may spend ε=50 at δ=0.001 (add-or-remove-one) on each owner's records" in out
-    assert "its filter counts ε=" in out
     code, _, error = tacit("train", *QUICK, "--name", "two", "--budget", "60", "--delta", "1e-3")
     assert code == 2
     assert "has a budget already: ε=50" in error
@@ -142,13 +140,15 @@ def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
     code, out, _ = tacit("ledger", "--verify")
     assert code == 0
     assert "may spend ε=60 at δ=0.001" in one_line(out)
-    assert "the budget was raised after some of them, maybe because of their results" in one_line(out)
+    assert (
+        "the budget was raised after some of them, maybe because of their results, so it proves nothing more"
+        in one_line(out)
+    )
     assert "needs no such condition" not in out, "there was one before the first run"
     assert "data board raised the budget from ε=50 to ε=60: the owners agreed" in one_line(out)
     document = json.loads(tacit("ledger", "--json")[1])
-    assert document["budgets"] == [
-        {"owner": None, "epsilon": 60.0, "delta": 1e-3, "adjacency": "add_remove", "accountant": "pld"}
-    ]
+    (budget,) = document["budgets"]
+    assert [budget[key] for key in ("owner", "epsilon", "delta", "adjacency")] == [None, 60.0, 1e-3, "add_remove"]
     assert [each["kind"] for each in document["decisions"]] == ["raise"]
 
 
@@ -188,8 +188,7 @@ def test_a_folder_whose_records_were_dealt_in_two_ways_takes_a_budget_that_follo
     for name, seed in (("two", 0), ("three", 1), ("four", 2)):
         code, _, error = tacit("train", *QUICK, "--name", name, "--seed", seed, "--budget", "4")
         assert code == 0, error
-        found = re.search(r"counts ε=([\d.]+) as spent", one_line(tacit("ledger")[1]))
-        used.append(float(found[1]))
+        used.append(json.loads(tacit("ledger", "--json")[1])["budgets"][0]["counted"])
     assert used == sorted(used)
     assert used[0] < used[-1]
     code, _, error = tacit("train", *QUICK, "--name", "five", "--seed", 3, "--rounds", 5000)

@@ -43,8 +43,8 @@ def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit)
     assert secret["epsilon"] == seeded["epsilon"] > 0
     assert plain["epsilon"] is None
     lines = tacit("list")[1].splitlines()
-    assert lines[2].split()[-2:] == [round_up(secret["epsilon"]), "yes"]
-    assert lines[4].split()[-2:] == ["none", "no"]
+    assert lines[2].split()[-3:] == [round_up(secret["epsilon"]), "record", "yes"]
+    assert lines[4].split()[-3:] == ["none", "-", "no"]
 
 
 def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):

@@ -1,4 +1,4 @@
-"""One run has one ε, the ledger's, of the agent that lost most and rounded up: the same in every place that shows it."""
+"""One run has one ε, the ledger's, of the agent for whom it is highest and rounded up: the same in every place that shows it."""
 
 import json
 import re
@@ -45,13 +45,13 @@ def shown(tacit, folder):
     ledger = next(line for line in tacit("ledger", "one")[1].splitlines() if line.startswith("one "))
     rows = [row for row in json.loads(tacit("ledger", "one", "--json")[1])["spent"] if row["run"] == "one"]
     return {
-        "list": float(table.split()[-2]),
+        "list": float(table.split()[-3]),
         "list --json": row["epsilon"],
-        "page, claim": float(re.search(r"ε = (\S+) at δ", page)[1]),
-        "page, tile": float(re.search(r"ε spent (\S+)", page)[1]),
-        "page, ledger": float(re.search(r"most spent agent \d+: ε=(\S+) at", page)[1]),
+        "page, claim": float(re.search(r"ε = (\S+) per record at δ", page)[1]),
+        "page, tile": float(re.search(r"ε per record, spent (\S+)", page)[1]),
+        "page, ledger": float(re.search(r"most spent agent \d+: ε=(\S+) per record at", page)[1]),
         "page, meaning": float(re.search(r"With ε = (\S+) and δ", page)[1]),
-        "compare": float(re.search(r"one DSGT (?:\S+ %\s?){3}(\S+) 0.001", both.replace("\u202f", " "))[1]),
+        "compare": float(re.search(r"one DSGT (?:\S+ %\s?){3}(\S+) record 0.001", both.replace("\u202f", " "))[1]),
         "ledger": float(re.search(r"agent \d+ +[\d,]+(?: \([\d,]+ made\))? +(\S+)", ledger)[1]),
         "ledger --json": stated(max(row["epsilon"]["add_remove"] for row in rows)),
     }
@@ -68,8 +68,8 @@ def test_a_finished_run_has_one_epsilon(promise, tacit, tmp_path):
     start(tmp_path / "runs", "two", PROMISES[promise], stop_after=1)
     summary = json.loads((tmp_path / "runs" / "one" / "summary.json").read_text())
     places = {
-        "live line": float(re.findall(r"round 6/6: .*; ε (\S+) of", err)[0]),
-        "end": float(re.search(r"ε, largest\s+─+\s+(.*)", out)[1].split()[-1]),
+        "live line": float(re.findall(r"round 6/6: .*; ε per record (\S+) of", err)[0]),
+        "end": float(re.search(r"ε per record, highest\s+─+\s+(.*)", out)[1].split()[-1]),
         "end, all runs": float(re.search(r"the only run on this data has spent ε=(\S+)", out)[1]),
         "summary.json": summary["epsilon"],
         "summary.json, agents": stated(max(summary["epsilon_per_agent"])),
@@ -87,8 +87,8 @@ def test_a_stopped_run_has_one_epsilon_that_of_its_plan(promise, tacit, tmp_path
     places = shown(tacit, tmp_path / "runs" / "one")
     code, out, err = tacit("resume", "one")
     assert code == 0
-    places["live line, allowed"] = float(re.findall(r"round 6/6: .*; ε \S+ of (\S+)", err)[0])
-    places["plan"] = float(re.search(r"ε after all of them\s+(\S+) at", out)[1])
+    places["live line, allowed"] = float(re.findall(r"round 6/6: .*; ε per record \S+ of (\S+)", err)[0])
+    places["plan"] = float(re.search(r"ε per record in the end\s+(\S+) at", out)[1])
     assert places == dict.fromkeys(places, most)
 
 
@@ -97,7 +97,7 @@ def start(runs, name, promise, *, stop_after):
         runner.play(stop=lambda: runner.session.round >= stop_after)
 
 
-def test_the_live_line_is_of_the_agent_that_lost_most_until_then(tmp_path):
+def test_the_live_line_is_of_the_agent_with_the_highest_epsilon_until_then(tmp_path):
     with Runner.start(tmp_path, "one", RunConfig.of(SETTINGS | PROMISES["ε given"])) as runner:
         lines = runner.session.accounts[0].lines
         for queries in (1, 3, 6):
@@ -118,7 +118,7 @@ def test_a_list_shows_the_ledger_s_epsilon_where_events_and_summary_state_a_smal
     assert json.loads(tacit("list", "--json")[1])["runs"][0]["epsilon"] == most
     assert tacit("report", "one")[0] == 0
     said = words(folder / "report.html")
-    assert float(re.search(r"ε = (\S+) at δ", said)[1]) == most
+    assert float(re.search(r"ε = (\S+) per record at δ", said)[1]) == most
     assert "disagree: sampling rates" in said
     assert "summary.json states ε = 0.26" in said
     code, out, _ = tacit("ledger", "--verify")

@@ -5,12 +5,13 @@ import re
 from invoking import PLAIN, QUICK
 from rich.console import Console
 
+from tacit.cli.output import round_up
 from tacit.cli.progress import _now
 from tacit.config import RunConfig
 from tacit.runs import Runner
 
 LINE = re.compile(
-    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?; distance [\d.e+-]+; ε ([\d.]+) of [\d.]+"
+    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?; distance [\d.e+-]+; ε per record ([\d.]+) of [\d.]+"
 )
 
 
@@ -51,22 +52,27 @@ def test_a_resumed_run_shows_the_looks_that_follow_and_knows_those_before(tacit,
     assert re.findall(r"round (\d+)/6", told) == ["4", "6"]
 
 
-def test_the_live_table_counts_bytes_round_by_round_and_calls_the_distance_so(tmp_path):
+def test_the_live_table_counts_bytes_round_by_round_and_says_after_which_round_a_score_was_taken(tmp_path):
     config = RunConfig.of(
-        {"agents": 4, "split": "0.5", "private": False, "lot_size": 24, "rounds": 6, "model": "mlp"}
-        | {"evaluate_every": 6}
+        {"agents": 4, "split": "0.5", "noise_multiplier": 3.0, "lot_size": 24, "rounds": 6, "model": "mlp"}
+        | {"evaluate_every": 3}
     )
-    shown = []
+    shown, spent = [], {}
     with Runner.start(tmp_path / "runs", "one", config) as runner:
         runner.play(stop=lambda: False, on_round=lambda now: shown.append(text(_now(now))))
-    assert all("distance" in table.split() for table in shown)
-    assert ["accuracy on a sample of 100 validation records" in table for table in shown] == [True] * 5 + [False]
-    sent = [float(table.splitlines()[-1].split()[-2]) for table in shown]
+        spent = {round: round_up(runner.epsilon(round)) for round in (0, 3, 6)}
+    present, looked, columns, _, scores = zip(*(view.splitlines() for view in shown), strict=True)
+    sent = [float(line.split(" MB sent")[0]) for line in present]
     assert sent == sorted(set(sent))
+    sample = ", accuracy on a sample of 100 validation records"
+    after = [0, 0, 3, 3, 3, 6]
+    assert list(looked) == [f"after round {round}{sample if round < 6 else ''}" for round in after]
+    assert all(line.split()[3:] == ["distance", "ε", "per", "record", "of"] for line in columns)
+    assert [line.split()[4] for line in scores] == [spent[round] for round in after]
 
 
 def text(table):
     screen = Console(width=80)
     with screen.capture() as captured:
         screen.print(table)
-    return captured.get().rstrip()
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -52,7 +52,7 @@ def test_every_epsilon_is_derived_from_the_rows(played):
     with closing(DurableLedger(played / "ledger.sqlite", read_only=True)) as ledger:
         events = [line.event(6) for line in ledger.account("one").lines]
     most = max(epsilon([event], delta=1e-5) for event in events)
-    assert f"ε={stated(most):.4g} at δ=1e-05" in found["ε"].words
+    assert f"ε={stated(most):.4g} per record at δ=1e-05" in found["ε"].words
 
 
 def test_without_an_earlier_head_it_is_said_what_cannot_be_known(played):

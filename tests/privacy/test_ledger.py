@@ -122,7 +122,9 @@ def test_a_budget_refuses_a_run_that_does_not_fit_before_it_starts():
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
     play(open_account(ledger, run="one", sigma=3.0, queries=30), 30)
     before = ledger.to_json()
-    with pytest.raises(BudgetExceeded, match=r"'a' to ε=1\.\d+, past its budget of ε=1 at δ=1e-05 \(add-or-remove"):
+    with pytest.raises(
+        BudgetExceeded, match=r"'a' to ε=1\.\d+ per record, past its budget of ε=1 at δ=1e-05 \(add-or-remove"
+    ):
         open_account(ledger, run="two", sigma=3.0, queries=45)
     assert ledger.to_json() == before
     open_account(ledger, run="three", sigma=3.0, queries=5)
@@ -397,7 +399,7 @@ def test_counters_cannot_be_set():
 def test_an_epsilon_is_never_shown_smaller_than_it_is():
     for value, text in ((1.00049, "1.001"), (3.99999, "4"), (4.0, "4"), (0.0123401, "0.01235"), (123.41, "123.5")):
         shown = str(Guarantee(epsilon=value, delta=1e-5, adjacency="add_remove", accountant="pld", release=True))
-        assert shown.startswith(f"ε={text} at")
+        assert shown.startswith(f"ε={text} per record at")
     nothing = Guarantee(epsilon=float("inf"), delta=1e-5, adjacency="add_remove", accountant="pld", release=False)
     assert "nothing is promised" in str(nothing)
 

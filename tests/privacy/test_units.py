@@ -293,7 +293,7 @@ def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promis
     result = tacit.train(tacit.Local(), privacy=promise(), **run)
     (first, _) = result.guarantees()
     assert first.unit == "patient"
-    assert "add-or-remove-one patient, pld" in str(first)
+    assert "per patient at δ=1e-05, add-or-remove-one, pld" in str(first)
     tacit.train(tacit.Local(), privacy=promise(unit=Unit("patient", most=5)), **run)
     with pytest.raises(
         PrivacyError, match=r"protects every record and run 'Local-1' every patient, on the same records"

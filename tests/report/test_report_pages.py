@@ -41,7 +41,7 @@ def test_a_report_tells_all_of_a_run(runs, tmp_path):
     for part in (
         "DSGT on digits · 6 agents",
         "✓ RELEASE",
-        "ε = 4 at δ = 0.001",
+        "ε = 4 per record at δ = 0.001",
         "add-or-remove-one adjacency · by privacy loss distributions (PLD)",
         "derived from 20 queries in the ledger",
         "times as likely, but for a probability of δ = 0.001",
@@ -240,7 +240,7 @@ def test_epsilon_is_the_ledger_s_where_events_and_summary_state_a_smaller_one(fo
     small = {"epsilon": 0.26, "epsilon_per_agent": [0.26] * 6}
     (folder / "summary.json").write_text(json.dumps(summary | small))
     said = words(page(Run.load(folder), tmp_path))
-    assert "ε = 4 at δ = 0.001" in said
+    assert "ε = 4 per record at δ = 0.001" in said
     assert "summary.json states ε = 0.26, but 4 follows from the ledger" in said
     assert "The plan in events.jsonl and the ledger disagree: sampling rates. ε is the ledger’s." in said
     both = words(write_comparison([Run.load(folder)] * 2, tmp_path / "c.html").read_text())
@@ -340,7 +340,9 @@ def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
 
 
 def epsilon_together(said):
-    return float(re.search(r"together spend (?:at most )?ε = (\S+) \(add-or-remove-one\) at δ = 0.001", said)[1])
+    return float(
+        re.search(r"together spend (?:at most )?ε = (\S+) \(add-or-remove-one\) per record at δ = 0.001", said)[1]
+    )
 
 
 def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
@@ -350,7 +352,7 @@ def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
     events = [line.event(run.charged) for line, run in zip(lines, (one, runs["dinno"]), strict=True)]
     assert epsilon_together(said) == stated(epsilon(events, delta=1e-3)) > 4
     assert "On digits, dsgt and dinno together spend" in said
-    assert "if no run was planned by another’s results" in said
+    assert "if no run was planned after seeing another’s results" in said
 
     edit_lines(
         folder.parent / "ledger.sqlite",

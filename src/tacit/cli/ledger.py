@@ -12,11 +12,11 @@ import typer
 from rich.table import Table
 
 from tacit.chains import is_hash
+from tacit.cli.ledger_budgets import budgets_as_json, print_budgets
 from tacit.cli.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
 from tacit.cli.spending import Record, Spent, group_of
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.privacy import Decision, DurableLedger, Guarantee
-from tacit.privacy.guarantees import shown
 from tacit.runs import list_runs
 from tacit.runs.folder import ledger_in
 
@@ -32,7 +32,9 @@ def show(
     delta: Annotated[
         float | None, typer.Option(metavar="δ", help="Derive ε at this δ; else at the smallest δ of these runs.")
     ] = None,
-    all_owners: Annotated[bool, typer.Option("--all", metavar="", help="List every owner, not who lost most.")] = False,
+    all_owners: Annotated[
+        bool, typer.Option("--all", metavar="", help="List every owner, not the one with the highest ε.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", metavar="", help="Check that the record is whole; exit 1 if not.")
     ] = False,
@@ -45,7 +47,7 @@ def show(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group who lost most.
+    """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group with the highest ε.
 
     A run that is not finished is charged all queries of its plan. With --verify, the ε that finished runs state is held
     against the ε that follows from the record.
@@ -65,13 +67,13 @@ def show(
         chosen = delta if delta is not None else min(deltas, default=_DELTA)
         problems = list(_problems(record, durable, runs, earlier)) if verify else []
         every = all_owners or json
-        rows = list((record.of_every_owner if every else record.of_those_who_lost_most)(chosen, asked))
+        rows = list((record.of_every_owner if every else record.of_highest)(chosen, asked))
     if json:
         whole = not problems if verify else None
         spent = [row.to_dict() for row in rows]
         exposed = record.exposed(asked)
         document = {"ledger": str(path), "whole": whole, "problems": problems, "exposed": exposed, "spent": spent}
-        document["budgets"] = [{"owner": owner or None, **asdict(budget)} for owner, budget in record.budgets.items()]
+        document["budgets"] = budgets_as_json(record)
         print_json(document | {"decisions": [asdict(decision) for decision in record.ledger.decisions]})
     else:
         _print(rows, chosen, len(deltas) > 1 and delta is None, every)
@@ -81,7 +83,7 @@ def show(
             *record.exposed(asked),
         ]:
             console().print(f"\nNote: {words}", soft_wrap=True)
-        _print_budgets(record)
+        print_budgets(record)
         _print_decisions(record.ledger.decisions)
         _print_problems(problems, verify)
     if problems:
@@ -125,7 +127,8 @@ def _print(rows: Sequence[Spent], delta: float, smallest: bool, every: bool) -> 
         screen.print("nothing was spent")
         return
     why = ", the smallest of these runs' δ" if smallest else ""
-    screen.print(f"spent, at δ={delta:g}{why}, by the pld accountant")
+    of = "each owner" if every else "the owner with the highest ε"
+    screen.print(f"spent at δ={delta:g}{why}, by the pld accountant, of {of}")
     for table in _tables(rows, every):
         screen.print()
         screen.print(table)
@@ -135,19 +138,22 @@ def _tables(rows: Sequence[Spent], every: bool) -> Iterator[Table]:
     """Yield one table for all owners whose names begin alike, up to the last slash."""
     for begin, group in groupby(rows, lambda row: row.group):
         table = plain_table(f"{begin}/…" if begin else None)
-        names = ("owner", "run") if every else ("run", "lost most")
+        names = ("owner", "run") if every else ("run", "owner")
         for column in names:
             table.add_column(column, overflow="fold")
-        for column in ("queries", "ε add-or-remove", "ε replace-one", "release"):
+        for column in ("queries", "ε add-or-remove", "ε replace-one"):
             table.add_column(column, justify="right")
+        table.add_column("per", overflow="fold")
+        table.add_column("release")
         last = None
         for row in group:
-            owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all together"
+            owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all runs"
             table.add_row(
                 *(("" if owner == last else owner, run) if every else (run, owner)),
                 _queries(row),
                 _epsilon(row.add_remove),
                 _epsilon(row.replace_one),
+                row.unit if row.private else "-",
                 "yes" if row.release else "no",
             )
             last = owner
@@ -173,24 +179,11 @@ def _conditions(rows: Sequence[Spent], decisions: Sequence[Decision]) -> Iterato
     if any(kept.basis == "plans" for kept in together):
         raised = any(decision.kind == "raise" and decision.runs for decision in decisions)
         why = (
-            "the budget was raised after some of them, maybe because of their results, so that its filter proves no more for all"
+            "the budget was raised after some of them, maybe because of their results, so it proves nothing more"
             if raised
             else "a budget set before the first run needs no such condition"
         )
-        yield f"all together holds if no run was planned by another's results; {why}"
-    for kept in {kept.adaptive: kept for kept in together if kept.adaptive is not None}.values():
-        yield f"all together holds if no run was planned by another's results; else the budget, ε={kept.adaptive:g}, holds"
-
-
-def _print_budgets(record: Record) -> None:
-    """Show every budget and, of the owner for whom most is used, how much of it."""
-    for owner, budget in record.budgets.items():
-        worst, used = record.used(owner)
-        on = f" on the records of {owner!r}" if owner else " on each owner's records"
-        words = f"\nbudget: all runs together may spend {budget}{on}"
-        if used:
-            words += f"; its filter counts ε={shown(used)} as spent" + ("" if owner else f" for {worst}")
-        console().print(words, soft_wrap=True)
+        yield f"ε of all runs holds if no run was planned after seeing another's results; {why}"
 
 
 def _print_decisions(decisions: Sequence[Decision]) -> None:
@@ -205,4 +198,4 @@ def _print_problems(problems: Sequence[str], verified: bool) -> None:
     for problem in problems:
         screen.print(f"NOT WHOLE: {problem}")
     if verified and not problems:
-        screen.print("the record is whole: every query is there, none is past its allowance, every stated ε follows")
+        screen.print("\nthe record is whole: every query is there, none is past its allowance, every stated ε follows")

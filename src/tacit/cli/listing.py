@@ -30,7 +30,7 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
         print_json({"runs": rows})
         return
     table = plain_table()
-    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", "release"):
+    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", "per", "release"):
         table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
     for row in rows:
         table.add_row(*_cells(row))
@@ -52,7 +52,7 @@ def _records(runs: Path) -> Records | None:
 def _row(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
     """Return what a run's files tell; of a folder that is broken, no more than that."""
     nothing = dict.fromkeys(
-        ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "release")
+        ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "unit", "release")
     ) | {"exposed": False}
     try:
         return {"run": folder.name, **nothing, **_facts(folder, records, memo)}
@@ -76,6 +76,7 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
         "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
         "epsilon": None if record is None or plan is None else _epsilon(record, plan, memo),
+        "unit": plan.protected if config.private and plan is not None else None,
         "release": None
         if record is None or plan is None or record.account is None
         else record.release and plan.release,
@@ -93,7 +94,7 @@ def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
 
 
 def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:
-    """Return ε of the agent that lost most, as it is stated; None without privacy, and where the ledger does not tell."""
+    """Return the highest ε of any agent, as it is stated; None without privacy, and where the ledger does not tell."""
     if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
         return None
     return stated(memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant))
@@ -105,4 +106,4 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
     spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
     release = "-" if row["release"] is None else "yes" if row["release"] else "no"
-    return [*plain, rounds, row["state"], accuracy, spent, release]
+    return [*plain, rounds, row["state"], accuracy, spent, row["unit"] or "-", release]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -86,17 +86,22 @@ def _say(begin: str, style: str, words: str) -> None:
     screen.print(Text.assemble((begin, style), words), soft_wrap=not screen.is_terminal)
 
 
-def plain_table(title: str | None = None) -> Table:
-    """Return a table in the one style that all commands use."""
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+class PlainTable(Table):
+    """A table in the one style that all commands use. A heading may be wider than the columns below it."""
+
+    def __init__(self, heading: str | None) -> None:
+        super().__init__(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+        self.heading = heading
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.heading is not None:
+            yield Text(self.heading, style="bold")
+        yield from super().__rich_console__(console, options)
+
+
+def plain_table(heading: str | None = None) -> PlainTable:
+    """Return an empty table."""
+    return PlainTable(heading)
 
 
 def bar(share: float, width: int) -> str:

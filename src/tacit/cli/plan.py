@@ -7,6 +7,9 @@ from rich.table import Table
 
 from tacit.cli.output import plain_table, round_up
 from tacit.inputs import parts
+from tacit.privacy import Unit
+from tacit.privacy.guarantees import per, terms
+from tacit.privacy.mechanisms import RECORD
 from tacit.runs import Runner
 
 _AGENTS_SHOWN = 20
@@ -28,12 +31,13 @@ def _plan(runner: Runner) -> Table:
     table.add_row("model", f"{runner.config.model}, {width:,} parameters")
     table.add_row("queries of each agent", f"{cost.queries:,} and {session.training.spare_queries} spare")
     if plan.privacy is not None:
+        table.add_row("protects", _protected(session.training.unit))
         table.add_row("noise multiplier σ", _span(plan.noise_multipliers))
         table.add_row("sampling rate q", _span(plan.sample_rates))
         promised = runner.epsilon(plan.queries)
         assert promised is not None
-        terms = f"δ={plan.privacy.delta:g}, {plan.privacy.adjacency}, {plan.privacy.accountant}"
-        table.add_row("ε after all of them", f"{round_up(promised)} at {terms}")
+        stated = terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant)
+        table.add_row(f"{per(runner.protected)} in the end", f"{round_up(promised)} at {stated}")
         table.add_row("checked", _checked(runner))
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:
@@ -42,6 +46,11 @@ def _plan(runner: Runner) -> Table:
     table.add_row("gradients", session.chosen.why)
     table.add_row("memory, about", _bytes(_memory(runner)))
     return table
+
+
+def _protected(unit: Unit | None) -> str:
+    """Say to whom the promise is made."""
+    return f"every {RECORD}" if unit is None else f"every {unit.name}, with up to {unit.most} records in a query"
 
 
 def _checked(runner: Runner) -> str:
@@ -58,7 +67,7 @@ def _mechanisms(runner: Runner) -> list[Table]:
     if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
         return []
     table = plain_table()
-    for column in ("agent", "records", "lot", "rate q", "noise σ"):
+    for column in ("agent", f"{runner.protected}s", "lot", "rate q", "noise σ"):
         table.add_column(column, justify="right")
     for agent, (size, lot, rate, sigma) in enumerate(each):
         table.add_row(str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")

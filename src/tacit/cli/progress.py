@@ -7,8 +7,10 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from tacit.cli.output import plain_table, round_up
+from tacit.privacy.guarantees import per
 from tacit.results import Snapshot
 from tacit.runs import Runner
 
@@ -74,21 +76,23 @@ def _line(runner: Runner, look: Snapshot) -> str:
     spent, allowed = _spent(runner, look)
     return (
         f"round {look.round}/{runner.config.rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(look)}; "
-        f"distance {look.consensus_distance:.2g}; ε {spent}" + (f" of {allowed}" if allowed != NO_PRIVACY else "")
+        f"distance {look.consensus_distance:.2g}; "
+        + (f"{per(runner.protected)} {spent} of {allowed}" if allowed != NO_PRIVACY else f"ε {spent}")
     )
 
 
-def _now(runner: Runner) -> Table:
+def _now(runner: Runner) -> Group:
+    """Return what is so at present, and below it what the last look saw, under the round that it was after."""
     session = runner.session
-    last = session.watch.histories[0][-1]
-    table = plain_table(None if last.sample is None else f"accuracy{_on(last)} validation records")
-    for column in ("accuracy", "worst", "best", "distance", "ε spent", "of", "MB sent", "samples/s"):
-        table.add_column(column, justify="right")
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
-    sent = f"{session.network.bytes_sent.sum() / 1e6:.1f}"
-    apart = f"{last.consensus_distance:.2g}"
-    table.add_row(*_accuracies(last), apart, *_spent(runner, last), sent, f"{rate:,.0f}")
-    return table
+    present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} samples/s"
+    last = session.watch.histories[0][-1]
+    scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
+    table = plain_table(f"after round {last.round}{scored}")
+    for column in ("accuracy", "worst", "best", "distance", per(runner.protected), "of"):
+        table.add_column(column, justify="right")
+    table.add_row(*_accuracies(last), f"{last.consensus_distance:.2g}", *_spent(runner, last))
+    return Group(Text(present), table)
 
 
 def _accuracies(look: Snapshot) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""What was spent, derived from a ledger: of every owner, or in each group of owners of the one who lost most."""
+"""What was spent, derived from a ledger: of every owner, or in each group of owners of the one with the highest ε."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -29,6 +29,11 @@ class Spent:
     replace_one: Guarantee
 
     @property
+    def unit(self) -> str:
+        """Who is protected."""
+        return self.add_remove.unit
+
+    @property
     def group(self) -> str:
         """What the owner's name begins with, up to the last slash: owners who hold parts of one whole."""
         return group_of(self.owner)
@@ -48,6 +53,7 @@ class Spent:
             "private": self.private,
             "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
             "delta": self.add_remove.delta,
+            "unit": self.unit,
             "release": self.release,
             "basis": self.add_remove.basis,
             "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
@@ -83,8 +89,8 @@ class Record:
             for run in [*names, None] if runs is None else [name for name in names if name in runs]:
                 yield self._spent(owner, run, delta)
 
-    def of_those_who_lost_most(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
-        """Yield a row for every group of owners and run, of the owner who lost most, and one for several runs together."""
+    def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
+        """Yield a row for every group of owners and run, of the owner with the highest ε, and one for several runs together."""
         groups: dict[str, list[str]] = {}
         for owner in self._runs_of:
             groups.setdefault(group_of(owner), []).append(owner)
@@ -92,12 +98,12 @@ class Record:
             names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
             for run in names if runs is None else [name for name in names if name in runs]:
                 asked = [owner for owner in owners if run in self._runs_of[owner]]
-                yield self._most_spent(asked, run, delta)
+                yield self._of_highest(asked, run, delta)
             if runs is None and len(names) > 1:
-                yield self._most_spent(owners, None, delta)
+                yield self._of_highest(owners, None, delta)
 
-    def foremost(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
-        """Return the owner who lost most, and how much."""
+    def highest(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
+        """Return the owner with the highest ε, and its guarantee."""
         kept = self.ledger.guarantees(owners, **terms)
         most = max(guarantee.epsilon for guarantee in kept)
         if math.isinf(most):
@@ -117,8 +123,12 @@ class Record:
         everyone = {EVERYONE: self.ledger.budget} if self.ledger.budget is not None else {}
         return {**everyone, **self.ledger.budgets}
 
+    def budget_of(self, owner: str) -> Budget | None:
+        """Return the budget of an owner: its own, or that of all."""
+        return self.ledger.budgets.get(owner, self.ledger.budget)
+
     def used(self, owner: str) -> tuple[str, float]:
-        """Return what the filter of a budget counts as spent, of the owner under it for whom that is most."""
+        """Return what the filter of a budget counts, of the owner under it for whom that is most, and who that is."""
         under = [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
         return max(
             ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
@@ -147,10 +157,10 @@ class Record:
                     found.setdefault(group_of(owner) or owner, {})[reader] = None
         return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
 
-    def _most_spent(self, owners: Sequence[str], run: str | None, delta: float) -> Spent:
-        """Return the row of the owner who lost most; ε under the other adjacency is also the largest of anyone's."""
-        owner, add_remove = self.foremost(owners, delta=delta, run=run, adjacency="add_remove")
-        _, replace_one = self.foremost(owners, delta=delta, run=run, adjacency="replace_one")
+    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float) -> Spent:
+        """Return the row of the owner with the highest ε; that under the other adjacency is also the highest of anyone's."""
+        owner, add_remove = self.highest(owners, delta=delta, run=run, adjacency="add_remove")
+        _, replace_one = self.highest(owners, delta=delta, run=run, adjacency="replace_one")
         return self._row(owner, run, add_remove, replace_one)
 
     def _spent(self, owner: str, run: str | None, delta: float) -> Spent:

@@ -7,8 +7,8 @@ from typing import Any
 from tacit.cli.output import console, plain_table, round_up, working
 from tacit.cli.progress import NO_PRIVACY
 from tacit.cli.spending import Record
-from tacit.privacy import Budget, DurableLedger
-from tacit.privacy.guarantees import EXPOSED
+from tacit.privacy import DurableLedger
+from tacit.privacy.guarantees import EXPOSED, per, terms
 from tacit.runs import Runner
 
 
@@ -16,7 +16,7 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
     """Print what came of a run that is finished."""
     taken = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s, scored in {summary['evaluation_seconds']:.1f} s"
     table = plain_table(f"{runner.folder.name}: {taken}")
-    for column in ("mean", "worst", "best", "distance", "MB sent", "ε, largest"):
+    for column in ("mean", "worst", "best", "distance", "MB sent", f"{per(runner.protected)}, highest"):
         table.add_column(column, justify="right")
     spent, apart = summary["epsilon"], summary["consensus_distance"]
     accuracies = [summary[f"accuracy_{which}"] for which in ("mean", "min", "max")]
@@ -30,7 +30,7 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
     screen.print(table)
     if spent is not None:
         kind = "a release" if summary["release"] else "not a release"
-        screen.print(f"δ={summary['delta']:g}, {summary['adjacency']}, {summary['accountant']}; {kind}")
+        screen.print(f"at {terms(summary['delta'], summary['adjacency'], summary['accountant'])}; {kind}")
         _print_all_runs(runner)
     else:
         screen.print(f"{EXPOSED}; the ledger says so from now on", soft_wrap=True)
@@ -38,35 +38,32 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
 
 
 def _print_all_runs(runner: Runner) -> None:
-    """Print one line on what all runs together have spent, of the owner who lost most."""
+    """Print one line on what all runs together have spent of the owner with the highest ε, and one on its budget."""
     config, owners = runner.config, runner.session.training.data.owners
     with working("adding up all runs"), closing(DurableLedger(runner.folder.ledger_file, read_only=True)) as ledger:
-        record, budget = Record(ledger), ledger.budget
-        terms: dict[str, Any] = {
+        record = Record(ledger)
+        stated: dict[str, Any] = {
             "delta": config.delta,
             "adjacency": config.adjacency,
             "accountant": config.accountant,
         }
-        owner, lost = record.foremost(owners, **terms)
+        owner, kept = record.highest(owners, **stated)
         count = len(record.runs_on(owners))
         anew = record.dealt_out_anew()
+        budget = record.budget_of(owner)
+        counted = None if budget is None else record.ledger.filtered(owner)
     here = "this data, dealt out like this," if anew else "this data"
     runs = f"the only run on {here} has" if count == 1 else f"all {count} runs on {here} together have"
-    budget = None if anew else budget  # it counts the other runs on these records, too: `tacit ledger` says how much
-    whose = owner.rpartition("/")[2]
-    screen = console()
-    if math.isinf(lost.epsilon):
+    screen, whose = console(), owner.rpartition("/")[2]
+    if math.isinf(kept.epsilon):
         screen.print(f"{runs} spent ε=∞", soft_wrap=True)
     else:
-        only_if = f", {lost.condition}" if lost.condition else ""
-        words = f"{runs} spent ε={round_up(lost.epsilon)}{_of(budget, terms)} ({whose} lost most){only_if}"
-        screen.print(words, soft_wrap=True)
+        words = f"{runs} spent {per(kept.unit, round_up(kept.epsilon))} (highest for {whose})"
+        condition = (
+            ", if no run was planned after seeing another's results" if kept.basis in ("plans", "filter") else ""
+        )
+        screen.print(f"{words}{condition}", soft_wrap=True)
+    if counted is not None:
+        screen.print(f"the budget of {budget} counts {round_up(counted)} as used; see tacit ledger", soft_wrap=True)
     for words in [*anew, *record.exposed([runner.folder.name])]:
         screen.print(f"Note: {words}", soft_wrap=True)
-
-
-def _of(budget: Budget | None, terms: dict[str, Any]) -> str:
-    """Say what may be spent, where that is in the same terms."""
-    if budget is None or any(getattr(budget, name) != value for name, value in terms.items()):
-        return ""
-    return f" of a budget of {budget.epsilon:g}"

@@ -252,7 +252,8 @@ class AgentData:
         """
         # Who holds which record is nobody else's business, and nobody's reading.
         numbers = self.sizes if sizes is None else sizes
-        held = f"with {min(numbers)} to {max(numbers)} {counted}s each, " if len(numbers) else ""
+        span = " to ".join(str(each) for each in sorted({min(numbers), max(numbers)})) if len(numbers) else ""
+        held = f"with {span} {counted}s each, " if span else ""
         kind = f"{held}of {described(self.data.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tacit.errors import BudgetExceeded
 from tacit.privacy.accounting import Event, epsilons
 from tacit.privacy.accounts import Ground
-from tacit.privacy.guarantees import Budget, shown
+from tacit.privacy.guarantees import Budget, per, shown
 
 _MOST_NOISE = 1e4  # times as much as a run has: whatever does not fit with that does not fit
 
@@ -27,6 +27,8 @@ class Request:
     budget: Budget
     charged: list[Event]
     asked: list[Event]
+    unit: str
+    """Who is protected."""
     reserved: str = ""
     """Which runs hold queries that they have not made, and how to free them."""
 
@@ -42,7 +44,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
-                f"{queries} more queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its "
+                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
                 f"by the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
@@ -58,7 +60,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
         for request, total in zip(first, totals, strict=True):
             if total > budget.epsilon:
                 raise BudgetExceeded(
-                    f"{queries} queries by run {run!r} would bring {request.owner!r} to ε={shown(total)}, past its budget "
+                    f"{queries} queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its budget "
                     f"of {budget}. A run that is planned for ε={budget.epsilon:g} or less fits; its noise follows from that. "
                     "Nothing was spent"
                 )

@@ -45,8 +45,7 @@ class Guarantee:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"ε=∞: {EXPOSED if self.exposed else 'nothing is promised'}"
-        whose = "" if self.unit == RECORD else f" {self.unit}"
-        words = f"ε={shown(self.epsilon)} at δ={self.delta:g}, {WORDS[self.adjacency]}{whose}, {self.accountant}"
+        words = f"{per(self.unit, shown(self.epsilon))} at {terms(self.delta, self.adjacency, self.accountant)}"
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
         if not self.release:
@@ -62,6 +61,16 @@ class Guarantee:
             assert self.adaptive is not None
             return f"or ε={shown(self.adaptive)} if runs were planned by others' results"
         return "nothing is promised" if self.basis == "nothing" else ""
+
+
+def per(unit: str, epsilon: str = "") -> str:
+    """Name ε together with whom it is promised to: ε per patient, or with its value ε=3.697 per patient."""
+    return f"ε={epsilon} per {unit}" if epsilon else f"ε per {unit}"
+
+
+def terms(delta: float, adjacency: Adjacency, accountant: Accountant) -> str:
+    """Write what every ε is stated with."""
+    return f"δ={delta:g}, {WORDS[adjacency]}, {accountant}"
 
 
 def shown(epsilon: float) -> str:

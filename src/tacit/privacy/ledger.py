@@ -153,7 +153,9 @@ class Ledger:
             history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
             held = self._by_owner.get(line.owner, [])
             reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
-            requests.append(Request(line.owner, budget, history, [line.event(allowed)] * len(runs), reserved))
+            requests.append(
+                Request(line.owner, budget, history, [line.event(allowed)] * len(runs), line.unit, reserved)
+            )
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
 

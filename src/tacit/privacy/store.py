@@ -409,9 +409,8 @@ def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
     """Say that a ledger has a budget already, which holds."""
     whose = f" for {owner!r}" if owner else ""
     return (
-        f"the ledger {path} has a budget already{whose}: ε={stored.epsilon:g} at δ={stored.delta:g}, {stored.adjacency}, "
-        f"{stored.accountant}. It holds for all runs on record there, and those to come; leave the new one out. To raise it is a "
-        "decision that is kept with who made it and why: `tacit ledger raise`"
+        f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It holds for all runs on record there, and "
+        "those to come; leave the new one out. Raising it is a decision that is kept with who made it and why: `tacit ledger raise`"
     )
 
 

@@ -129,6 +129,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         "worst",
         "best",
         "ε",
+        "per",
         "δ",
         "adjacency",
         "release",
@@ -142,10 +143,11 @@ def _summary(entries: Sequence[Entry]) -> str:
         ends = (float(scores.mean[-1]), *scores.worst_and_best) if scores else ()
         marks = [score(value, scores.measure) for value in ends] if scores else ["–"] * 3
         promised = (
-            ("not known" if entry.unknown else "none", "–", "–")
+            ("not known" if entry.unknown else "none", "–", "–", "–")
             if spent is None
             else (
                 epsilon(spent.guarantee.epsilon),
+                spent.guarantee.unit,
                 f"{spent.guarantee.delta:g}",
                 ADJACENCIES[spent.guarantee.adjacency],
             )
@@ -165,9 +167,9 @@ def _summary(entries: Sequence[Entry]) -> str:
     return table(head, rows, kind="stack")
 
 
-def _all_terms(entries: Sequence[Entry]) -> set[tuple[float, str, str]]:
+def _all_terms(entries: Sequence[Entry]) -> set[tuple[str, float, str, str]]:
     kept = [entry.spent.guarantee for entry in entries if entry.spent is not None]
-    return {(each.delta, each.adjacency, each.accountant) for each in kept}
+    return {(each.unit, each.delta, each.adjacency, each.accountant) for each in kept}
 
 
 def _terms(entries: Sequence[Entry]) -> str:
@@ -175,8 +177,8 @@ def _terms(entries: Sequence[Entry]) -> str:
     found = _all_terms(entries)
     if len(found) != 1:
         return "each in its own terms"
-    delta, adjacency, accountant = found.pop()
-    return f"at δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
+    unit, delta, adjacency, accountant = found.pop()
+    return f"per {unit} at δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
 
 
 def _swatch(entry: Entry) -> str:
@@ -192,7 +194,7 @@ def _warnings(entries: Sequence[Entry]) -> str:
     found = []
     if len(_all_terms(entries)) > 1:
         found.append(
-            "These runs state ε for different δ, adjacency or accountant: their ε cannot be compared as they are."
+            "These runs state ε for different units, δ, adjacency or accountant: their ε cannot be compared as they are."
         )
     if len({entry.run.plan.dataset for entry in entries}) > 1:
         found.append("These runs are on different data sets.")

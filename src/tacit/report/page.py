@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tacit.files import write_atomically
+from tacit.privacy.guarantees import per
 from tacit.report import charts, maps, sections
 from tacit.report.frame import document, figure, text, tile
 from tacit.report.layout import connectivity
@@ -67,7 +68,7 @@ def _header(run: Run, spent: Spending | None) -> str:
         claim, terms = "ε could not be derived", f"{run.record.problem}; nothing else tells what was spent"
     else:
         kept = spent.guarantee
-        claim = f"ε = {epsilon(kept.epsilon)} at δ = {kept.delta:g}"
+        claim = f"ε = {epsilon(kept.epsilon)} per {kept.unit} at δ = {kept.delta:g}"
         terms = (
             f"{ADJACENCIES[kept.adjacency]} adjacency · by {ACCOUNTANTS[kept.accountant]} · "
             f"derived from {_counted(run)}"
@@ -143,7 +144,9 @@ def _tiles(run: Run, spent: Spending | None) -> str:
         more = "no budget was set; σ was" if budget is None else f"of {number(budget)} allowed"
         release = "" if run.release else ", not a release"
         share = None if budget is None else spent.guarantee.epsilon / budget
-        found.append(tile("ε spent", epsilon(spent.guarantee.epsilon), more + release, share))
+        found.append(
+            tile(f"{per(spent.guarantee.unit)}, spent", epsilon(spent.guarantee.epsilon), more + release, share)
+        )
     if run.history:
         apart = run.history[-1].consensus_distance
         if plan.agents > 1:

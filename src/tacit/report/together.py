@@ -42,6 +42,8 @@ def _sentence(asked: Sequence[Entry], names: str) -> str:
     if len(known) < len(accounts):
         return f"what {names} together spend is not known: ε of each could not be derived."
     plans = [entry.run.plan for entry in asked]
+    if len(units := dict.fromkeys(line.unit for account in known for line in account.lines)) > 1:
+        return f"what {names} spend cannot be added up: some protect every {' and others every '.join(units)}."
     delta = min(plan.delta for plan in plans if plan.delta is not None)
     accountants = {plan.accountant for plan in plans}
     adjacencies: list[Adjacency] = sorted({plan.adjacency for plan in plans if plan.adjacency is not None})
@@ -54,8 +56,8 @@ def _sentence(asked: Sequence[Entry], names: str) -> str:
     )
     most = "at most " if bound else ""
     return (
-        f"{names} together spend {most}{spent} at δ = {delta:g}, by {accountant}, of the records that lost most, if no run was "
-        "planned by another’s results."
+        f"{names} together spend {most}{spent} per {known[0].lines[0].unit} at δ = {delta:g}, by {accountant}, for the owner with the "
+        "highest ε, if no run was planned after seeing another’s results."
     )
 
 

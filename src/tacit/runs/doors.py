@@ -14,7 +14,7 @@ from tacit.config import RunConfig
 from tacit.errors import InvalidInput
 from tacit.naming import Own
 from tacit.privacy import Budget, DurableLedger
-from tacit.privacy.guarantees import WORDS, stated
+from tacit.privacy.guarantees import per, shown, terms
 from tacit.results import Result
 from tacit.runs.names import find_run
 from tacit.runs.objects import config_of
@@ -85,11 +85,12 @@ def _play(runner: Runner, progress: bool) -> Result:
 
 
 def _words(runner: Runner) -> str:
-    """Say what the last look saw, and what is spent."""
+    """Say what the last look saw and what was spent until then, under the round that it was after."""
     look = runner.session.watch.histories[0][-1]
-    seen = "" if look.accuracy is None else f"accuracy {look.accuracy.mean():.1%}"
+    seen = [] if look.accuracy is None else [f"accuracy {look.accuracy.mean():.1%}"]
     spent, promise = runner.epsilon_at(look), runner.session.plan.privacy
-    words = [seen] if seen else []
     if spent is not None and promise is not None:
-        words.append(f"ε {stated(spent):.4g} at δ={promise.delta:g}, {WORDS[promise.adjacency]}")
-    return ", ".join(words)
+        seen.append(
+            f"{per(runner.protected, shown(spent))} at {terms(promise.delta, promise.adjacency, promise.accountant)}"
+        )
+    return f"after round {look.round}: {', '.join(seen)}" if seen else ""

@@ -21,6 +21,7 @@ from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.preparation import declared_sizes
 from tacit.privacy import Budget, DurableAccount, DurableLedger
+from tacit.privacy.mechanisms import RECORD
 from tacit.results import Result, Snapshot
 from tacit.runs.answers import AnswerLog, RecordingOracle
 from tacit.runs.board import Board
@@ -167,8 +168,14 @@ class Runner:
         """How many queries were charged whose answers a crash lost."""
         return self.session.accounts[0].spent - self._oracle.on_record if self.config.private else 0
 
+    @property
+    def protected(self) -> str:
+        """Who is protected, in a word: a record, or whoever has several."""
+        unit = self.session.training.unit
+        return RECORD if unit is None else unit.name
+
     def epsilon(self, queries: int | None = None) -> float | None:
-        """Derive ε of the agent that lost most from the run's account in the ledger; None for a run without privacy.
+        """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
         It is that of what is charged or, where `queries` are given, of so many of them.
         """
