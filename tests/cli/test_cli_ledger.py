@@ -8,7 +8,7 @@ from tampering import edit_log, gaussians
 
 from tacit.cli.output import round_up
 from tacit.cli.spending import Record
-from tacit.privacy import DurableLedger, Ledger
+from tacit.privacy import Budget, DurableLedger, Ledger
 from tacit.report import Run
 from tacit.report.page import report
 
@@ -185,3 +185,50 @@ def test_reading_a_record_asks_the_file_once(tacit, tmp_path, monkeypatch):
     monkeypatch.setattr(DurableLedger, "_load", lambda self: (loads.append(1), load(self)))
     assert tacit("ledger")[0] == 0
     assert len(loads) == 1
+
+
+def budget_table(out):
+    """Return ε and explanation by row of the table below a budget."""
+    lines = out.split("what it is")[1].split("\ndecided:")[0].splitlines()[2:]
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        if line[:1].strip():
+            name, value, words = line.split(maxsplit=2)
+            rows[name] = [value, words.rstrip()]
+        elif line.strip():
+            rows[name][1] = one_line(f"{rows[name][1]} {line}")
+    return rows
+
+
+def test_a_budget_stands_in_one_table_with_what_was_spent_and_what_it_counts(tacit):
+    for name in ("one", "two"):
+        tacit("train", *QUICK, "--name", name, "--budget", "50")
+    out = tacit("ledger")[1]
+    assert max(len(line) for line in out.splitlines() if "budget: all runs" not in line) <= 80
+    document = json.loads(tacit("ledger", "--json")[1])
+    (budget,) = document["budgets"]
+    spent = next(row for row in document["spent"] if (row["owner"], row["run"]) == (budget["most_used_by"], None))
+    rows = budget_table(out)
+    assert list(rows) == ["spent", "counted", "budget"]
+    assert [value for value, _ in rows.values()] == [
+        round_up(spent["epsilon"]["add_remove"]),
+        round_up(budget["counted"]),
+        "50",
+    ]
+    assert "if no run was planned after seeing another's results" in rows["spent"][1]
+    assert "a new run must fit into the rest" in rows["counted"][1]
+    assert "even if they are planned after seeing others' results" in rows["budget"][1]
+
+
+def test_a_budget_that_was_set_or_raised_after_some_runs_is_not_said_to_cover_them(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    DurableLedger("runs/ledger.sqlite", Budget(epsilon=50.0, delta=1e-5)).close()
+    assert "proves nothing about" in budget_table(tacit("ledger")[1])["budget"][1], "one run was there before it"
+    tacit("train", *QUICK, "--name", "two")
+    assert "proves nothing about runs that were planned after seeing" in budget_table(tacit("ledger")[1])["budget"][1]
+    tacit("train", *QUICK, "--name", "one", "--runs", "early", "--budget", "50")
+    early = ("ledger", "--runs", "early")
+    assert budget_table(tacit(*early)[1])["spent"][1] == "what all runs so far have spent"
+    assert "even if they are planned" in budget_table(tacit(*early)[1])["budget"][1]
+    tacit("ledger", "raise", "60", "--reason", "agreed", "--runs", "early")
+    assert "proves nothing about" in budget_table(tacit(*early)[1])["budget"][1]

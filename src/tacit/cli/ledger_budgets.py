@@ -29,7 +29,8 @@ def print_budgets(record: Record) -> None:
             if not owner:
                 screen.print(f"most of it is used for {worst}:", soft_wrap=True)
             screen.print()
-            screen.print(_table(record, owner, budget, counted, _together(record, worst, budget)))
+            late = _is_late(record, owner, worst)
+            screen.print(_table(budget, counted, _together(record, worst, budget), late=late))
 
 
 def budgets_as_json(record: Record) -> list[dict[str, Any]]:
@@ -47,13 +48,19 @@ def _together(record: Record, owner: str, budget: Budget) -> Guarantee:
     return record.ledger.guarantee(owner, **terms)
 
 
-def _table(record: Record, owner: str, budget: Budget, counted: float, together: Guarantee) -> PlainTable:
+def _is_late(record: Record, owner: str, worst: str) -> bool:
+    """Say whether a budget was set, or raised, when some runs had been let in without it."""
     raised = any(each.kind == "raise" and each.subject == owner and each.runs for each in record.ledger.decisions)
+    lines = [line for account in record.ledger.accounts if account.charged for line in account.lines]
+    return raised or any(line.owner == worst and line.ground == "free" for line in lines)
+
+
+def _table(budget: Budget, counted: float, together: Guarantee, *, late: bool) -> PlainTable:
     planned_once = together.basis == "plan"
     rows = (
         ("spent", round_up(together.epsilon), _SPENT if planned_once else f"{_SPENT}, {_IF_NOT_ADAPTIVE}"),
         ("counted", round_up(counted), _COUNTED),
-        ("budget", f"{budget.epsilon:g}", _LATE if raised or together.basis == "plans" else _HOLDS),
+        ("budget", f"{budget.epsilon:g}", _LATE if late else _HOLDS),
     )
     table = plain_table()
     table.add_column("")
