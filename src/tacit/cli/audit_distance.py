@@ -8,9 +8,9 @@ import typer
 
 from tacit.cli.audit_shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Graph, Rounds, SampleRate, StepSize
 from tacit.cli.output import check_picture, console, messages, print_json, save_picture, working
-from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, choose
 from tacit.report.words import counted
+from tacit.stopping import Stopping
 
 if TYPE_CHECKING:
     import networkx as nx

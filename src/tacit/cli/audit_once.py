@@ -9,8 +9,8 @@ import typer
 
 from tacit.cli.audit_shared import BROKEN, PLAYING
 from tacit.cli.output import check_output, messages, print_json, working
-from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput
+from tacit.stopping import Stopping
 
 Document = dict[str, Any]
 

@@ -21,12 +21,12 @@ from tacit.audit.findings import judge
 from tacit.audit.page import write_page
 from tacit.cli.audit_shared import Case, How
 from tacit.cli.output import check_output, messages, working
-from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, StorageError
 from tacit.files import finite, write_atomically
 from tacit.lock import held
 from tacit.memory import keep_pages
 from tacit.report.words import duration
+from tacit.stopping import Stopping
 
 SCORES, RESULT, PAGE, LOCK = "scores.jsonl", "audit.json", "audit.html", "lock"
 AUDITS = Path("audits")

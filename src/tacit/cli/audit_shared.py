@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from tacit.cli.output import messages, print_json, working
-from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput
+from tacit.stopping import Stopping
 
 if TYPE_CHECKING:
     from tacit.audit.collecting import Attack

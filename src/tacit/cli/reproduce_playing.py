@@ -13,7 +13,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from tacit.cli.output import check_output, console, messages, plain_table, print_json, print_whole
-from tacit.cli.stopping import Stopping
 from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
     EXPERIMENTS,
@@ -31,6 +30,7 @@ from tacit.experiments import (
 from tacit.experiments.running import FINDING, POINTS, Told, missing
 from tacit.lock import held
 from tacit.report.words import counted, duration
+from tacit.stopping import Stopping
 
 LOCK = "lock"
 _WORTH_PROCESSES = 120.0  # seconds of work

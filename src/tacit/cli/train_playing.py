@@ -14,7 +14,6 @@ from tacit.cli.audit_shared import BROKEN
 from tacit.cli.output import complain, console, messages, note, print_json, working
 from tacit.cli.plan import plan_tables
 from tacit.cli.progress import playing, starting
-from tacit.cli.stopping import Stopping
 from tacit.cli.summary import print_summary
 from tacit.config import RunConfig
 from tacit.errors import StorageError
@@ -22,6 +21,7 @@ from tacit.privacy import Budget
 from tacit.results import Result
 from tacit.runs import Runner
 from tacit.specs import flattened
+from tacit.stopping import Stopping
 
 Begin = Callable[[Callable[[str], None]], Runner]
 
