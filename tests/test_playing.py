@@ -11,7 +11,7 @@ from torch import nn
 import tacit
 from tacit.chance import chance, shared_chance
 from tacit.data import AgentData
-from tacit.errors import InvalidInput
+from tacit.errors import BudgetExceeded, InvalidInput, RuleError
 from tacit.networks import Moving, RandomMatchings, Several, TopK, base_graphs, one_peer_exponential
 
 AGENTS, WIDTH = 5, 6
@@ -216,6 +216,88 @@ class FailsOnNumbers(Sparse):
 
 def test_a_rule_that_cannot_begin_leaves_no_account_open():
     ledger = tacit.Ledger()
-    with pytest.raises(RuntimeError, match="no room"):
+    with pytest.raises(RuleError, match=r"FailsOnNumbers\.init failed: RuntimeError: no room"):
         tacit.train(FailsOnNumbers(), **settings(ledger=ledger))
     assert ledger.accounts == ()  # one that has asked nothing is not kept
+
+
+@dataclass(frozen=True)
+class Slips(Sparse):
+    """Has a mistake in `init`, or in some round; where `answered`, one that comes out only with answers."""
+
+    method: str = "round"
+    answered: bool = False
+    raises: BaseException | None = None
+
+    def init(self, theta):
+        return self._slip(theta) if self.method == "init" else OnlyTheta(theta)
+
+    def round(self, state, at):
+        answer = at.gradient(state.theta)
+        if self.method == "round" and at.round == 2 and (not self.answered or float(answer.abs().max()) > 0):
+            return self._slip(state.theta)
+        return OnlyTheta(state.theta - at.lr * answer)
+
+    def _slip(self, theta):
+        if self.raises is not None:
+            raise self.raises
+        return torch.cat([theta, theta[0]])  # two shapes that do not go together
+
+
+LINE = Slips._slip.__code__.co_firstlineno + 3
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize(
+    ("rule", "where", "rehearsed"),
+    [
+        (Slips("init"), "Slips.init failed: ", True),
+        (Slips(), "Slips.round failed in round 3 of 6 (at.round is 2): ", True),
+        (Slips(answered=True), "Slips.round failed in round 3 of 6 (at.round is 2): ", False),
+    ],
+)
+def test_a_slip_in_ones_own_rule_names_rule_method_round_file_and_line(rule, where, rehearsed, averaged):
+    with pytest.raises(RuleError) as caught:
+        tacit.train(tacit.Averaged(rule) if averaged else rule, **settings())
+    said = str(caught.value)
+    assert said.startswith(f"{where}RuntimeError: Tensors must have same number of dimensions")
+    assert f"(test_playing.py, line {LINE})" in said, "not a line of torch's"
+    assert (
+        said.endswith("This was a rehearsal with made-up answers, which counts its queries; no data was asked")
+        == rehearsed
+    )
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize("raised", [InvalidInput("mine"), BudgetExceeded("mine"), KeyboardInterrupt(), MemoryError()])
+def test_what_tacit_raises_on_purpose_an_interrupt_and_a_full_memory_are_not_blamed_on_a_rule(raised):
+    for answered in (False, True):
+        with pytest.raises(type(raised)) as caught:
+            tacit.train(Slips(answered=answered, raises=raised), **settings())
+        assert caught.value is raised
+
+
+def test_an_error_within_a_shipped_rule_is_no_slip_of_the_users():
+    def broken(*message):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        tacit.train(tacit.DSGT(), **settings(taps=[broken]))
+
+
+@dataclass(frozen=True)
+class Masked(Sparse):
+    """Is written for models of one size."""
+
+    width: int
+
+    def round(self, state, at):
+        return OnlyTheta(state.theta - at.lr * at.gradient(state.theta) * torch.ones(self.width))
+
+
+def test_a_rule_may_be_written_for_models_of_one_size():
+    width = sum(each.numel() for each in settings()["model"]().parameters())
+    assert width > 256
+    assert tacit.train(Masked(width=width), **settings()).history[-1].round == 6
+    with pytest.raises(RuleError, match="must match the size of tensor b"):
+        tacit.train(Masked(width=width + 1), **settings())

@@ -32,6 +32,10 @@ class PrivacyError(InvalidInput):
     """A privacy specification that cannot be met or accounted."""
 
 
+class RuleError(InvalidInput):
+    """An update rule of the user's own that failed. Its cause is what was raised there."""
+
+
 class StorageError(TacitError, OSError):
     """A file that could not be written or read; what was there before is still there."""
 

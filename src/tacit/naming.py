@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,10 @@ from tacit.errors import InvalidInput
 
 _NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _OWN = re.compile(rf"(?P<place>.+\.py|{_NAME}):(?P<name>{_NAME})")
+_HERE = Path(__file__).parent
+_INSTALLED = {
+    Path(folder) for name, folder in sysconfig.get_paths().items() if name in ("stdlib", "purelib", "platlib")
+}
 _files: dict[tuple[Path, str], ModuleType] = {}
 
 
@@ -83,9 +88,10 @@ def changed(about: str, file: Path | None) -> str:
 
 
 def failure(error: BaseException) -> str:
-    """Say what the user's code raised, and where."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
-    own = [frame for frame in frames if not Path(frame.filename).is_relative_to(Path(__file__).parent)]
+    """Say what the user's code raised, and on which of the user's lines; libraries that it calls are passed over."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.line]
+    others = [frame for frame in frames if not Path(frame.filename).is_relative_to(_HERE)]
+    own = [frame for frame in others if not _is_library(frame.filename)] or others
     place = ""
     if isinstance(error, SyntaxError) and error.filename is not None:
         place = f" ({Path(error.filename).name}, line {error.lineno})"
@@ -93,6 +99,11 @@ def failure(error: BaseException) -> str:
         place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})"
     said = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {said}{place}" if said else f"{type(error).__name__}{place}"
+
+
+def _is_library(file: str) -> bool:
+    """Tell whether a file is installed, or was made by a library on the way, rather than the user's own."""
+    return file.startswith("<") or any(Path(file).is_relative_to(folder) for folder in _INSTALLED)
 
 
 def _from_file(about: str, path: Path, kept: Mapping[str, str] | None, text: str) -> ModuleType:

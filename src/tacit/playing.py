@@ -1,6 +1,7 @@
 """One way to play a round: what trains a run, counts it and follows its messages differ in the oracle and the network alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -8,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import name_of, rule_of
 from tacit.chance import chance, shared_chance
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, RuleError, TacitError
+from tacit.naming import failure
 from tacit.networks import DENSE, Codec, Inbox, Network
 from tacit.schedules import Schedule, step_size
 
@@ -98,18 +101,33 @@ class Play:
         self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
         self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
         self.round = self.messages = self.vectors = self.draws = 0
-        with torch.no_grad():
+        with torch.no_grad(), self._blaming("init", ""):
             self.state: Any = algorithm.init(theta)
         self._check(self.state, theta.shape, "init")
 
     def advance(self) -> None:
         """Play one round."""
         before = self.state.theta
+        where = f" in round {self.round + 1} of {self.rounds} (at.round is {self.round})"
         with torch.no_grad():
             lr = step_size(self._schedule, self.round, self.rounds, before)
-            state = self.algorithm.round(self.state, Round(self, lr, before))
+            with self._blaming("round", where):
+                state = self.algorithm.round(self.state, Round(self, lr, before))
         self._check(state, before.shape, "round")
         self.state, self.round = state, self.round + 1
+
+    @contextmanager
+    def _blaming(self, method: str, where: str) -> Iterator[None]:
+        """Turn what a rule of the user's own raises into an error that says where; what Tacit raises on purpose stays as it is."""
+        try:
+            yield
+        except (TacitError, MemoryError):
+            raise
+        except Exception as error:
+            rule = rule_of(self.algorithm)
+            if type(rule).__module__.startswith("tacit."):
+                raise
+            raise RuleError(f"{name_of(rule)}.{method} failed{where}: {failure(error)}") from error
 
     def _check(self, state: Any, shape: torch.Size, made_by: str) -> None:
         theta = getattr(state, "theta", None)

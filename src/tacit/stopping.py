@@ -1,18 +1,21 @@
 """Ctrl-C and SIGTERM as a wish to stop: at once while nothing has begun, and then between two rounds."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from rich.console import Console
+BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Takes the two signals for as long as it is entered. The second one stops at once, which loses but the round."""
+    """Takes these signals for as long as it is entered. The second one stops at once, which loses only the current round.
 
-    def __init__(self, screen: Console) -> None:
-        self._screen = screen
+    say: is told that the first one was heard.
+    """
+
+    def __init__(self, say: Callable[[str], None], signals: Sequence[signal.Signals] = BOTH) -> None:
+        self._say, self._signals = say, signals
         self._signal: int | None = None
         self._between_rounds = False
         self._before: dict[int, Any] = {}
@@ -33,7 +36,7 @@ class Stopping:
         return lambda: self.asked
 
     def __enter__(self) -> Self:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in self._signals:
             self._before[number] = signal.signal(number, self._take)
         return self
 
@@ -47,4 +50,4 @@ class Stopping:
         again, self._signal = self.asked, self._signal or number
         if again or not self._between_rounds:
             raise KeyboardInterrupt
-        self._screen.print("stopping after this round; press Ctrl-C again to stop at once")
+        self._say("stopping after this round; press Ctrl-C again to stop at once")

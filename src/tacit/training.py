@@ -47,7 +47,8 @@ def train(
 
     run: keep the run in a folder of this name, as `tacit train` does. It can then be resumed after it was killed (`tacit.resume`),
         loaded when it is finished (`tacit.load`), and listed, compared and reported by `tacit`. Its queries are in the
-        ledger beside it, and two spare ones are added unless `spare_queries` says otherwise.
+        ledger beside it, and two spare ones are added unless `spare_queries` says otherwise. Ctrl-C lets the round finish, saves,
+        says how to resume and raises KeyboardInterrupt; a second one stops at once.
     runs: the folder of all runs, with their ledger.
     budget: stored in that ledger; it bounds what all runs there spend together.
     checkpoint_every: rounds between checkpoints of a run that is kept, 50 unless given.

@@ -176,8 +176,8 @@ def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
         result = CliRunner().invoke(app, [str(word) for word in args], prog_name="tacit")
     assert result.exit_code == 130
     assert played == [1, 20, 20, 20]
-    assert "stopped; 40 of 80 runs are kept. Go on with: tacit audit neighbor " in one_line(result.stderr)
-    again = shlex.split(one_line(result.stderr).partition("Go on with: tacit ")[2])
+    assert "stopped; 40 of 80 runs are kept. Resume with: tacit audit neighbor " in one_line(result.stderr)
+    again = shlex.split(one_line(result.stderr).partition("Resume with: tacit ")[2])
     played = played_batches(monkeypatch)
     assert CliRunner().invoke(app, again).exit_code == 0
     assert played == [1, 20, 20]
@@ -193,7 +193,7 @@ def test_a_full_disk_keeps_batches_and_says_how_to_go_on(neighbor):
     said = one_line(result.stderr)
     assert result.exit_code == 2  # 1 would say that a claim is broken
     assert "one/scores.jsonl: cannot be written: " in said
-    assert "; 20 of 80 runs are kept. Go on with: tacit audit neighbor " in said
+    assert "; 20 of 80 runs are kept. Resume with: tacit audit neighbor " in said
     assert document(*NEIGHBOR, "--folder", "one")["verdict"] == "no violation found"
 
 

@@ -41,7 +41,7 @@ def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeyp
     os.killpg(process.pid, signal.SIGINT)
     printed, said = process.communicate(timeout=120)
     assert (process.returncode, printed) == (130, "")
-    assert f"of {2 * BATCHES} runs are kept. Go on with: " in one_line(said)
+    assert f"of {2 * BATCHES} runs are kept. Resume with: " in one_line(said)
     for word in ("Traceback", "KeyboardInterrupt", "leaked"):
         assert word not in said
 

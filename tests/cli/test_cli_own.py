@@ -145,7 +145,7 @@ def test_a_run_from_python_whose_parts_have_no_names_says_how_to_resume_it(tacit
     python_run("runs", monkeypatch, model=lambda: library.models.logistic((1, 8, 8), 10))
     code, _, error = tacit("resume", "kept")
     assert code == 2
-    assert "tacit.resume(run, model=...)" in one_line(error)
+    assert "tacit.resume('runs/kept', model=model)" in one_line(error)
     code, _, error = tacit("train", "runs/kept/config.toml")
     assert code == 2
     assert "a run that was started from Python" in one_line(error)
@@ -181,3 +181,42 @@ def test_an_auditor_verifies_such_runs_without_running_anything_of_their_owners(
         code, out, error = tacit("verify", f"{run}.zip")
         assert code == 0, (out, error)
         assert "not part of the library, and nothing of the owner's is run here" in one_line(out)
+
+
+RULE = """
+from typing import NamedTuple
+
+
+class State(NamedTuple):
+    theta: object
+
+
+class Slips:
+    def init(self, theta):
+        return State(theta)
+
+    def round(self, state, at):
+        answer = at.gradient(state.theta)
+        if at.round == 2 and float(answer.abs().max()) > 0:
+            raise KeyError("momentum")
+        return State(state.theta - at.lr * answer)
+"""
+
+
+def test_a_slip_in_ones_own_rule_is_a_sentence_and_a_traceback_where_one_is_asked_for(tacit, own):
+    (own / "rule.py").write_text(RULE)
+    command = ("train", *QUICK, "--algorithm", "rule.py:Slips", "--quiet", "--name")
+    code, _, error = tacit(*command, "one")
+    assert code == 2
+    said = one_line(error)
+    assert "error: Slips.round failed in round 3 of 4 (at.round is 2): KeyError: 'momentum' (rule.py, line 16)" in said
+    assert (
+        "What the run asked stays charged. A rule that was changed needs a new run; `tacit ledger abandon one" in said
+    )
+    assert "Traceback" not in error
+    code, _, error = tacit(*said.partition("`tacit ")[2].partition("`")[0].split())
+    assert code == 0, error
+    code, _, error = tacit("--debug", *command, "two")
+    assert code == 2
+    assert 'raise KeyError("momentum")' in error
+    assert "error: Slips.round failed" in error

@@ -113,7 +113,7 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     if process.returncode == 0:
         pytest.skip("the rest was played before the signal arrived")
     assert (process.returncode, printed) == (130, "")
-    assert "of 3 points are kept. Go on with: tacit reproduce convergence --profile smoke --only" in one_line(said)
+    assert "of 3 points are kept. Resume with: tacit reproduce convergence --profile smoke --only" in one_line(said)
     assert "--resume" in said
     assert "Traceback" not in said
     kept = lines(tmp_path / "convergence-smoke")
@@ -143,7 +143,7 @@ def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
     with files_end_at(len(before) + 20):
         said = complaint(*ERRATA, "--results", tmp_path, "--resume", "--quiet")
     assert f"{file}: cannot be written: " in said
-    assert "; 1 of 3 points are kept. Go on with: tacit reproduce errata --profile smoke" in said
+    assert "; 1 of 3 points are kept. Resume with: tacit reproduce errata --profile smoke" in said
     assert said.endswith("--resume")
     assert len(file.read_bytes()) == len(before) + 20
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3

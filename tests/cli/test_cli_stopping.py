@@ -44,7 +44,7 @@ def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number,
         run.send_signal(number)
         _, told = run.communicate(timeout=120)
     assert run.returncode == code
-    assert "and saved. Go on with: tacit resume runs/long" in one_line(told)
+    assert "and saved. Resume with: tacit resume runs/long" in one_line(told)
     assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
 
 
@@ -80,7 +80,7 @@ def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monk
         patch.setattr(Runner, "resume", resume)
         code, _, told = tacit("resume", "one")
     assert code == 130
-    assert "nothing was asked, and nothing was spent. Go on with: tacit resume runs/one" in told
+    assert "nothing was asked, and nothing was spent. Resume with: tacit resume runs/one" in told
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries() == spent
     assert tacit("resume", "one")[0] == 0
 

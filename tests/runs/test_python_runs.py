@@ -3,7 +3,10 @@
 import json
 import os
 import pickle
+import re
+import signal
 import sys
+import threading
 import time
 import tomllib
 from dataclasses import dataclass, fields, replace
@@ -18,7 +21,7 @@ from torch import nn
 import tacit
 from tacit.config import RunConfig
 from tacit.data import IID, AgentData, DataSet
-from tacit.errors import BudgetExceeded, DataError, InvalidInput, StorageError
+from tacit.errors import BudgetExceeded, DataError, InvalidInput, RuleError, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.report import Run, write_comparison, write_report
@@ -71,6 +74,16 @@ class Halving:
         return state._replace(theta=theta)
 
 
+@dataclass(frozen=True)
+class Slipping(Halving):
+    """A rule with a mistake that only answers bring out."""
+
+    def round(self, state, at):
+        if at.round == 3 and float(at.gradient(state.theta).abs().sum()) > 0:
+            raise KeyError("momentum")
+        return super().round(state, at)
+
+
 def given(**changes):
     return {
         "model": lambda: net(),
@@ -105,10 +118,96 @@ def stopped(runs, monkeypatch, rule=None, *, after=7, **changes):
     settings = given(**changes)
     with monkeypatch.context() as patch:
         stop(patch, after)
-        with pytest.raises(KeyboardInterrupt) as caught:
+        with pytest.raises(KeyboardInterrupt):
             tacit.train(rule or tacit.DSGT(), **settings, run="one", runs=runs, checkpoint_every=5)
-    assert "tacit.resume(" in caught.value.__notes__[-1]
     return settings
+
+
+def ctrl_c(*rounds):
+    """Return a tap that presses Ctrl-C in these rounds, once each; every round has one exchange."""
+    seen = []
+
+    def press(*message):
+        seen.append(message)
+        if len(seen) in rounds:
+            signal.raise_signal(signal.SIGINT)
+
+    return press
+
+
+def test_ctrl_c_lets_the_round_finish_saves_and_says_how_to_resume(tmp_path, capsys):
+    whole = tacit.train(tacit.DSGT(), **given(), run="whole", runs=tmp_path)
+    settings = given(taps=[ctrl_c(7)])
+    with pytest.raises(KeyboardInterrupt) as caught:
+        tacit.train(tacit.DSGT(), **settings, run="one", runs=tmp_path, checkpoint_every=5)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "it is the user's again"
+    assert len(caught.traceback) < 6, "no long way down"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "stopping after this round; press Ctrl-C again to stop at once"
+    path = tmp_path / "one"
+    assert second.startswith(
+        f"stopped after round 7 of 12, and saved. The run is kept in {path}; resume it with tacit."
+    )
+    line = re.search(r"tacit\.resume\(.*?\)", second)[0]
+    assert line == f"tacit.resume({str(path)!r}, data=data, model=model)"
+    events = RunFolder(path).events()
+    assert (events.checkpoint.round, events.lost_queries) == (7, 0)
+    resumed = eval(line, {"tacit": tacit, "data": settings["data"], "model": settings["model"]})
+    assert torch.equal(resumed.theta, whole.theta)
+    assert RunFolder(path).events().lost_queries == 0
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path, capsys):
+    def press(*message):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        tacit.train(tacit.DSGT(), **given(taps=[press]), run="one", runs=tmp_path)
+    assert "stopped after round 0 of 12, at once. The run is kept in" in capsys.readouterr().err
+    resumed = tacit.resume("one", runs=tmp_path, **{key: given()[key] for key in OBJECTS})
+    assert resumed.history[-1].round == 12
+
+
+def test_ctrl_c_before_the_first_round_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("tacit.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        tacit.train(tacit.DSGT(), **given(), run="one", runs=tmp_path)
+    assert not (tmp_path / "one").exists()
+    assert capsys.readouterr().err == ""
+
+
+def test_ctrl_c_is_left_to_a_program_that_takes_it_and_to_runs_that_are_not_kept(tmp_path, capsys):
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        result = tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(3)]), run="one", runs=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (heard, result.history[-1].round) == ([signal.SIGINT], 12)
+    with pytest.raises(KeyboardInterrupt):
+        tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(3)]))
+    assert capsys.readouterr().err == ""
+
+
+def test_runs_may_be_played_in_another_thread(tmp_path):
+    """Signals can be taken in the main thread only."""
+    done = []
+    settings = given()
+    play = threading.Thread(
+        target=lambda: done.append(tacit.train(tacit.DSGT(), **settings, run="one", runs=tmp_path)), daemon=True
+    )
+    play.start()
+    play.join(120)
+    assert done[0].history[-1].round == 12
+
+
+def test_a_run_that_its_own_rule_ended_says_what_becomes_of_it(tmp_path):
+    with pytest.raises(RuleError, match=r"Slipping.round failed in round 4 of 12") as caught:
+        tacit.train(Slipping(), **given(), run="one", runs=tmp_path)
+    (note,) = caught.value.__notes__
+    assert f"`tacit ledger abandon one --runs {tmp_path} --reason WHY` gives this one up" in note
+    assert "What the run asked stays charged" in note
 
 
 def test_a_kept_run_has_the_same_folder_as_one_of_the_command_line(tmp_path, digits):
@@ -225,7 +324,8 @@ def test_what_can_no_longer_be_had_by_its_name_may_be_given(tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.delattr(sys.modules[__name__], "net")
         with pytest.raises(
-            InvalidInput, match=r"has no 'net'.*Or give it again, as it was: tacit.resume\(run, model=\.\.\.\)"
+            InvalidInput,
+            match=r"has no 'net'.*Or give it again, as it was: tacit.resume\(.*one', data=data, model=model\)",
         ):
             tacit.resume(tmp_path / "one", data=settings["data"])
     assert tacit.resume(tmp_path / "one", data=settings["data"]) is not None
@@ -239,11 +339,12 @@ def test_what_has_no_name_is_asked_for(tmp_path, monkeypatch):
     stopped(tmp_path, monkeypatch)
     with pytest.raises(
         InvalidInput,
-        match=r"objects that cannot be had by a name: data \(own, 4 agents\), model \(.*<lambda>.*\)\. .*data=\.\.\., model=\.\.\.",
+        match=r"no file can hold: data \(own, 4 agents\) and model \(.*<lambda>.*\)\. .*one', data=data, model=model\)",
     ):
         tacit.resume(tmp_path / "one")
     with pytest.raises(
-        InvalidInput, match=r"model \(.*\)\. Give them again, as they were: tacit\.resume\(run, model=\.\.\.\)"
+        InvalidInput,
+        match=r"model \(.*\)\. Give it again, as tacit.train was given it: tacit\.resume\(.*, data=data, model=model\)",
     ):
         tacit.resume(tmp_path / "one", data=own_data())
 
@@ -433,13 +534,24 @@ def test_without_its_objects_everything_else_of_a_run_is_loaded(tmp_path):
     assert torch.equal(found.theta, result.theta)
     assert found.accuracy.tolist() == result.accuracy.tolist()
     assert repr(found).startswith("Result('one': DSGT, 12 rounds, 4 agents, accuracy")
-    with pytest.raises(InvalidInput, match=r"cannot be had by a name: model .*tacit\.load\(run, model=\.\.\.\)"):
+    with pytest.raises(InvalidInput, match=r"no file can hold: model .*: tacit\.load\('.*one', model=model\)"):
         found.module(0)
-    with pytest.raises(InvalidInput, match=r"cannot be had by a name: data "):
+    with pytest.raises(InvalidInput, match=r"no file can hold: data "):
         found.evaluate()
     with pytest.raises(InvalidInput, match=r"not what the run was trained with\. model: parameters"):
         tacit.load(tmp_path / "one", model=narrow)
     assert tacit.load(tmp_path / "one", model=lambda: net()).module(1)(torch.randn(2, 6)).shape == (2, 4)
+
+
+def test_loading_an_unfinished_run_says_in_a_line_that_can_be_pasted_how_to_resume_it(tmp_path, monkeypatch):
+    settings = stopped(tmp_path, monkeypatch)
+    with pytest.raises(InvalidInput, match=r"run 'one' is not finished") as caught:
+        tacit.load("one", runs=tmp_path)
+    said = str(caught.value)
+    assert "with data (own, 4 agents) and model (" in said
+    line = re.search(r"tacit\.resume\(.*?\)", said)[0]
+    result = eval(line, {"tacit": tacit, "data": settings["data"], "model": settings["model"]})
+    assert torch.equal(tacit.load("one", runs=tmp_path).theta, result.theta)
 
 
 def test_a_run_of_the_command_line_is_loaded_and_resumed_too(tmp_path):
@@ -448,7 +560,7 @@ def test_a_run_of_the_command_line_is_loaded_and_resumed_too(tmp_path):
     )
     with Runner.start(tmp_path, "one", config) as runner:
         assert runner.play(stop=lambda: runner.session.round >= 2) is None
-    with pytest.raises(InvalidInput, match=r"run 'one' is not finished; go on with tacit.resume"):
+    with pytest.raises(InvalidInput, match=r"run 'one' is not finished, .* resume it with tacit.resume\('.*one'\)$"):
         tacit.load(tmp_path / "one")
     with pytest.raises(InvalidInput, match=r"leave out model, which must not be changed"):
         tacit.resume("one", runs=tmp_path, model=net)

@@ -35,6 +35,9 @@ def _tacit(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the Python traceback of an error, too: for code of your own.")
+    ] = False,
 ) -> None:
     """Train one model across parties that do not trust each other."""
 

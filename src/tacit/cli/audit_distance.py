@@ -78,7 +78,7 @@ def distance(
     check_picture(plot)
     asked = {choose("algorithm", name, (*_RULES, "all")) for name in algorithm or ["dsgd"]}
     chosen = [rule for rule in _RULES if asked & {rule, "all"}]
-    with Stopping(messages()) as stopping:
+    with Stopping(messages().print) as stopping:
         try:
             with working("preparing"):
                 from tacit.cli.audit_distance_output import print_leaks

@@ -39,7 +39,7 @@ def see_once(
     show: returns what prints it; that is imported when it is needed.
     """
     _refuse_used(folder)
-    with Stopping(messages()) as stopping:
+    with Stopping(messages().print) as stopping:
         try:
             with working("preparing"):
                 from tacit import __version__

@@ -60,7 +60,7 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
     settings = {**case.settings, "runs": how.runs, "batch": how.batch, "tacit": __version__}
     folder.mkdir(exist_ok=True)
     keep_pages()
-    with held(folder / LOCK, folder), Stopping(screen) as stopping:
+    with held(folder / LOCK, folder), Stopping(screen.print) as stopping:
         done = 0
         if (folder / RESULT).exists() and not (folder / SCORES).exists():
             raise InvalidInput(f"{folder} holds another audit; choose another folder")
@@ -72,7 +72,7 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
 
         def how_to_go_on() -> str:
             kept = f"{done:,} of {2 * how.runs:,} runs are kept" if done else "no batch was done"
-            return f"{kept}. Go on with: {again}"
+            return f"{kept}. Resume with: {again}"
 
         try:
             with showing(screen, how, case.name) as told:

@@ -138,7 +138,7 @@ class Case:
 
 def see_through(ctx: typer.Context, make: Callable[[], list[Case]], how: How, *, several: bool = False) -> None:
     """Make the cases, play them, print what came out, and end with the exit code for that."""
-    with Stopping(messages()) as stopping:
+    with Stopping(messages().print) as stopping:
         try:
             with working("preparing"):
                 from tacit.cli.audit_output import print_audit, print_audits

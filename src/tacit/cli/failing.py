@@ -1,8 +1,9 @@
-"""How commands fail: with a sentence on stderr and an exit code, never with a traceback."""
+"""How commands fail: with a sentence on stderr and an exit code, and with a traceback only where one is asked for."""
 
 import errno
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
@@ -37,18 +38,23 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and see its output off."""
-        with errors_as_sentences(lambda: self._asked):
+        with errors_as_sentences(lambda: self._asked, debug=bool(ctx.find_root().params.get("debug"))):
             result = super().invoke(ctx)
             sys.stdout.flush()  # here, where a full disk can still be told
             return result
 
 
 @contextmanager
-def errors_as_sentences(asked: Callable[[], str]) -> Iterator[None]:
-    """End with a sentence and an exit code where something raises what a person can do something about."""
+def errors_as_sentences(asked: Callable[[], str], *, debug: bool = False) -> Iterator[None]:
+    """End with a sentence and an exit code where something raises what a person can do something about.
+
+    debug: show the traceback of the error before the sentence.
+    """
     try:
         yield
     except TacitError as error:
+        if debug:
+            traceback.print_exception(error)
         fail(str(error), WRONG_INPUT)
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # which typer does not export, and answers with the help

@@ -144,9 +144,9 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
 
     def how_to_go_on() -> str:
         words = f"{kept} of {len(wanted)} points are kept" if kept else "no point was done"
-        return f"{words}. Go on with: {_command(how, asked)}"
+        return f"{words}. Resume with: {_command(how, asked)}"
 
-    with held(folder / LOCK, folder), Stopping(screen) as stopping:
+    with held(folder / LOCK, folder), Stopping(screen.print) as stopping:
         try:
             with _showing(screen, experiment.name, len(wanted), shown=how.shown) as told:
                 left, _ = missing(experiment, how.profile, wanted, folder)

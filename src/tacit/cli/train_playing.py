@@ -1,6 +1,6 @@
 """How `tacit train` and `tacit resume` go on: the plan, then the run as it goes, and in the end what came of it.
 
-Ctrl-C and SIGTERM stop between two rounds and save; a second one stops at once, which loses nothing but the round.
+Ctrl-C and SIGTERM stop between two rounds and save; a second one stops at once, which loses only the current round.
 """
 
 import shlex
@@ -16,10 +16,11 @@ from tacit.cli.plan import plan_tables
 from tacit.cli.progress import playing, starting
 from tacit.cli.summary import print_summary
 from tacit.config import RunConfig
-from tacit.errors import StorageError
+from tacit.errors import RuleError, StorageError
 from tacit.privacy import Budget
 from tacit.results import Result
 from tacit.runs import Runner
+from tacit.runs.resuming import after_failure
 from tacit.specs import flattened
 from tacit.stopping import Stopping
 
@@ -49,28 +50,30 @@ def check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
 
 
 def play(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
-    """Begin a run, or go on with one, in the folder `path`, and see it through."""
+    """Begin or resume a run in the folder `path`, and play it to its end."""
     shown, screen = not (json or quiet), messages()
-    go_on = f"Go on with: tacit resume {shlex.quote(str(path))}"
-    with Stopping(screen) as stopping:
+    resume = f"Resume with: tacit resume {shlex.quote(str(path))}"
+    with Stopping(screen.print) as stopping:
         try:
             with starting(screen, shown) as say:
                 runner = begin(say)
         except KeyboardInterrupt:
-            did, then = ("asked", f". {go_on}") if path.exists() else ("started", "")
+            did, then = ("asked", f". {resume}") if path.exists() else ("started", "")
             screen.print(f"nothing was {did}, and nothing was spent{then}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         try:
             result = _play_rounds(runner, stopping, screen, shown)
         except StorageError as error:
-            raise StorageError(f"{error}. What is on disk stays good. {go_on}") from error
+            raise StorageError(f"{error}. What is on disk stays good. {resume}") from error
+        except RuleError as error:
+            raise RuleError(f"{error}. {after_failure(error, path, runner.config)}") from error.__cause__
         except KeyboardInterrupt:
             where = f"in round {runner.session.round + 1} of {runner.config.rounds}"
-            screen.print(f"stopped at once, {where}. {go_on}", soft_wrap=True)
+            screen.print(f"stopped at once, {where}. {resume}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
     if result is None:
         where = f"after round {runner.session.round} of {runner.config.rounds}"
-        screen.print(f"stopped {where}, and saved. {go_on}", soft_wrap=True)
+        screen.print(f"stopped {where}, and saved. {resume}", soft_wrap=True)
         raise typer.Exit(stopping.exit_code)
     summary = runner.folder.summary() or {}
     if json:

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tacit.graphs.adjacency import from_pairs
 from tacit.naming import find, is_own
 from tacit.own import make_own
 from tacit.runs.python_config import PARTS, PythonConfig
+from tacit.runs.resuming import call, described
 
 _DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents")
 _SYNTHETIC = re.compile(
@@ -22,10 +24,19 @@ _SYNTHETIC = re.compile(
 
 
 def rebuild(
-    config: PythonConfig, given: Mapping[str, Any], *, only: Sequence[str] = PARTS, by: str = "tacit.resume"
+    config: PythonConfig,
+    given: Mapping[str, Any],
+    path: Path,
+    *,
+    had: Mapping[str, Any] | None = None,
+    only: Sequence[str] = PARTS,
+    by: str = "tacit.resume",
 ) -> dict[str, Any]:
-    """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given."""
-    found, missing = dict(given), []
+    """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given.
+
+    had: objects of the run that were had before. by: the function to which objects are given.
+    """
+    found, missing = {**(had or {}), **given}, []
     for key in only:
         if isinstance(text := found.get(key), str) and is_own(text):
             found[key] = make_own(key, find(key, text), found.get("data"), config.seed)
@@ -40,13 +51,13 @@ def rebuild(
             except InvalidInput as error:
                 if "own" in made:
                     raise
-                raise InvalidInput(f"{error}. Or give it again, as it was: {by}(run, {key}=...)") from error
+                again = call(by, path, [*(name for name in PARTS if name in given), key])
+                raise InvalidInput(f"{error}. Or give it again, as it was: {again}") from error
     if missing:
-        again = ", ".join(f"{key}=..." for key in missing)
-        shown = ", ".join(f"{key} ({config.parts[key].shown})" for key in missing)
+        again = call(by, path, [key for key in PARTS if key in missing or key in given])
         raise InvalidInput(
-            f"this run was started from Python with objects that cannot be had by a name: {shown}. Give them again, as they were: "
-            f"{by}(run, {again})"
+            f"this run was started from Python with what no file can hold: {described(config, missing)}. Give "
+            f"{'it' if len(missing) == 1 else 'them'} again, as tacit.train was given {'it' if len(missing) == 1 else 'them'}: {again}"
         )
     return found
 

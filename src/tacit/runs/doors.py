@@ -4,9 +4,12 @@ What plays and keeps them is the same `Runner` that `tacit train` has.
 """
 
 import os
-from collections.abc import Mapping
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,14 @@ from tacit.naming import Own
 from tacit.privacy import Budget, DurableLedger
 from tacit.privacy.guarantees import per, shown, terms
 from tacit.results import Result
+from tacit.runs.folder import RunFolder
 from tacit.runs.names import find_run
 from tacit.runs.objects import config_of
+from tacit.runs.python_config import AnyConfig
+from tacit.runs.resuming import after_failure, is_kept
 from tacit.runs.runner import Runner
 from tacit.settings import Training
+from tacit.stopping import Stopping
 from tacit.training import rounds_bar
 
 SPARE_QUERIES: int = RunConfig.model_fields["spare_queries"].default
@@ -50,38 +57,66 @@ def train_kept(
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise InvalidInput(f"checkpoint_every is {every!r}; it must be a whole number, at least 1")
     config = config_of(training, names, checkpoint_every=every, tensorboard=tensorboard)
-    return _play(Runner.start(Path(runs), run, config, make=lambda say: training, budget=budget), training.progress)
+    start = partial(Runner.start, Path(runs), run, config, make=lambda say: training, budget=budget)
+    return _play(start, Path(runs) / run, config, training.progress)
 
 
 def resume(
     run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", progress: bool = False, **objects: Any
 ) -> Result:
-    """Go on with a run that was killed or stopped, play it to its end and return what came of it; no round is asked twice.
+    """Resume a run that was killed or stopped, play it to its end and return what came of it; no round is asked twice.
 
-    A run whose objects can all be had by name needs no more than its name, and `tacit resume` goes on with it, too. Others are
-    given again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are held against what the
+    A run whose objects can all be had by name needs no more than its name, and `tacit resume` resumes it, too. Others are
+    given again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are compared with what the
     folder keeps of them, and refused where they differ. This runs the code that the run's settings name.
+
+    Ctrl-C is as in `tacit.train(..., run=...)`.
 
     run: the run's folder, or its name.
     runs: the folder of all runs, where a name is given.
     progress: show a progress bar, if the error stream is a terminal.
     """
     path = find_run(Path(run), Path(runs))
-    return _play(Runner.resume(path, given={"progress": progress, **objects}), progress)
+    begin = partial(Runner.resume, path, given={"progress": progress, **objects})
+    return _play(begin, path, RunFolder.find(path).config(), progress)
 
 
-def _play(runner: Runner, progress: bool) -> Result:
-    """Play a run to its end. Whatever stops it on the way is told how to go on."""
-    try:
-        with runner, rounds_bar(progress, runner.folder.name, runner.config.rounds, runner.session.round) as advanced:
-            words = lru_cache(maxsize=1)(lambda looks: _words(runner) if progress else "")
-            looks = runner.session.watch.histories[0]
-            result = runner.play(stop=lambda: False, on_round=lambda _: advanced(words(len(looks))))
-    except BaseException as error:
-        error.add_note(f"The run is kept; go on with tacit.resume({str(runner.folder.path)!r})")
-        raise
-    assert result is not None
+def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: bool) -> Result:
+    """Play a run to its end. Ctrl-C lets the round finish and saves, a second one stops at once; both say how to resume."""
+    runner = None
+    with Stopping(_say, _interrupts()) as stopping:
+        try:
+            runner = begin()
+            result, stopped = _play_rounds(runner, stopping.let_rounds_end(), progress), "and saved"
+        except KeyboardInterrupt:
+            result, stopped = None, "at once"
+        except BaseException as error:
+            if runner is not None:
+                error.add_note(after_failure(error, path, config))
+            raise
+    if result is None or runner is None:
+        if path.exists():
+            played = 0 if runner is None else runner.session.round
+            _say(f"stopped after round {played} of {config.rounds}, {stopped}. {is_kept(path, config)}")
+        raise KeyboardInterrupt
     return replace(result, ledger=DurableLedger(runner.folder.ledger_file, read_only=True))  # the runner's is closed
+
+
+def _play_rounds(runner: Runner, stop: Callable[[], bool], progress: bool) -> Result | None:
+    with runner, rounds_bar(progress, runner.folder.name, runner.config.rounds, runner.session.round) as advanced:
+        words = lru_cache(maxsize=1)(lambda looks: _words(runner) if progress else "")
+        looks = runner.session.watch.histories[0]
+        return runner.play(stop=stop, on_round=lambda _: advanced(words(len(looks))))
+
+
+def _interrupts() -> tuple[signal.Signals, ...]:
+    """Return the signal of Ctrl-C where this program may take it: in the main thread, and where nobody else has."""
+    free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return (signal.SIGINT,) if free and threading.current_thread() is threading.main_thread() else ()
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 def _words(runner: Runner) -> str:

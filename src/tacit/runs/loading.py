@@ -25,6 +25,7 @@ from tacit.runs.names import find_run
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.python_config import Part, PythonConfig
 from tacit.runs.record import Records
+from tacit.runs.resuming import how_to_resume
 
 
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:
@@ -41,14 +42,15 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
     summary, story = folder.summary(), folder.events()
     plan = story.plan
     if summary is None or plan is None:
-        raise InvalidInput(f"run {folder.name!r} is not finished; go on with tacit.resume({str(folder.path)!r})")
+        resume = how_to_resume(folder.path, folder.config())
+        raise InvalidInput(f"run {folder.name!r} is not finished, so there is nothing to load; resume it with {resume}")
     theta = load_models(folder.models_file, str(summary.get("models_sha256")))
     record = Records(folder.ledger_file).of(folder.name, story)
     if record.account is None:
         raise InvalidInput(f"nothing can be said of the privacy of run {folder.name!r}: {record.problem}")
     config = folder.config()
     if isinstance(config, PythonConfig):
-        parts = _of_python(config, objects)
+        parts = _of_python(config, folder.path, objects)
     elif objects:
         raise InvalidInput(
             f"all settings of run {folder.name!r} are in its config.toml; leave out {', '.join(objects)}"
@@ -92,7 +94,7 @@ def _of_command_line(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _of_python(config: PythonConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return rule, model and data of a run from Python; what is given and differs is an error."""
     for key in given:
         choose("object", key, ("algorithm", "data", "loss", "model"))
@@ -105,7 +107,7 @@ def _of_python(config: PythonConfig, given: Mapping[str, Any]) -> dict[str, Any]
     found: dict[str, Any] = {}
 
     def have(key: str) -> Any:
-        value = rebuild(config, {**given, **found}, only=(key,), by="tacit.load")[key]
+        value = rebuild(config, given, path, had=found, only=(key,), by="tacit.load")[key]
         if changed := differences({key: config.parts[key]}, {key: described[key](value)}):
             raise InvalidInput(f"this is not what the run was trained with. {'; '.join(changed)}")
         return value

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ _AS_THEY_ARE = (
 )
 
 
-def maker(config: AnyConfig, given: Mapping[str, Any] | None = None) -> Callable[[Callable[[str], None]], Training]:
-    """Return what makes the training of a run by its settings, and by objects that are given again."""
+def maker(
+    config: AnyConfig, path: Path, given: Mapping[str, Any] | None = None
+) -> Callable[[Callable[[str], None]], Training]:
+    """Return what makes the training of the run in a folder by its settings, and by objects that are given again."""
     if isinstance(config, PythonConfig):
-        return lambda say: training_of(config, given or {}, say)
+        return lambda say: training_of(config, path, given or {}, say)
     if unused := {key: value for key, value in (given or {}).items() if key not in ("progress", "taps")}:
         raise InvalidInput(
             f"all settings of this run are in its config.toml: leave out {', '.join(unused)}, which must not be changed"
@@ -81,7 +84,7 @@ def config_of(
 
 
 def training_of(
-    config: PythonConfig, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
+    config: PythonConfig, path: Path, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
 ) -> Training:
     """Return the training of a run, of what its folder keeps and of objects that are given again; say in what these differ."""
     aside = {key: given[key] for key in ("progress", "taps") if key in given}
@@ -93,7 +96,7 @@ def training_of(
     say("loading data")
     settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
     settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
-    training = Training(privacy=_promise(config), **settings | rebuild(config, given) | aside)
+    training = Training(privacy=_promise(config), **settings | rebuild(config, given, path) | aside)
     if changed := differences(config.parts, describe(training, {})):
         raise InvalidInput(
             f"this is not what the run began with. {'; '.join(changed)}. Give what it began with, or start a new run"

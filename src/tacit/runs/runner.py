@@ -111,7 +111,9 @@ class Runner:
             config = config.pinned()
         folder = RunFolder.create(runs, name, config)
         try:
-            return Runner(folder, config, make or maker(config), fresh=True, budget=budget, on_step=on_step)
+            return Runner(
+                folder, config, make or maker(config, folder.path), fresh=True, budget=budget, on_step=on_step
+            )
         except BaseException:
             if not folder.events_file.exists():
                 for path in (folder.path / ".lock", folder.config_file):
@@ -121,7 +123,7 @@ class Runner:
 
     @staticmethod
     def resume(path: Path, *, given: Mapping[str, Any] | None = None, on_step: Say = _say_nothing) -> "Runner":
-        """Go on with a run that stopped before its end; `given` are objects of a run from Python that it cannot have by itself."""
+        """Resume a run that stopped before its end; `given` are objects of a run from Python that it cannot have by itself."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
@@ -130,7 +132,7 @@ class Runner:
         config = folder.config()
         # Killed before it opened its account or told its plan, a run has asked nothing: it begins now.
         began = bool(folder.events()) or _account_is_open(folder)
-        return Runner(folder, config, maker(config, given), fresh=not began, budget=None, on_step=on_step)
+        return Runner(folder, config, maker(config, path, given), fresh=not began, budget=None, on_step=on_step)
 
     def play(self, *, stop: Callable[[], bool], on_round: Callable[["Runner"], None] = lambda _: None) -> Result | None:
         """Play to the end and return the result, or to the round after `stop()` says so and return nothing."""
