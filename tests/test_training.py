@@ -356,7 +356,7 @@ class WrongShape(Greedy):
         (tacit.DSGT(), {"lr": []}, InvalidInput, "positive"),
         (tacit.DSGT(), {"seed": -1}, InvalidInput, "seed is -1"),
         (tacit.DSGT(), {"device": "quantum"}, InvalidInput, "device is 'quantum'"),
-        (tacit.DSGT(), {"data": tacit.data.load("digits")}, InvalidInput, "deal it to agents first"),
+        (tacit.DSGT(), {"data": tacit.data.load("digits")}, InvalidInput, "divide it among agents"),
         (tacit.DSGT(), {"privacy": None}, InvalidInput, "privacy is None; give Privacy"),
         (
             tacit.DSGT(),
@@ -365,7 +365,7 @@ class WrongShape(Greedy):
             "ledger is a Budget; give a Ledger",
         ),
         (tacit.DSGT(), {"sources": tacit.Secret}, InvalidInput, "sources is .*; give Secret"),
-        (tacit.DSGT(), {"model": "mlp"}, InvalidInput, "model is 'mlp'"),
+        (tacit.DSGT(), {"model": 5}, InvalidInput, "model is 5; give an nn.Module"),
         (tacit.DSGT(), {"name": 5}, InvalidInput, "name is 5"),
         (tacit.DSGT, {}, InvalidInput, "give an instance"),
         (tacit.DSGT(), {"model": lambda: tacit.models.logistic((1, 8, 8), 5)}, ModelError, "10 classes need as many"),
@@ -500,7 +500,6 @@ def test_a_run_without_privacy_promises_nothing(data):
     ("graph", "said"),
     [
         (lambda agents: tacit.graphs.ring(agents), "graph is a function; give a networkx graph"),
-        ("ring", "graph is the text 'ring'; give a networkx graph"),
         ([tacit.graphs.ring(AGENTS), "ring"], "graph is a list; give a networkx graph"),
         ([], "graph is a list; give a networkx graph"),
     ],
@@ -530,3 +529,63 @@ def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
     ):
         with pytest.raises(tacit.TacitError, match=said):
             result.evaluate(wrong)
+
+
+NAMED = {
+    "privacy": tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=24),
+    "rounds": 3,
+    "lr": 0.5,
+    "sources": tacit.Seeded(0),
+}
+
+
+def test_shipped_parts_are_given_by_the_names_that_the_command_line_takes():
+    digits = tacit.data.load("digits")
+    given = {"data": digits.split(4, tacit.data.IID(), seed=3), "graph": tacit.graphs.ring(4), "model": make_model}
+    objects = tacit.train(tacit.DSGT(), **given, **NAMED, seed=3)
+    texts = {"data": "digits", "graph": "ring", "model": "logistic", "loss": "cross_entropy"}
+    assert torch.equal(tacit.train("dsgt", **texts, **NAMED, seed=3, agents=4, split="iid").theta, objects.theta)
+    whole = texts | {"data": digits}
+    assert torch.equal(
+        tacit.train("dsgt", **whole, **NAMED, seed=3, agents=4, split=tacit.data.IID()).theta, objects.theta
+    )
+    assert tacit.train("dsgt", **texts, **NAMED).data.partition == "digits/A(t=1)/seed 0/10 agents", "as `tacit train`"
+    assert tacit.train("sgd", model="logistic", data="digits", **NAMED).data.agents == 1
+    (trial, _) = tacit.train_trials(2, "local", model="mlp", data="synthetic:300", agents=2, **NAMED)
+    assert trial.data.data.name.startswith("synthetic 300x20")
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "message"),
+    [
+        ("dsgtt", {}, "unknown algorithm 'dsgtt'; did you mean 'dsgt'?"),
+        ("dsgt", {"model": "logistik"}, "unknown model 'logistik'; did you mean 'logistic'?"),
+        ("dsgt", {"data": "digit"}, "unknown data set 'digit'; did you mean 'digits'?"),
+        ("dsgt", {"graph": "rign"}, "unknown graph kind 'rign'; did you mean 'ring'?"),
+        ("dsgt", {"loss": "cross_entropi"}, "unknown loss 'cross_entropi'; did you mean 'cross_entropy'?"),
+        ("dsgt", {"split": "idd"}, "unknown split 'idd'; did you mean 'iid'?"),
+        ("dsgt", {"agents": "4"}, "agents is '4'; it must be a whole number"),
+        ("dsgt", {"data": tacit.data.load("digits")}, "data is a DataSet; divide it among agents"),
+        ("dsgt", {"runs": "here"}, 'runs is for a run that is kept; give it a name with run="NAME"'),
+        ("dsgt", {"run": "one", "runs": 5}, "runs is 5; give the name of a folder"),
+    ],
+    ids=str,
+)
+def test_names_that_are_none_and_folders_without_a_run_are_refused(rule, changes, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput) as caught:
+        tacit.train(rule, **{"data": "digits", "graph": "ring", "model": "logistic"} | NAMED | changes)
+    assert message in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_how_to_divide_data_that_is_divided_already_is_refused(data):
+    with pytest.raises(
+        InvalidInput, match=r"agents says how data that is given as a whole is divided, and data is Agent"
+    ):
+        tacit.train("dsgt", **settings(data), agents=5)
+
+
+def test_settings_that_are_missing_are_named():
+    with pytest.raises(InvalidInput, match=r"give model= and privacy= and lr=; help\(tacit.Training\)"):
+        tacit.train("dsgt", data="digits", rounds=3)

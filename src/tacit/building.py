@@ -4,16 +4,16 @@ from typing import Any
 
 import networkx as nx
 
-from tacit import models
 from tacit.algorithms import Algorithm
 from tacit.config import RunConfig
 from tacit.data import AgentData, DataSet
-from tacit.errors import InvalidInput, choose
-from tacit.models import LOSSES, Loss
+from tacit.errors import InvalidInput
+from tacit.models import Loss
 from tacit.naming import Own, find, is_own
 from tacit.networks import Topology
 from tacit.own import as_data, as_links, as_loss, as_model, as_rule
 from tacit.preparation import Model
+from tacit.shipped import shipped_loss, shipped_model
 from tacit.specs import is_shipped, load_dataset, parse_links, parse_split
 
 _OWN = ("algorithm", "dataset", "graph", "model", "loss")
@@ -58,19 +58,13 @@ def model_for(config: RunConfig, data: DataSet) -> Model:
     """Return what makes the model for records of some data set."""
     if (own := _own(config, "model")) is not None:
         return as_model(own, lambda: {"input_shape": data.input_shape, "classes": data.classes})
-    choose("model", config.model, models.MODELS)
-    if data.classes is None:
-        raise InvalidInput(
-            f"{config.dataset} has no classes, and {config.model} is a classifier; give a model of your own"
-        )
-    shape, classes = data.input_shape, data.classes
-    return lambda: models.build(config.model, shape, classes)
+    return shipped_model(config.model, data)
 
 
 def loss_function(config: RunConfig) -> Loss:
     """Return the loss."""
     own = _own(config, "loss")
-    return LOSSES[choose("loss", config.loss, LOSSES)] if own is None else as_loss(own)
+    return shipped_loss(config.loss) if own is None else as_loss(own)
 
 
 def own_rule(config: RunConfig) -> Algorithm[Any] | None:

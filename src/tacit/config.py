@@ -64,7 +64,7 @@ def _idle(algorithm: str) -> set[str]:
     return idle
 
 
-ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")
+ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")  # those of `tacit.algorithms.RULES`, which takes PyTorch to read
 
 
 def _algorithm(value: Any) -> Any:
@@ -396,7 +396,7 @@ class RunConfig(BaseModel):
         return rule if self.averaging is None else Averaged(rule, self.averaging)
 
     def _rule(self) -> "Algorithm[Any]":
-        from tacit.algorithms import DSGD, DSGT, SGD, Adam, DiNNO, Local, Momentum, Plain
+        from tacit.algorithms import DSGT, RULES, Adam, DiNNO, Momentum, Plain
         from tacit.building import own_rule
 
         if (own := own_rule(self)) is not None:
@@ -416,8 +416,8 @@ class RunConfig(BaseModel):
                 step=steps[self.step or "adam"],
                 carry=self.carry,
             )
-        kinds: dict[str, type[SGD] | type[DSGD]] = {"sgd": SGD, "local": Local, "dsgd": DSGD}
-        return kinds[self.algorithm](step=steps[self.step or "plain"])
+        rule: Callable[..., Algorithm[Any]] = RULES[self.algorithm]  # one that takes a step
+        return rule(step=steps[self.step or "plain"])
 
     def _sources(self) -> "Sources":
         from tacit.privacy import Fast, Secret, Seeded

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 def make_own(key: str, own: Own, data: Any, seed: int) -> Any:
     """Return the object that a name stands for, as `tacit.train` takes it; some are made for the data of a run."""
-    from tacit.data import AgentData, DataSet
+    from tacit.data import AgentData
 
     if key == "data":
-        found = as_data(own)
-        if isinstance(found, DataSet):
-            raise InvalidInput(f"data {own.text} is a DataSet; deal it to agents first: data.split(10, IID())")
-        return found
+        return as_data(own)
 
     def dealt() -> AgentData:
         if not isinstance(data, AgentData):

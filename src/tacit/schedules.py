@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -22,8 +23,9 @@ class LogSpaced:
 
     def __post_init__(self) -> None:
         for name in ("start", "finish"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InvalidInput(f"{name} is {getattr(self, name)}; a step size must be positive and finite")
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+                raise InvalidInput(f"{name} is {value!r}; a step size must be a positive and finite number")
 
     def __call__(self, round: int, rounds: int) -> float:
         """Return the step size at `round` of `rounds`."""

@@ -115,7 +115,7 @@ class Training:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
         check_rule(self.algorithm)
         if not isinstance(self.data, AgentData):
-            raise InvalidInput(f"data is a {type(self.data).__name__}; deal it to agents first: data.split(10, IID())")
+            raise InvalidInput(not_dealt(self.data))
         if not isinstance(self.privacy, Privacy | NoPrivacy):
             raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
         if not isinstance(self.model, nn.Module) and not callable(self.model):
@@ -169,3 +169,8 @@ class Training:
     def is_release(self) -> bool:
         """Whether what comes of the run may be shown to others with its ε."""
         return isinstance(self.privacy, Privacy) and self.chosen_sources.secret and not self.private_diagnostics
+
+
+def not_dealt(data: Any) -> str:
+    """Say what to do with data that is not divided among agents."""
+    return f'data is a {type(data).__name__}; divide it among agents: data.split(10, IID()), or agents=10, split="iid"'

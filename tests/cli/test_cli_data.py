@@ -1,4 +1,5 @@
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -111,9 +112,9 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
     [
         (("data", "digit", "--agents", 10), "unknown data set 'digit'; did you mean 'digits'?"),
         (("data", "[red]", "--agents", 10), "unknown data set '[red]'"),
-        (("data", "digits"), "missing option '--agents'"),
+        (("data", "mine.py:records"), "dataset mine.py:records: the file mine.py is not there"),
         (("data", "--agents", 10), "missing argument"),
-        (("data", "digits", "--agents", 0), "cannot divide 1433 training records of digits among 0 agents"),
+        (("data", "digits", "--agents", 0), "--agents is 0; it must be at least 1"),
         (("data", "digits", "--agents", 5000), "between 1 and 1433 agents"),
         (("data", "digits", "--agents", "ten"), "--agents is 'ten'; it must be a whole number"),
         ((*DIGITS, "--split", 1.5), "t=1.5 is outside [0, 1]"),
@@ -179,3 +180,54 @@ def test_a_text_names_a_split(text, rule):
 def test_a_text_that_names_no_split_is_refused(text):
     with pytest.raises(InvalidInput):
         parse_split(text)
+
+
+OWN = """
+import torch
+from tacit.data import AgentData, DataSet
+
+inputs = torch.arange(60.0).reshape(30, 2)
+
+def whole():
+    return DataSet.from_records(name="mine", train=(inputs, torch.arange(30) % 3), classes=3)
+
+def divided():
+    parts = [(inputs[:10], torch.arange(10) % 2), (inputs[10:], torch.arange(20) % 2)]
+    return AgentData.from_parts(parts, name="clinics", classes=2)
+
+def numbers():
+    return DataSet.from_records(name="doses", train=(inputs, torch.arange(30.0)))
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.usefixtures("own")
+def test_data_of_ones_own_is_shown_as_train_would_divide_it():
+    result = document("data", "mine.py:whole", "--agents", 3, "--split", "iid", "--seed", 2)
+    config = RunConfig.of({"dataset": "mine.py:whole", "agents": 3, "split": "iid", "seed": 2, "private": False})
+    assert result["counts"] == config.load_data().counts.tolist()
+    text = answer("data", "mine.py:whole", "--agents", 3)
+    assert text.startswith("mine.py:whole, A(t=1), 3 agents, seed 0: 30 training records\n")
+
+
+@pytest.mark.usefixtures("own")
+def test_data_that_is_divided_already_is_shown_as_it_is():
+    assert answer("data", "mine.py:divided").startswith("mine.py:divided, 2 agents: 30 training records\n")
+    result = document("data", "mine.py:divided")
+    assert (result["sizes"], result["counts"], result["split"]) == ([10, 20], [[5, 5], [10, 10]], None)
+    assert "are divided among 2 agents already; leave agents out" in complaint("data", "mine.py:divided", "--agents", 3)
+
+
+@pytest.mark.usefixtures("own")
+def test_data_without_classes_is_shown_by_sizes(tmp_path):
+    text = answer("data", "mine.py:numbers", "--agents", 2, "--split", "iid")
+    assert [line.split() for line in text.splitlines()[-2:]] == [["0", "15"], ["1", "15"]]
+    assert document("data", "mine.py:numbers", "--agents", 2, "--split", "iid")["counts"] is None
+    said = complaint("data", "mine.py:numbers", "--agents", 2, "--split", "iid", "--plot", tmp_path / "heat.png")
+    assert "has no classes, so there is no heat map to draw" in said

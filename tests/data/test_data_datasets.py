@@ -132,6 +132,19 @@ def test_pooling_gives_all_records_to_one_agent():
     assert pooled.owners == ("mine/pooled",)
 
 
+@pytest.mark.parametrize("agents", ["4", 4.0, True, None])
+def test_a_number_of_agents_that_is_none_is_refused(agents):
+    with pytest.raises(DataError, match=f"agents is {agents!r}; it must be a whole number"):
+        dataset([0, 1, 0]).split(agents, IID())
+
+
+def test_parts_and_names_of_another_kind_are_refused():
+    with pytest.raises(DataError, match="parts is a dict; give a list with the records of each agent"):
+        AgentData.from_parts({"north": ([[1.0]], [0])}, name="visits")
+    with pytest.raises(DataError, match="name is 5; give the records a name"):
+        DataSet.from_records(name=5, train=([[1.0]], [0]))
+
+
 @pytest.mark.parametrize("agents", [0, -1, 4])
 def test_more_agents_than_records_and_none_are_refused(agents):
     with pytest.raises(DataError, match=f"cannot divide 3 training records of mine among {agents} agents"):

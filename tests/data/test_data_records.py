@@ -78,6 +78,28 @@ def test_a_list_of_two_items_is_a_data_set_not_a_pair_of_arrays():
     assert records.targets.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        ([[0.0, 1.0], [2.0, 3.0]], [1, 0]),
+        (torch.tensor([[0.0, 1.0], [2.0, 3.0]]), [1, 0]),
+        ([[0.0, 1.0], [2.0, 3.0]], torch.tensor([1, 0])),
+        Items([([0.0, 1.0], 1), ([2.0, 3.0], 0)]),
+    ],
+    ids=["lists", "targets", "inputs", "items"],
+)
+def test_lists_of_numbers_become_tensors_of_the_kind_that_models_read(source):
+    records = Records.of(source)
+    assert (records.inputs.dtype, records.targets.dtype) == (torch.float32, torch.int64)
+    assert records.inputs.tolist() == [[0, 1], [2, 3]]
+    assert records.targets.tolist() == [1, 0]
+
+
+def test_several_inputs_may_be_lists_by_name():
+    records = Records.of(({"age": [[1.0], [2.0]], "code": [[3, 4], [5, 6]]}, [0, 1]))
+    assert {name: table.dtype for name, table in records.inputs.items()} == {"age": torch.float32, "code": torch.int64}
+
+
 def test_each_item_of_a_data_set_is_read_once():
     class Counting(Items):
         reads = 0
@@ -114,6 +136,11 @@ def test_each_item_of_a_data_set_is_read_once():
         (torch.zeros(3, 2), r"cannot read records from a Tensor of torch.float32 and shape \(3, 2\)"),
         ((np.array(["a", "b"]), np.arange(2)), "inputs cannot become a tensor: a ndarray"),
         ((torch.zeros(3, 2), torch.zeros(2)), "3 inputs but 2 targets"),
+        (
+            ([[1.0, 2.0], [3.0]], [0, 1]),
+            r"inputs cannot become a tensor: a list of length 2 \(expected sequence of len",
+        ),
+        (([["a"]], [0]), "inputs cannot become a tensor: a list of length 1"),
         ((torch.zeros(3, 2), torch.tensor(1)), "targets must be a tensor with one row per record"),
     ],
 )

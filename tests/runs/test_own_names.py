@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import tacit
-from tacit.config import RunConfig
+from tacit.algorithms import RULES
+from tacit.config import ALGORITHMS, RunConfig
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models.hashing import models_sha256
@@ -239,7 +240,7 @@ def test_a_data_set_without_classes_takes_a_model_and_a_loss_of_ones_own(study):
     }
     result = play(Runner.start(study / "runs", "one", config(**changes, rounds=3)))
     assert result.history[-1].accuracy is None
-    with pytest.raises(InvalidInput, match=r"study.py:numbers has no classes, and logistic is a classifier"):
+    with pytest.raises(InvalidInput, match=r"has no classes, and logistic is a classifier"):
         Runner.start(study / "runs", "two", config(**{**changes, "model": "logistic"}))
     with pytest.raises(InvalidInput, match="cross-entropy does not apply"):
         Runner.start(study / "runs", "two", config(**{**changes, "loss": "cross_entropy"}))
@@ -509,6 +510,11 @@ def test_the_library_takes_the_same_names(study):
     on_disk = play(Runner.start(study / "runs", "one", config()))
     assert torch.equal(by_name.theta, on_disk.theta)
     assert isinstance(by_name.data, AgentData)
-    with pytest.raises(InvalidInput, match=r"data study.py:whole is a DataSet; deal it to agents first"):
-        tacit.train("study.py:Heavy", **settings | {"data": "study.py:whole"})
+    assert tacit.train("study.py:Heavy", **settings | {"data": "study.py:whole"}, agents=3).data.agents == 3
     assert nx.is_connected(find("graph", "study.py:triangle").value)
+
+
+def test_both_doors_know_the_same_rules_by_name():
+    assert tuple(RULES) == ALGORITHMS
+    for name in ALGORITHMS:
+        assert RunConfig.of({"algorithm": name, "private": False}).rule() == RULES[name]()

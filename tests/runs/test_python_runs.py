@@ -613,7 +613,7 @@ def test_pickling_names_the_folder(tmp_path):
         ({"checkpoint_every": 0}, "checkpoint_every is 0; it must be a whole number"),
         ({"run": None, "checkpoint_every": 5}, "checkpoint_every is for a run that is kept"),
         ({"run": None, "budget": tacit.Budget(epsilon=1.0, delta=1e-5)}, r"pass ledger=Ledger\(Budget"),
-        ({"data": "study"}, "data is a str; deal it"),
+        ({"data": "study"}, "unknown data set 'study'"),
         ({"model": "nowhere.py:net"}, r"model nowhere.py:net: the file nowhere.py is not there"),
     ],
     ids=lambda value: str(value)[:40],
@@ -726,3 +726,35 @@ def test_one_graph_is_kept(tmp_path):
     with pytest.raises(InvalidInput, match="2 graphs for one run"):
         tacit.train(tacit.DSGT(), **given(graph=[tacit.graphs.ring(4)] * 2), run="two", runs=tmp_path)
     assert len(RunFolder(tmp_path / "one").events().plan.edges) == 4
+
+
+@pytest.mark.parametrize("graph", ["ring", "matchings"])
+def test_a_run_whose_parts_were_given_by_name_is_resumed_by_its_name_alone(tmp_path, monkeypatch, graph):
+    named = {"data": "digits", "agents": 4, "split": "0.5", "model": "mlp", "graph": graph}
+    whole = tacit.train("dinno", **given(**named), run="whole", runs=tmp_path)
+    stopped(tmp_path, monkeypatch, "dinno", **named)
+    config = RunFolder(tmp_path / "one").config()
+    assert (config.model, config.graph, config.parts["algorithm"].shown) == ("mlp", graph, "dinno")
+    resumed = tacit.resume("one", runs=tmp_path)
+    assert torch.equal(resumed.theta, whole.theta)
+    assert tacit.load("one", runs=tmp_path).evaluate().loss.tolist() == whole.evaluate().loss.tolist()
+
+
+@pytest.mark.parametrize("rule", ["dsgt", "sgd"])
+def test_data_of_ones_own_that_was_divided_here_is_divided_again_in_the_same_way(tmp_path, monkeypatch, rule):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "from tacit.data import DataSet\n"
+        "inputs = torch.randn(90, 6, generator=torch.Generator().manual_seed(1))\n"
+        "def whole():\n"
+        "    units = [row // 3 for row in range(90)]\n"
+        "    return DataSet.from_records(name='mine', train=(inputs, (inputs[:, 0] > 0).long()), classes=2, units=units)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    promise = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=5, unit=tacit.Unit("patient", most=3))
+    named = {"data": "mine.py:whole", "agents": 3, "split": "iid", "model": "logistic", "privacy": promise}
+    named["graph"] = None if rule == "sgd" else "ring"
+    whole = tacit.train(rule, **given(**named), run="whole", runs=tmp_path)
+    stopped(tmp_path, monkeypatch, rule, **named)
+    assert torch.equal(tacit.resume("one", runs=tmp_path).theta, whole.theta)

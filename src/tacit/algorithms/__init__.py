@@ -1,5 +1,7 @@
 """Update rules, one file each. Nothing here knows of privacy or data."""
 
+from typing import Any
+
 from tacit.algorithms.averaged import Averaged
 from tacit.algorithms.dinno import DiNNO
 from tacit.algorithms.dsgd import DSGD
@@ -9,9 +11,13 @@ from tacit.algorithms.local import Local
 from tacit.algorithms.sgd import SGD
 from tacit.algorithms.steps import Adam, Momentum, Plain, Step
 
+RULES: dict[str, type[Algorithm[Any]]] = {"sgd": SGD, "local": Local, "dsgd": DSGD, "dsgt": DSGT, "dinno": DiNNO}
+"""The rules by the names under which they are chosen."""
+
 __all__ = [
     "DSGD",
     "DSGT",
+    "RULES",
     "SGD",
     "Adam",
     "Algorithm",

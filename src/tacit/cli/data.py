@@ -1,6 +1,7 @@
 """`tacit data`: who gets which records of a data set, as a table that is its own heat map."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.output import check_picture, console, plain_table, print_json, save_picture, working
+from tacit.config import RunConfig
+from tacit.errors import InvalidInput
 from tacit.report.words import counted
 
 if TYPE_CHECKING:
@@ -30,13 +33,15 @@ def data(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS."
+            metavar="NAME",
+            help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as file.py:NAME.",
         ),
     ],
-    agents: Annotated[int, typer.Option(help="How many share the training records.")],
+    agents: Annotated[int | None, typer.Option(help="How many share the training records; 10 unless given.")] = None,
     split: Annotated[
-        str, typer.Option(help="t of A(t), from 0 (even) to 1 (own classes); iid; or dirichlet:ALPHA.")
-    ] = "1.0",
+        str | None,
+        typer.Option(help="t of A(t), from 0 (even) to 1 (own classes, the default); iid; or dirichlet:ALPHA."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Deals the records; the same seed, the same deal.")] = 0,
     data_dir: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where data sets lie; else TACIT_DATA, else a cache.")
@@ -44,22 +49,32 @@ def data(
     as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the heat map: png, pdf or svg.")] = None,
 ) -> None:
-    """Show who gets what when a data set is divided among agents.
+    """Show who gets what when a data set is divided among agents, as tacit train would divide it.
+
+    Your own data may be divided already. To show it runs your file.
 
     [bold]Example[/]
 
     tacit data mnist --agents 10 --split 0.5 --plot split.png
     """
     from tacit.data import Schema
-    from tacit.specs import load_dataset, parse_split
+    from tacit.specs import parse_split
 
     check_picture(plot)
-    how = parse_split(split)
+    given = {"agents": agents, "split": split, "data_dir": None if data_dir is None else str(data_dir)}
+    options = {key: value for key, value in given.items() if value is not None}
+    config = RunConfig.of({"dataset": name, "seed": seed, "private": False}, options)
+    how = parse_split(config.split)
     with working("loading and dealing"):
-        dealt = load_dataset(name, data_dir, seed).split(agents, how, seed)
-        counts, schema = dealt.counts, Schema.draft(dealt.data)
-        title = f"{name}, {how}, {counted(agents, 'agent')}, seed {seed}: {counts.sum():,} training records"
+        dealt = config.load_data()
+        schema = Schema.draft(dealt.data) if dealt.data.schema is None else dealt.data.schema
+        counts = None if dealt.data.classes is None else dealt.counts
+        divided = dealt.partition.startswith(f"{dealt.data.name}/{how}/")
+        ways = f"{how}, {counted(dealt.agents, 'agent')}, seed {seed}" if divided else counted(dealt.agents, "agent")
+        title = f"{name}, {ways}: {sum(dealt.sizes):,} training records"
         if plot is not None:
+            if counts is None:
+                raise InvalidInput(f"{name} has no classes, so there is no heat map to draw; leave out --plot")
             from tacit.cli.pictures import draw_partition
 
             save_picture(draw_partition(counts, title=title), plot)
@@ -67,11 +82,11 @@ def data(
         print_json(
             {
                 "name": name,
-                "agents": agents,
-                "classes": counts.shape[1],
+                "agents": dealt.agents,
+                "classes": dealt.data.classes,
                 "sizes": list(dealt.sizes),
-                "counts": counts.tolist(),
-                "split": split,
+                "counts": None if counts is None else counts.tolist(),
+                "split": config.split if divided else None,
                 "seed": seed,
                 "schema": schema.to_dict(),
             }
@@ -79,23 +94,34 @@ def data(
         return
     screen = console()
     screen.print(Text(title, style="bold"), soft_wrap=True)
-    _print_summary(screen, counts, schema)
-    if counts.shape[1] * _width(counts) <= NUMBERED:
+    _print_summary(screen, dealt.sizes, counts, schema)
+    if counts is None:
+        _print_sizes(screen, dealt.sizes)
+    elif counts.shape[1] * _width(counts) <= NUMBERED:
         _print_numbers(screen, counts)
     else:
         _print_shades(screen, counts)
-    if agents > SHOWN:
-        screen.print(f"The first {SHOWN} of {agents:,} agents; --json lists all.")
+    if dealt.agents > SHOWN:
+        screen.print(f"The first {SHOWN} of {dealt.agents:,} agents; --json lists all.")
     if plot is not None:
         screen.print(f"Picture: {plot}", soft_wrap=True)
 
 
-def _print_summary(screen: Console, counts: "Counts", schema: "Schema") -> None:
-    sizes, held = counts.sum(axis=1), (counts > 0).sum(axis=1)
+def _print_summary(screen: Console, sizes: Sequence[int], counts: "Counts | None", schema: "Schema") -> None:
     screen.print(f"records of an agent: {_span(sizes)}")
-    screen.print(f"classes of an agent, of {counts.shape[1]}: {_span(held)}")
+    if counts is not None:
+        screen.print(f"classes of an agent, of {counts.shape[1]}: {_span((counts > 0).sum(axis=1).tolist())}")
     screen.print(Text(f"a record: {schema}"), soft_wrap=True)
     screen.print()
+
+
+def _print_sizes(screen: Console, sizes: Sequence[int]) -> None:
+    table = plain_table()
+    for name in ("agent", "records"):
+        table.add_column(name, justify="right")
+    for agent, size in enumerate(sizes[:SHOWN]):
+        table.add_row(str(agent), f"{size:,}")
+    screen.print(table)
 
 
 def _width(counts: "Counts") -> int:
@@ -172,6 +198,6 @@ def _shade(share: float) -> str:
     return _SHADES[max(1, math.ceil(share * (len(_SHADES) - 1)))]
 
 
-def _span(values: "Counts") -> str:
-    low, high = values.min(), values.max()
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}, {values.mean():,.1f} on average"
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}, {sum(values) / len(values):,.1f} on average"

@@ -85,6 +85,8 @@ class DataSet:
         `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
         protects these as wholes, and `split` deals them as wholes.
         """
+        if not isinstance(name, str):
+            raise DataError(f"name is {name!r}; give the records a name, as a text")
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
@@ -125,6 +127,8 @@ class DataSet:
             raise DataError(f"how is {how!r}; give a partition such as ByClass(t=1.0), Dirichlet(alpha=0.5) or IID()")
         if not isinstance(seed, int) or seed < 0:
             raise DataError(f"seed is {seed!r}; it must be a whole number that is not negative")
+        if not isinstance(agents, int | np.integer) or isinstance(agents, bool):
+            raise DataError(f"agents is {agents!r}; it must be a whole number, such as 10")
         if not 1 <= agents <= len(self.train):
             raise DataError(
                 f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
@@ -217,6 +221,8 @@ class AgentData:
         Parties with data of their own should name it in `owners` and keep the name from run to run: the
         ledger adds up what was asked under one name.
         """
+        if not isinstance(parts, list | tuple):
+            raise DataError(f"parts is a {type(parts).__name__}; give a list with the records of each agent")
         if not parts:
             raise DataError(f"{name} has no parts; give the records of at least one agent")
         tables = [Records.of(part) for part in parts]

@@ -21,6 +21,7 @@ from tacit.errors import DataError
 from tacit.inputs import Inputs, checked, described, kinds, mapped, stacked
 
 Array: TypeAlias = Tensor | np.ndarray
+Column: TypeAlias = Array | list[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +81,16 @@ class Records:
     def of(source: "Source") -> "Records":
         """Make a table of an (inputs, targets) pair, or of a map-style data set of (input, target) items.
 
-        Inputs are a tensor or array, or a tuple or dictionary of some, for models that read several.
+        Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of some, for models that read several.
         A data set is read once, item by item: whatever random transformation it applies is frozen there.
         """
         if isinstance(source, Records):
             return source
-        pair = isinstance(source, tuple | list) and len(source) == 2 and isinstance(source[1], Array)
-        if pair and (isinstance(source[0], Array) or _is_several(source[0])):
-            return Records(_inputs(source[0], "inputs"), _tensor(source[1], "targets"))
+        if isinstance(source, tuple | list) and len(source) == 2:
+            # Two lists in a tuple are inputs and targets; a list may also hold two records.
+            columns = (Array, list) if isinstance(source, tuple) else Array
+            if isinstance(source[1], columns) and (isinstance(source[0], columns) or _is_several(source[0])):
+                return Records(_inputs(source[0], "inputs"), _tensor(source[1], "targets"))
         if isinstance(source, Array) or not (hasattr(source, "__getitem__") and hasattr(source, "__len__")):
             raise DataError(
                 f"cannot read records from {_describe(source)}; give Records, an (inputs, targets) pair of "
@@ -97,7 +100,7 @@ class Records:
 
 
 Source: TypeAlias = (
-    Records | tuple[Array | tuple[Array, ...] | dict[str, Array], Array] | Dataset[Any] | Sequence[tuple[Any, Any]]
+    Records | tuple[Column | tuple[Column, ...] | dict[str, Column], Column] | Dataset[Any] | Sequence[tuple[Any, Any]]
 )
 """What `Records.of` takes."""
 
@@ -156,9 +159,10 @@ def _shape(one: Inputs) -> Any:
 
 
 def _is_several(value: Any) -> bool:
-    """Tell whether this is a tuple or dictionary of tensors or arrays; a tuple of numbers is one tensor."""
-    columns = list(value.values()) if isinstance(value, dict) else value
-    return isinstance(value, tuple | dict) and bool(columns) and all(isinstance(column, Array) for column in columns)
+    """Tell whether this is a tuple of tensors or arrays, or a dictionary of these or lists; a tuple of numbers is one tensor."""
+    if isinstance(value, dict):
+        return bool(value) and all(isinstance(column, Array | list) for column in value.values())
+    return isinstance(value, tuple) and bool(value) and all(isinstance(column, Array) for column in value)
 
 
 def _inputs(value: Any, name: str) -> Inputs:
@@ -172,12 +176,19 @@ def _tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
     try:
-        if isinstance(value, int | float):
-            return torch.tensor(value)
+        if isinstance(value, int | float) or _is_plain(value):
+            return torch.as_tensor(value)
         # torch shares an array's memory only where it is writable and laid out row by row.
         return torch.from_numpy(np.require(value, requirements=["C", "W"]))
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} cannot become a tensor: {_describe(value)} ({error})") from None
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether this is a list of Python's own numbers, or a list of such lists."""
+    while isinstance(value, list | tuple) and len(value):
+        value = value[0]
+    return isinstance(value, int | float)
 
 
 def _describe(value: object) -> str:

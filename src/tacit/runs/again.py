@@ -16,8 +16,9 @@ from tacit.naming import find, is_own
 from tacit.own import make_own
 from tacit.runs.python_config import PARTS, PythonConfig
 from tacit.runs.resuming import call, described
+from tacit.shipped import BY_NAME, by_name, make_shipped
 
-_DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents")
+_DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents(?:/by unit)?")
 _SYNTHETIC = re.compile(
     r"synthetic (?P<records>\d+)x(?P<features>\d+), (?P<classes>\d+) classes, distance (?P<distance>\S+), seed (?P<seed>\d+)"
 )
@@ -38,8 +39,10 @@ def rebuild(
     """
     found, missing = {**(had or {}), **given}, []
     for key in only:
-        if isinstance(text := found.get(key), str) and is_own(text):
-            found[key] = make_own(key, find(key, text), found.get("data"), config.seed)
+        if key in BY_NAME and isinstance(text := found.get(key), str):
+            found[key], _ = by_name(key, text, found.get("data"), config.seed)
+            if key == "data":
+                found[key] = _as_it_was_dealt(found[key], config)
         if key in found or key not in config.parts:
             continue
         made = config.parts[key].made
@@ -135,7 +138,10 @@ def _from_spec(key: str, spec: Any) -> Any:
 def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentData | None) -> Any:
     """Return an object by what is kept of it."""
     if "own" in made:
-        return make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+        value = make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+        return _as_it_was_dealt(value, config) if key == "data" else value
+    if "shipped" in made:
+        return make_shipped(key, str(made["shipped"]), data, config.seed)
     try:
         if key == "data":
             return _load(made)
@@ -146,6 +152,19 @@ def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentD
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{key}: what config.toml keeps of it cannot be read ({error}); it was changed") from error
+
+
+def _as_it_was_dealt(data: DataSet | AgentData, config: PythonConfig) -> AgentData:
+    """Return data that was given as a whole as it was divided when the run began."""
+    if isinstance(data, AgentData):
+        return data
+    partition = str(config.parts["data"].facts.get("partition"))
+    if partition.endswith("/pooled"):
+        return data.split(1, IID()).pooled()
+    found = _DEALT.fullmatch(partition)
+    if found is None:
+        raise InvalidInput(f"data: how it was divided ({partition}) cannot be read; give it again, divided, as data=")
+    return data.split(int(found["agents"]), _partition(found["how"]), seed=int(found["seed"]))
 
 
 def _load(made: Mapping[str, Any]) -> AgentData:

@@ -20,7 +20,7 @@ from tacit.privacy import Budget, DurableLedger
 from tacit.privacy.guarantees import per, shown, terms
 from tacit.results import Result
 from tacit.runs.folder import RunFolder
-from tacit.runs.names import find_run
+from tacit.runs.names import as_path, find_run
 from tacit.runs.objects import config_of
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.resuming import after_failure, is_kept
@@ -35,7 +35,7 @@ _CHECKPOINT_EVERY: int = RunConfig.model_fields["checkpoint_every"].default
 
 def train_kept(
     training: Training,
-    names: Mapping[str, Own],
+    names: Mapping[str, Own | str],
     run: str,
     runs: str | os.PathLike[str],
     *,
@@ -46,10 +46,11 @@ def train_kept(
     """Train in a folder of its own and return what came of it."""
     if not isinstance(run, str):
         raise InvalidInput(f"run is {run!r}; give the run a name")
+    folder = as_path("runs", runs)
     for key in ("ledger", "name"):
         if getattr(training, key) is not None:
             raise InvalidInput(
-                f"a run that is kept is called {run!r} and has its queries in {Path(runs) / 'ledger.sqlite'}; leave out {key}"
+                f"a run that is kept is called {run!r} and has its queries in {folder / 'ledger.sqlite'}; leave out {key}"
             )
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidInput(f"budget is {budget!r}; give a Budget(epsilon=..., delta=...)")
@@ -57,8 +58,8 @@ def train_kept(
     if not isinstance(every, int) or isinstance(every, bool) or every < 1:
         raise InvalidInput(f"checkpoint_every is {every!r}; it must be a whole number, at least 1")
     config = config_of(training, names, checkpoint_every=every, tensorboard=tensorboard)
-    start = partial(Runner.start, Path(runs), run, config, make=lambda say: training, budget=budget)
-    return _play(start, Path(runs) / run, config, training.progress)
+    start = partial(Runner.start, folder, run, config, make=lambda say: training, budget=budget)
+    return _play(start, folder / run, config, training.progress)
 
 
 def resume(
@@ -76,7 +77,7 @@ def resume(
     runs: the folder of all runs, where a name is given.
     progress: show a progress bar, if the error stream is a terminal.
     """
-    path = find_run(Path(run), Path(runs))
+    path = find_run(as_path("run", run), as_path("runs", runs))
     begin = partial(Runner.resume, path, given={"progress": progress, **objects})
     return _play(begin, path, RunFolder.find(path).config(), progress)
 

@@ -21,7 +21,7 @@ from tacit.runs.again import rebuild
 from tacit.runs.describe import snapshot_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
-from tacit.runs.names import find_run
+from tacit.runs.names import as_path, find_run
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.python_config import Part, PythonConfig
 from tacit.runs.record import Records
@@ -38,7 +38,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
     run: the run's folder, or its name.
     runs: the folder of all runs, where a name is given.
     """
-    folder = RunFolder.find(find_run(Path(run), Path(runs)))
+    folder = RunFolder.find(find_run(as_path("run", run), as_path("runs", runs)))
     summary, story = folder.summary(), folder.events()
     plan = story.plan
     if summary is None or plan is None:

@@ -1,5 +1,6 @@
 """Runs by their names: all in a folder, one that a user means, and a name for a new one."""
 
+import os
 import re
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,6 +12,13 @@ from tacit.errors import InvalidInput
 from tacit.naming import last_part
 from tacit.privacy import DurableLedger
 from tacit.runs.folder import LEDGER, RunFolder
+
+
+def as_path(name: str, value: str | os.PathLike[str]) -> Path:
+    """Return a path that was given under a name, or say that it is none."""
+    if not isinstance(value, str | os.PathLike):
+        raise InvalidInput(f"{name} is {value!r}; give the name of a folder")
+    return Path(value)
 
 
 def list_runs(runs: Path) -> list[RunFolder]:

@@ -48,12 +48,12 @@ def maker(
 
 
 def config_of(
-    training: Training, names: Mapping[str, Own], *, checkpoint_every: int, tensorboard: bool
+    training: Training, names: Mapping[str, Own | str], *, checkpoint_every: int, tensorboard: bool
 ) -> PythonConfig:
     """Return what is kept of a training. `names` are what stood in the place of objects."""
     if tensorboard:
         need_tensorboard("tensorboard")
-    parts = describe(training, {key: own.text for key, own in names.items()})
+    parts = describe(training, names)
     promise = training.privacy
     facts: dict[str, Any] = {key: getattr(training, key) for key in _AS_THEY_ARE}
     if isinstance(promise, Privacy):
@@ -76,7 +76,7 @@ def config_of(
             device=str(training.device),
             checkpoint_every=checkpoint_every,
             tensorboard=tensorboard,
-            code={key: own.code for key, own in names.items()},
+            code={key: own.code for key, own in names.items() if isinstance(own, Own)},
             parts=parts,
         )
     except ValueError as error:

@@ -22,6 +22,7 @@ from tacit.algorithms.averaged import name_of
 from tacit.data import AgentData
 from tacit.errors import GraphError
 from tacit.graphs import as_graph
+from tacit.naming import Own
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
 from tacit.preparation import Model, declared_sizes, make_module
@@ -34,8 +35,8 @@ from tacit.settings import Training
 _MOST_EDGES = 20_000  # of a graph that is kept whole
 
 
-def describe(training: Training, names: Mapping[str, str]) -> dict[str, Part]:
-    """Return what is kept of each object. `names` are those that were given in the place of objects."""
+def describe(training: Training, names: Mapping[str, Own | str]) -> dict[str, Part]:
+    """Return what is kept of each object. `names` stood in the place of objects: the user's own, and of what is shipped."""
     parts = {
         "algorithm": describe_rule(training.algorithm),
         "model": describe_model(training.model, training.seed),
@@ -49,8 +50,12 @@ def describe(training: Training, names: Mapping[str, str]) -> dict[str, Part]:
         parts["graph"] = _graph(graph, training.rounds)
     mixing = training.mixing
     parts["mixing"] = _settings(mixing) if isinstance(mixing, str) else _matrix(mixing)
-    for key, text in names.items():
-        parts[key] = parts[key].model_copy(update={"shown": text, "made": {"own": text}})
+    for key, name in names.items():
+        part = parts[key]
+        if isinstance(name, Own):
+            parts[key] = part.model_copy(update={"shown": name.text, "made": {"own": name.text}})
+        elif key != "data":  # of which more is kept than its name
+            parts[key] = part.model_copy(update={"shown": name, "made": part.made or {"shipped": name}})
     return parts
 
 
