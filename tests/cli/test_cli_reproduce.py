@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,10 @@ def test_without_a_name_all_are_listed_with_their_times():
     for name in EXPERIMENTS:
         assert f"\n{name} " in text
         assert listed[name]["seconds"]["smoke"] < 60
-    assert "GPU" in text
+    assert listed["split"]["seconds"]["paper"] is None
+    assert re.search(r"^split .* not timed ", text, flags=re.MULTILINE)
+    assert "days" not in text
+    assert "What is not timed needs one, and was never timed there." in one_line(text)
     assert "All of laptop takes roughly" in one_line(text)
 
 

@@ -2,13 +2,15 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_up import Playing, made_up
 
+from tacit.cli.reproduce_playing import _line
 from tacit.errors import InvalidInput, ProcessLost
-from tacit.experiments import PROFILES, Point, load_experiment, parse_only, reproduce, restrict
+from tacit.experiments import PROFILES, Place, Point, load_experiment, parse_only, reproduce, restrict
 from tacit.experiments.running import POINTS, missing
 
 WRITTEN = {"points.jsonl", "results.csv", "results.json", "figure.png", "figure.pdf", "finding.md"}
@@ -36,6 +38,16 @@ def test_all_points_are_played_and_everything_is_written(tmp_path):
     assert "12 rows, 24 in all." in page
     assert [progress.done for progress in told] == list(range(7))
     assert (told[0].seconds, told[0].timed, told[-1].seconds) == (360.0, False, 0.0)
+
+
+@pytest.mark.parametrize(("needs_gpu", "device"), [(True, "cpu"), (False, "cuda")])
+def test_the_time_left_is_not_told_before_a_point_was_timed_where_nobody_knows_it(tmp_path, needs_gpu, device):
+    told = []
+    experiment = replace(made_up(Playing()), needs_gpu=lambda point: needs_gpu)
+    reproduce(experiment, "laptop", tmp_path, place=Place(device=device), told=told.append)
+    assert told[0].seconds is None
+    assert all(progress.timed and progress.seconds is not None for progress in told[1:])
+    assert _line("made-up", told[0]) == "made-up: 0 of 6 points, time left not known yet"
 
 
 def test_a_stopped_experiment_goes_on_where_it_was(tmp_path):

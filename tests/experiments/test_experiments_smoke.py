@@ -38,13 +38,22 @@ def test_every_profile_is_declared(name):
         assert set(experiment.varies) <= {name for point in points for name in point.named}
         assert len({point.described(experiment.varies) for point in points}) == len(points)
         assert all(json.loads(json.dumps(point.named)) == point.named for point in points)
-        assert experiment.total_seconds(profile) > 0
-    assert experiment.total_seconds("smoke") <= experiment.total_seconds("laptop") <= experiment.total_seconds("paper")
+        assert sum(map(experiment.seconds, experiment.points(profile))) > 0
+    smoke, laptop, paper = (sum(map(experiment.seconds, experiment.points(profile))) for profile in PROFILES)
+    assert smoke <= laptop <= paper
 
 
 def test_the_laptop_profile_takes_some_hours():
-    hours = sum(load_experiment(name).total_seconds("laptop") for name in EXPERIMENTS) / 3600
+    found = [load_experiment(name) for name in EXPERIMENTS]
+    hours = sum(each.total_seconds(each.points("laptop")) for each in found) / 3600
     assert 2 < hours < 12  # of one core
+
+
+def test_no_estimate_is_made_of_what_a_processor_cannot_play():
+    found = [load_experiment(name) for name in EXPERIMENTS]
+    paper = {each.name: each.total_seconds(each.points("paper")) for each in found}
+    assert [name for name, seconds in paper.items() if seconds is None] == ["split"]
+    assert all(seconds is None or seconds < 3 * 86400 for seconds in paper.values())
 
 
 def test_the_papers_grids_are_whole():

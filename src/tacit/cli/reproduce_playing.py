@@ -34,6 +34,7 @@ from tacit.stopping import Stopping
 
 LOCK = "lock"
 _WORTH_PROCESSES = 120.0  # seconds of work
+_NOT_TIMED = "not timed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class How:
 def print_experiments(*, as_json: bool) -> None:
     """List the experiments, with the rough time that each profile takes."""
     found = [load_experiment(name) for name in EXPERIMENTS]
-    times = {each.name: {profile: each.total_seconds(profile) for profile in PROFILES} for each in found}
+    times = {each.name: {profile: each.total_seconds(each.points(profile)) for profile in PROFILES} for each in found}
     if as_json:
         print_json({each.name: {"title": each.title, "seconds": times[each.name]} for each in found})
         return
@@ -75,9 +76,10 @@ def print_experiments(*, as_json: bool) -> None:
     for each in found:
         table.add_row(each.name, *(_rough(seconds) for seconds in times[each.name].values()), each.title)
     print_whole(table)
-    whole, cores = sum(each["laptop"] for each in times.values()), os.cpu_count() or 1
+    whole, cores = sum(each["laptop"] or 0.0 for each in times.values()), os.cpu_count() or 1
     console().print(
         "\nTimes are for one core of a laptop, and long work uses all cores; paper is meant for a GPU machine. "
+        f"What is {_NOT_TIMED} needs one, and was never timed there. "
         f"All of laptop takes roughly {_rough(whole / cores)} on the {counted(cores, 'core')} here: tacit reproduce all."
     )
 
@@ -93,8 +95,10 @@ def play_all(experiments: Sequence[Experiment], how: How, *, asked: str) -> None
             f"nothing to resume in {how.results} with the profile {how.profile}: it begins anew", soft_wrap=True
         )
     if how.shown and any(left):
-        seconds = sum(_seconds(each, points, how) for (each, _), points in zip(chosen, left, strict=True))
-        screen.print(f"{counted(sum(map(len, left)), 'point')} to play: roughly {_rough(seconds)}", soft_wrap=True)
+        seconds = [_seconds(each, points, how) for (each, _), points in zip(chosen, left, strict=True)]
+        known = sum(each for each in seconds if each is not None)
+        how_long = f"roughly {_rough(known)}" if None not in seconds else "how long is known after the first of them"
+        screen.print(f"{counted(sum(map(len, left)), 'point')} to play: {how_long}", soft_wrap=True)
     done: dict[str, Reproduction] = {}
     for experiment, wanted in chosen:
         done[experiment.name] = _play(experiment, wanted, how, screen, asked)
@@ -177,9 +181,11 @@ def _draw_so_far(experiment: Experiment, how: How, screen: Console) -> None:
         screen.print(f"what there is so far is drawn in {folder}", soft_wrap=True)
 
 
-def _seconds(experiment: Experiment, left: Sequence[Point], how: How) -> float:
-    """Return roughly how long so many points take with the processes that play them."""
-    seconds = sum(map(experiment.seconds, left))
+def _seconds(experiment: Experiment, left: Sequence[Point], how: How) -> float | None:
+    """Return roughly how long so many points take with the processes that play them; None if they were never timed so."""
+    seconds = experiment.total_seconds(left)
+    if seconds is None or (left and how.device != "cpu"):
+        return None
     return seconds / min(how.workers_for(seconds), max(1, len(left)))
 
 
@@ -227,11 +233,15 @@ def _line(name: str, progress: Progress) -> str:
 def _left(progress: Progress) -> str:
     if progress.done == progress.total:
         return "done"
+    if progress.seconds is None:
+        return "time left not known yet"
     return f"{'about' if progress.timed else 'roughly'} {duration(progress.seconds)} left"
 
 
-def _rough(seconds: float) -> str:
+def _rough(seconds: float | None) -> str:
     """Write a rough time with one unit."""
+    if seconds is None:
+        return _NOT_TIMED
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"

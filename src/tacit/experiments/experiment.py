@@ -77,6 +77,8 @@ class Experiment:
     finding: what the rows say beside the claim, computed from them.
     reduced: the profiles that are smaller than the paper's; of those, smoke shows no trend.
     seconds: roughly how long a point takes on one of two cores, with which the time left is told.
+    needs_gpu: whether a point is too large for a processor. Nobody has timed those on a GPU, so that their `seconds` only compare
+        them with each other.
     """
 
     name: str
@@ -89,10 +91,11 @@ class Experiment:
     finding: Callable[[list[Row]], str]
     seconds: Callable[[Point], float]
     reduced: tuple[Profile, ...] = ("smoke", "laptop")
+    needs_gpu: Callable[[Point], bool] = lambda point: False
 
-    def total_seconds(self, profile: Profile) -> float:
-        """Roughly how long a whole profile takes."""
-        return sum(map(self.seconds, self.points(profile)))
+    def total_seconds(self, points: Sequence[Point]) -> float | None:
+        """Roughly how long some points take on one core; None if some of them were never timed where they can be played."""
+        return None if any(map(self.needs_gpu, points)) else sum(map(self.seconds, points))
 
 
 def shown(value: Any) -> str:

@@ -34,13 +34,13 @@ _SMOKE = (
 class Progress:
     """How far an experiment is: finished points of those that were asked for, and roughly how long the rest takes.
 
-    seconds: by the cost of the points, corrected by how long those of this run really took.
+    seconds: by the cost of the points, corrected by how long those of this run really took; None as long as nobody knows.
     timed: whether any were, in this run.
     """
 
     done: int
     total: int
-    seconds: float
+    seconds: float | None
     timed: bool
     last: str
 
@@ -91,8 +91,9 @@ def reproduce(
     if left:
         file.parent.mkdir(parents=True, exist_ok=True)
         workers = min(workers, len(left))
-        ahead = _Ahead(experiment, left, len(wanted), workers, told or (lambda progress: None))
-        with closing(_play(experiment, left, place or Place(), workers)) as playing:
+        place = place or Place()
+        ahead = _Ahead(experiment, left, len(wanted), workers, told or (lambda progress: None), device=place.device)
+        with closing(_play(experiment, left, place, workers)) as playing:
             for point, played in playing:
                 keeping.append(file, facts, point, played)
                 kept[point.key] = played
@@ -104,8 +105,11 @@ def reproduce(
 class _Ahead:
     """Tells how far an experiment is: at once, and after each point."""
 
-    def __init__(self, experiment: Experiment, left: Sequence[Point], total: int, workers: int, told: Told) -> None:
+    def __init__(
+        self, experiment: Experiment, left: Sequence[Point], total: int, workers: int, told: Told, *, device: str
+    ) -> None:
         self._varies, self._told, self._total, self._workers = experiment.varies, told, total, workers
+        self._known = device == "cpu" and experiment.total_seconds(left) is not None
         self._costs = {point.key: experiment.seconds(point) for point in left}
         self._expected = self._taken = 0.0
         self._say(1.0, "")
@@ -118,8 +122,9 @@ class _Ahead:
 
     def _say(self, pace: float, last: str) -> None:
         seconds = pace * sum(self._costs.values()) / self._workers
-        done = self._total - len(self._costs)
-        self._told(Progress(done=done, total=self._total, seconds=seconds, timed=bool(last), last=last))
+        done, timed = self._total - len(self._costs), bool(last)
+        told = seconds if timed or self._known else None
+        self._told(Progress(done=done, total=self._total, seconds=told, timed=timed, last=last))
 
 
 def _play(

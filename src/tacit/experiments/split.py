@@ -8,7 +8,7 @@ from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, NAMES, SPL
 from tacit.experiments.statistics import change_in_points, difference, doubt, falling, summarise, verdict, within
 from tacit.experiments.telling import PROMISE, described, described_steps
 from tacit.experiments.topology import INVARIANT, levels_of, play_final
-from tacit.experiments.trials import accuracies, seconds, training_point
+from tacit.experiments.trials import accuracies, needs_gpu, seconds, training_point
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -127,4 +127,5 @@ EXPERIMENT = Experiment(
     draw=_draw,
     finding=_finding,
     seconds=seconds,
+    needs_gpu=needs_gpu,
 )

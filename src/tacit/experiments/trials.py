@@ -27,7 +27,7 @@ from tacit.training import train_trials
 PIXELS, SCATTERING = "pixels", "scattering"  # what a model reads of an image
 
 _TOLERANCE = 0.015  # of searched graphs; a link of ten agents is 0.022 of the density
-# Seconds of one core for a record's clipped gradient and for its evaluation, and to compile; measured but for ResNet-9's last two.
+# Seconds of one core for a record's clipped gradient and for its evaluation, and to compile; measured, but for ResNet-9's last two.
 _COSTS = {
     "logistic": (4e-6, 2e-6, 0.0),
     "convnet": (4e-5, 4e-5, 45.0),
@@ -139,6 +139,11 @@ def seconds(point: Point, *, looks: int = 1) -> float:
     training = rounds * inner * (_OVERHEAD + models * point["lot"] * views * gradient)
     starting = _STARTING + compiling + (0.0 if point["epsilon"] is None else _CALIBRATING)
     return starting + training + (1 + looks / 2) * models * held_out * score
+
+
+def needs_gpu(point: Point) -> bool:
+    """Tell whether a training point is too large for a processor: one of ResNet-9 at the paper's size takes months of a core."""
+    return bool(point["model"] == "resnet9")
 
 
 def play_course(point: Point, place: Place, *, looks: int) -> list[Row]:
