@@ -42,9 +42,10 @@ def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit)
     assert [row["release"] for row in (secret, seeded, plain)] == [True, False, False]
     assert secret["epsilon"] == seeded["epsilon"] > 0
     assert plain["epsilon"] is None
-    lines = tacit("list")[1].splitlines()
-    assert lines[2].split()[-3:] == [round_up(secret["epsilon"]), "record", "yes"]
-    assert lines[4].split()[-3:] == ["none", "-", "no"]
+    first, second, _, one, _, three, *_ = tacit("list")[1].splitlines()
+    assert (first.split(), second.split()[-3:]) == (["ε", "per"], ["accuracy", "record", "release"])
+    assert one.split()[-2:] == [round_up(secret["epsilon"]), "yes"]
+    assert three.split()[-2:] == ["none", "no"]
 
 
 def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):

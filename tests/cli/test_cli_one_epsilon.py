@@ -45,7 +45,7 @@ def shown(tacit, folder):
     ledger = next(line for line in tacit("ledger", "one")[1].splitlines() if line.startswith("one "))
     rows = [row for row in json.loads(tacit("ledger", "one", "--json")[1])["spent"] if row["run"] == "one"]
     return {
-        "list": float(table.split()[-3]),
+        "list": float(table.split()[-2]),
         "list --json": row["epsilon"],
         "page, claim": float(re.search(r"ε = (\S+) per record at δ", page)[1]),
         "page, tile": float(re.search(r"ε per record, spent (\S+)", page)[1]),

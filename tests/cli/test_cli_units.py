@@ -46,6 +46,8 @@ def test_every_line_and_table_of_a_run_says_per_whom_its_epsilon_is(ward):
 
 def test_lists_and_ledgers_say_per_whom_each_epsilon_is(ward):
     ward("train", *PATIENTS, "--name", "one", "--budget", "9")
+    first, second, *_ = ward("list")[1].splitlines()
+    assert (first.split(), second.split()[-2]) == (["ε", "per"], "patient"), "one unit stands in the heading"
     ward("train", *QUICK, "--name", "two", "--delta", "1e-3")
     listed = {line.split()[0]: line.split()[-2] for line in ward("list")[1].splitlines()[2:]}
     assert listed == {"one": "patient", "two": "record"}

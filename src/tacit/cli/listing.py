@@ -8,7 +8,7 @@ from typing import Any
 from tacit.cli.memo import Memo
 from tacit.cli.output import Json, RunsFolder, complain, console, plain_table, print_json, print_whole, round_up
 from tacit.errors import TacitError
-from tacit.privacy.guarantees import EXPOSED, stated
+from tacit.privacy.guarantees import EXPOSED, per, stated
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.events import Plan
 from tacit.runs.folder import LEDGER
@@ -29,11 +29,15 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
     if json:
         print_json({"runs": rows})
         return
+    units = {row["unit"] for row in rows if row["unit"] is not None}
+    mixed = len(units) > 1
     table = plain_table()
-    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", "per", "release"):
-        table.add_column(column, justify="right" if column in _RIGHT else "left", overflow="fold")
+    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", *["per"] * mixed, "release"):
+        # On two lines, so that a list of the names that runs are given fits 80 columns.
+        heading = per(min(units)).replace("per ", "per\n") if column == "ε" and len(units) == 1 else column
+        table.add_column(heading, justify="right" if column in _RIGHT else "left", overflow="fold")
     for row in rows:
-        table.add_row(*_cells(row))
+        table.add_row(*_cells(row, mixed))
     print_whole(table if rows else f"there are no runs in {runs}")
     if any(row["exposed"] and row["private"] for row in rows):
         named = ", ".join(row["run"] for row in rows if row["exposed"] and row["private"])
@@ -100,10 +104,11 @@ def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:
     return stated(memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant))
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any], mixed: bool) -> list[str]:
+    """Return what a row shows; where runs protect different units, with whom this one does."""
     plain = [str(row[key] or "-") for key in ("run", "algorithm", "dataset", "agents")]
     rounds = "-" if row["of"] is None else f"{row['rounds']}/{row['of']}"
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
     spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
     release = "-" if row["release"] is None else "yes" if row["release"] else "no"
-    return [*plain, rounds, row["state"], accuracy, spent, row["unit"] or "-", release]
+    return [*plain, rounds, row["state"], accuracy, spent, *[row["unit"] or "-"] * mixed, release]
