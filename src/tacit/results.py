@@ -90,6 +90,8 @@ class Result:
 
     def module(self, agent: int) -> nn.Module:
         """Return one agent's model as an ordinary module."""
+        if not isinstance(agent, int | np.integer) or not -len(self.theta) <= agent < len(self.theta):
+            raise InvalidInput(f"agent is {agent!r}; there are {len(self.theta)}, numbered from 0")
         return self.model.module(self.theta[agent])
 
     @property

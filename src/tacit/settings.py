@@ -113,17 +113,12 @@ class Training:
 
     def _check_kinds(self) -> None:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
-        check_rule(self.algorithm)
-        if not isinstance(self.data, AgentData):
-            raise InvalidInput(not_dealt(self.data))
+        for key in ("algorithm", "data", "model", "loss"):
+            check_kind(key, getattr(self, key))
         if not isinstance(self.privacy, Privacy | NoPrivacy):
             raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
-        if not isinstance(self.model, nn.Module) and not callable(self.model):
-            raise InvalidInput(f"model is {self.model!r}; give an nn.Module or a function that makes one")
         if self.compile not in (True, False, "auto"):
             raise InvalidInput(f"compile is {self.compile!r}; it must be True, False or 'auto'")
-        if not callable(self.loss):
-            raise InvalidInput(f"loss is {self.loss!r}; give a function of outputs and targets, one value per record")
         given: Any = self.graph
         graphs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
         if given is not None and not (
@@ -169,6 +164,18 @@ class Training:
     def is_release(self) -> bool:
         """Whether what comes of the run may be shown to others with its ε."""
         return isinstance(self.privacy, Privacy) and self.chosen_sources.secret and not self.private_diagnostics
+
+
+def check_kind(key: str, value: Any) -> None:
+    """Say what was expected of an algorithm, data, a model or a loss where something else was given."""
+    if key == "algorithm":
+        check_rule(value)
+    elif key == "data" and not isinstance(value, AgentData):
+        raise InvalidInput(not_dealt(value))
+    elif key == "model" and not isinstance(value, nn.Module) and not callable(value):
+        raise InvalidInput(f"model is {value!r}; give an nn.Module or a function that makes one")
+    elif key == "loss" and not callable(value):
+        raise InvalidInput(f"loss is {value!r}; give a function of outputs and targets, one value per record")
 
 
 def not_dealt(data: Any) -> str:

@@ -540,6 +540,17 @@ def test_without_its_objects_everything_else_of_a_run_is_loaded(tmp_path):
         found.evaluate()
     with pytest.raises(InvalidInput, match=r"not what the run was trained with\. model: parameters"):
         tacit.load(tmp_path / "one", model=narrow)
+    for wrong, said in (
+        ({"model": 5}, "model is 5; give"),
+        ({"data": 5}, "data is a int"),
+        ({"loss": 5}, "loss is 5; give"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            tacit.load(tmp_path / "one", **wrong)
+    assert result.module(result.accuracy.argmax()) is not None
+    for agent in (4, -5, "0"):
+        with pytest.raises(InvalidInput, match=f"agent is {agent!r}; there are 4, numbered from 0"):
+            result.module(agent)
     assert tacit.load(tmp_path / "one", model=lambda: net()).module(1)(torch.randn(2, 6)).shape == (2, 4)
 
 
@@ -734,7 +745,7 @@ def test_a_run_whose_parts_were_given_by_name_is_resumed_by_its_name_alone(tmp_p
     whole = tacit.train("dinno", **given(**named), run="whole", runs=tmp_path)
     stopped(tmp_path, monkeypatch, "dinno", **named)
     config = RunFolder(tmp_path / "one").config()
-    assert (config.model, config.graph, config.parts["algorithm"].shown) == ("mlp", graph, "dinno")
+    assert (config.algorithm, config.model, config.graph) == ("dinno", "mlp", graph), "as tacit train keeps them"
     resumed = tacit.resume("one", runs=tmp_path)
     assert torch.equal(resumed.theta, whole.theta)
     assert tacit.load("one", runs=tmp_path).evaluate().loss.tolist() == whole.evaluate().loss.tolist()

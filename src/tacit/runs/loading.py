@@ -26,6 +26,7 @@ from tacit.runs.parts import describe_data, describe_function, describe_model, d
 from tacit.runs.python_config import Part, PythonConfig
 from tacit.runs.record import Records
 from tacit.runs.resuming import how_to_resume
+from tacit.settings import check_kind
 
 
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:
@@ -108,6 +109,7 @@ def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> di
 
     def have(key: str) -> Any:
         value = rebuild(config, given, path, had=found, only=(key,), by="tacit.load")[key]
+        check_kind(key, value)
         if changed := differences({key: config.parts[key]}, {key: described[key](value)}):
             raise InvalidInput(f"this is not what the run was trained with. {'; '.join(changed)}")
         return value

@@ -61,7 +61,7 @@ def config_of(
     try:
         return PythonConfig(
             **facts | {"lot_size": _plain(promise.lot_size)},
-            algorithm=name_of(training.algorithm),
+            algorithm=parts["algorithm"].shown if "algorithm" in names else name_of(training.algorithm),
             dataset=training.data.data.name,
             agents=training.data.agents,
             graph=parts["graph"].shown if "graph" in parts else "none",
