@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from tacit.algorithms import SGD, Algorithm
 from tacit.algorithms.averaged import name_of, rule_of
@@ -141,7 +143,12 @@ def rounds_bar(shown: bool, name: str, rounds: int, done: int = 0) -> Iterator[C
     if not (shown and console.is_terminal):
         yield lambda words="": None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[words]}"), console=console, transient=True) as progress:
-        task = progress.add_task(name, total=rounds, completed=done, words="")
-        yield lambda words="": progress.update(task, advance=1, words=words)
+    progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    task = progress.add_task(name, total=rounds, completed=done)
+    with Live(progress, console=console, refresh_per_second=4, transient=True) as live:
+
+        def advanced(words: str = "") -> None:
+            progress.advance(task)
+            live.update(Group(progress, Text(words)) if words else progress)  # below the bar, which needs the line
+
+        yield advanced

@@ -769,3 +769,15 @@ def test_data_of_ones_own_that_was_divided_here_is_divided_again_in_the_same_way
     whole = tacit.train(rule, **given(**named), run="whole", runs=tmp_path)
     stopped(tmp_path, monkeypatch, rule, **named)
     assert torch.equal(tacit.resume("one", runs=tmp_path).theta, whole.theta)
+
+
+def test_the_bar_of_a_kept_run_stays_whole_on_80_columns_with_what_the_last_look_saw_below_it(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich take the stream for a terminal
+    monkeypatch.setenv("COLUMNS", "80")
+    tacit.train(tacit.DSGT(), **given(progress=True), run="a-run-with-a-name", runs=tmp_path)
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capfd.readouterr().err)
+    assert re.search(r"a-run-with-a-name ━+ 12/12", shown)
+    assert re.search(r"after round 12: accuracy [\d.]+%, ε=[\d.]+ per record at δ=1e-05,", shown)
+    assert "…" not in shown
