@@ -31,7 +31,7 @@ class Memo:
         self._code = _code()
 
     def epsilon(self, account: Account, *, delta: float, adjacency: Adjacency, accountant: Accountant) -> float:
-        """Return ε of the owner who lost most of what an account is charged."""
+        """Return the highest ε of any owner, of what an account is charged."""
         mechanisms = sorted({chains.canonical(line.mechanism.to_json()) for line in account.lines})
         told = json.dumps([self._code, mechanisms, account.charged, delta, adjacency, accountant])
         key = hashlib.sha256(told.encode()).hexdigest()

@@ -85,7 +85,7 @@ def _now(runner: Runner) -> Group:
     """Return what is so at present, and below it what the last look saw, under the round that it was after."""
     session = runner.session
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
-    present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} samples/s"
+    present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} {runner.protected}s/s"
     last = session.watch.histories[0][-1]
     scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
     table = plain_table(f"after round {last.round}{scored}")

@@ -137,7 +137,7 @@ class Account:
     def largest_epsilon(
         self, *, delta: float, adjacency: Adjacency, accountant: Accountant, queries: int | None = None
     ) -> tuple[int, float]:
-        """Derive ε of the owner who lost most, and say who by its place in `lines`: the one ε that a run states.
+        """Derive the highest ε of any owner, and say whose it is by its place in `lines`: the one ε that a run states.
 
         It counts what is charged or, where `queries` are given, so many of them. Without noise, ε is infinite.
         """

@@ -111,7 +111,7 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
 def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
     """Return what came of a finished run; `heads` are the ends of its two hash chains.
 
-    `epsilon` is that of the agent that lost most, derived from the ledger and rounded up: the number that is shown everywhere.
+    `epsilon` is the highest of any agent, derived from the ledger and rounded up: the number that is shown everywhere.
     """
     privacy, last = result.plan.privacy, result.history[-1]
     accuracy, kept = last.accuracy, result.guarantees()
