@@ -64,7 +64,7 @@ def main() -> None:
             f"{spent[-1].epsilon:.3f}",
         )
     worst = max(spent, key=lambda guarantee: guarantee.epsilon)
-    table.caption = f"derived from each run's ledger: {worst}"
+    table.caption = f"from each run's ledger: {worst}"
     console.print(table)
     console.print(
         "Below the first row, no agent showed another a single record. Lots and noise are drawn anew each time, so figures "
