@@ -141,7 +141,7 @@ def grid_step(values: Float[np.ndarray, " numbers"]) -> float | None:
 
 def _grid_finding(noise: Float[np.ndarray, "agents queries width"], exact: bool) -> Finding:
     steps = [grid_step(values.ravel()) for values in noise]
-    bound = "every released number on a public grid"
+    bound = "every answer on a public grid"
     if all(step is not None for step in steps):
         largest = max(step for step in steps if step is not None)
         words = f"all numbers lie on a grid of σC/{1 / largest:.0f}"
