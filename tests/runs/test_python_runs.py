@@ -169,6 +169,24 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path, capsys):
     assert resumed.history[-1].round == 12
 
 
+def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(tmp_path, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(12)]), run="one", runs=tmp_path)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"the run was at its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) has it"
+    assert tacit.load("one", runs=tmp_path).history[-1].round == 12
+
+
+def test_ctrl_c_while_a_run_is_resumed_says_that_it_is_kept(tmp_path, monkeypatch, capsys):
+    settings = stopped(tmp_path, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr("tacit.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            tacit.resume("one", runs=tmp_path, **{key: settings[key] for key in OBJECTS})
+    assert "stopped before anything more was asked. The run is kept in" in capsys.readouterr().err
+    assert tacit.resume("one", runs=tmp_path, **{key: settings[key] for key in OBJECTS}).history[-1].round == 12
+
+
 def test_ctrl_c_before_the_first_round_leaves_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("tacit.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):

@@ -23,7 +23,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.names import as_path, find_run
 from tacit.runs.objects import config_of
 from tacit.runs.python_config import AnyConfig
-from tacit.runs.resuming import after_failure, is_kept
+from tacit.runs.resuming import after_failure, call, is_kept
 from tacit.runs.runner import Runner
 from tacit.settings import Training
 from tacit.stopping import Stopping
@@ -95,10 +95,15 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
             if runner is not None:
                 error.add_note(after_failure(error, path, config))
             raise
-    if result is None or runner is None:
+    if runner is None:
         if path.exists():
-            played = 0 if runner is None else runner.session.round
-            _say(f"stopped after round {played} of {config.rounds}, {stopped}. {is_kept(path, config)}")
+            _say(f"stopped before anything more was asked. {is_kept(path, config)}")
+        raise KeyboardInterrupt
+    if result is None:
+        _say(f"stopped after round {runner.session.round} of {config.rounds}, {stopped}. {is_kept(path, config)}")
+        raise KeyboardInterrupt
+    if stopping.asked:
+        _say(f"the run was at its end, and is finished: {call('tacit.load', path, [])} has it")
         raise KeyboardInterrupt
     return replace(result, ledger=DurableLedger(runner.folder.ledger_file, read_only=True))  # the runner's is closed
 
