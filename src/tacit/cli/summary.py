@@ -50,9 +50,7 @@ def _print_all_runs(runner: Runner) -> None:
         owner, lost = record.foremost(owners, **terms)
         count = len(record.runs_on(owners))
         anew = record.dealt_out_anew()
-    here = "this data, dealt out like this," if anew else "this data"
-    runs = f"the only run on {here} has" if count == 1 else f"all {count} runs on {here} together have"
-    budget = None if anew else budget  # it counts the other runs on these records, too: `tacit ledger` says how much
+    runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
     whose = owner.rpartition("/")[2]
     screen = console()
     if math.isinf(lost.epsilon):

@@ -21,6 +21,7 @@ from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
+from tacit.privacy.holders import Holders
 from tacit.privacy.ledger import EVERYONE, Ledger
 from tacit.privacy.log import (
     START,
@@ -285,7 +286,7 @@ class DurableLedger(Ledger):
     def _forget(self) -> None:
         """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
         self.budget, self.budgets, self.decisions = None, {}, []
-        self._by_owner, self._accounts = {}, {}
+        self._holders, self._accounts = Holders(), {}
         self._reader = Reader(self, self._known)
         self._number, self._head = 0, START
 
