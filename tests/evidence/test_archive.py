@@ -191,7 +191,7 @@ BROKEN = {
     ),
     "a query less": (
         "ledger.jsonl",
-        lambda a: row_with(a, chains.canonical({"account": 1, "kind": "query", "number": 3}).encode() + b"\n", b""),
+        lambda a: b"".join(row for row in lines(a, "ledger.jsonl") if b'"kind":"query","number":3' not in row),
         "query 4 after 2: some are missing",
     ),
     "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "no digest"),

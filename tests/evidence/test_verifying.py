@@ -9,13 +9,15 @@ import torch
 from tampering import edit_log, forge, read_events, read_log, state_heads, write_events, write_log
 
 import tacit
+from tacit import chains
 from tacit.config import RunConfig
+from tacit.errors import PrivacyError
 from tacit.evidence.archive import Archive, pack
 from tacit.evidence.heads import statement_of
 from tacit.evidence.signing import new_key, read_signature, save, sign
-from tacit.evidence.verifying import verify
+from tacit.evidence.verifying import Log, verify
 from tacit.models.hashing import models_file, models_sha256, read_models
-from tacit.privacy import DurableLedger, Event, epsilon
+from tacit.privacy import Budget, DurableLedger, Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checks import check_event
@@ -306,20 +308,108 @@ def test_nothing_that_an_archive_names_is_run_read_or_fetched(runs, settings, wo
         assert words in found[what].words
 
 
-def test_rows_on_other_records_are_sealed_and_the_chain_still_leads_to_the_head(runs):
-    other = RunConfig.of({"dataset": "synthetic:200", "agents": 2, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 2})
-    with Runner.start(runs, "elsewhere", other) as runner:
+OTHER = {"dataset": "synthetic:200", "agents": 2, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 2}
+
+
+def study(runs, name, **changes):
+    """Play one more run beside the others."""
+    with Runner.start(runs, name, RunConfig.of(OTHER | changes)) as runner:
         runner.play(stop=lambda: False)
+
+
+def shown(archive):
+    return [json.loads(row) for row in archive.parts["ledger.jsonl"].splitlines()]
+
+
+def test_rows_on_other_records_are_sealed_and_the_chain_still_leads_to_the_head(runs):
+    study(runs, "elsewhere")
     archive = pack(RunFolder.find(runs / "one"))
     text = archive.parts["ledger.jsonl"].decode()
     assert "elsewhere" not in text
     assert "synthetic" not in text
     found = {each.what: each for each in verify(archive, head=head_of(runs), replay=False)}
     assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    assert "7 rows on other records are sealed" in found["ledger"].words
+    assert "7 are shown by their digests alone" in found["ledger"].words
     assert "which their digests do not show" in found["ε of all runs"].words
     whole = pack(RunFolder.find(runs / "one"), whole_ledger=True)
     assert "elsewhere" in whole.parts["ledger.jsonl"].decode()
+
+
+def test_a_sealed_row_cannot_be_found_by_trying(runs):
+    """Without a salt, few rows could be the fifth query of account 3, or the budget of a known owner."""
+    study(runs, "elsewhere")
+    sealed = {row["sealed"] for row in shown(pack(RunFolder.find(runs / "one"))) if "sealed" in row}
+    rows = [row for row in read_log(runs / "ledger.sqlite") if row.get("account") == 3]
+    assert {chains.digest(chains.canonical(row)) for row in rows} == sealed
+    salts = {row["salt"] for row in read_log(runs / "ledger.sqlite")}
+    assert len(salts) == len(read_log(runs / "ledger.sqlite")), "each has its own"
+    assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
+    for row in rows:
+        bare = {name: value for name, value in row.items() if name != "salt"}
+        assert chains.digest(chains.canonical(bare)) not in sealed
+
+
+def test_after_a_budget_was_raised_other_studies_stay_sealed_and_what_it_proves_is_the_same(tmp_path):
+    """How many runs came before it is told by the accounts' numbers, which go on counting in sealed rows."""
+    mine = {"dataset": "digits", "agents": 4, "lot_size": 24, "noise_multiplier": 9.0}
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "theirs")
+    study(tmp_path, "one", **mine)
+    study(tmp_path, "theirs-2")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    study(tmp_path, "theirs-3")
+    study(tmp_path, "two", **mine)
+    study(tmp_path, "three", **mine)
+    ledger.close()
+    for name in ("one", "three"):
+        archive = pack(RunFolder.find(tmp_path / name))
+        assert b"theirs" not in archive.parts["ledger.jsonl"]
+        assert b"agreed" in archive.parts["ledger.jsonl"]
+        found = {each.what: each for each in verify(archive, head=head_of(tmp_path), replay=False)}
+        assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+        assert "3 runs on these records" in found["ε of all runs"].words
+        log = Log(archive.parts["ledger.jsonl"])
+        with closing(DurableLedger(tmp_path / "ledger.sqlite", read_only=True)) as whole:
+            owners = RunFolder.find(tmp_path / name).events().plan.owners
+            for owner in owners:
+                kept = log.reader.ledger.guarantee(owner, delta=1e-5)
+                assert kept == whole.guarantee(owner, delta=1e-5)
+                assert kept.basis == "plans", "the budget may have been raised by what the first run gave"
+                assert log.reader.ledger.filtered(owner) == whole.filtered(owner)
+
+
+def test_sealed_rows_leave_a_raise_no_more_room_than_they_can_hold(tmp_path):
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "one", dataset="digits", lot_size=24)
+    study(tmp_path, "theirs")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    study(tmp_path, "two", dataset="digits", lot_size=24)
+    ledger.close()
+    rows = shown(pack(RunFolder.find(tmp_path / "two")))
+    sealed = sum("sealed" in row for row in rows)
+
+    def log(runs):
+        forged = [row | {"decision": row["decision"] | {"runs": runs}} if "decision" in row else row for row in rows]
+        return Log("".join(f"{chains.canonical(row)}\n" for row in forged).encode())
+
+    log(2)
+    for runs, said in ((0, f"1 to {1 + sealed}"), (2 + sealed, f"1 to {1 + sealed}")):
+        with pytest.raises(PrivacyError, match=f"raised after {runs} runs, and {said} were on record"):
+            log(runs)
+    with pytest.raises(PrivacyError, match="'two' is account 3, and 1 were opened before it"):
+        log(1)
+
+
+def test_runs_on_these_records_are_counted_and_no_others(runs):
+    study(runs, "elsewhere")
+    study(runs, "dealt-anew", dataset="digits", lot_size=24, seed=4)
+    for whole in (False, True):
+        archive = pack(RunFolder.find(runs / "one"), whole_ledger=whole)
+        found = {each.what: each for each in verify(archive, replay=False)}
+        assert "3 runs on these records" in found["ε of all runs"].words
+        assert all(each.outcome != "fails" for each in found.values())
+    alone = {each.what: each for each in verify(pack(RunFolder.find(runs / "elsewhere")), replay=False)}
+    assert "this is the only run on these records" in alone["ε of all runs"].words
 
 
 def test_a_run_that_was_stopped_is_verified_as_far_as_it_came(tmp_path):

@@ -626,6 +626,10 @@ def test_the_records_below_are_broken_by_their_change_alone():
         with_line(owner=3),
         with_line(ground="luck"),
         with_account(lines=[{"owner": "a"}]),
+        with_account(together="another"),
+        json.dumps({**GOOD, "accounts": [ACCOUNT, {**ACCOUNT, "run": "s", "allowed": 4}]}),
+        json.dumps({**GOOD, "set_after": {"a": 1}}),
+        json.dumps({**GOOD, "set_after": {"a": -1}}),
     ],
 )
 def test_a_broken_record_is_an_error(content):

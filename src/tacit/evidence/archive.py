@@ -113,27 +113,26 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
 
 
 def _sealed(rows: list[str], run: str) -> list[str]:
-    """Return the log with a digest in the place of each row that is about other records than the run's.
+    """Return the log with a digest in the place of each row that does not concern the run.
 
-    A budget that was raised counts which runs came before it, so that then all rows are given.
+    What concerns it are all accounts with its owners, or on records that these have ever held, with what was decided about them and
+    about the budgets of their owners. From these every ε of its owners follows, over all runs, too.
     """
     read: list[Row] = [json.loads(row) for row in rows]
-    if any(row["kind"] == "decision" and row["decision"]["kind"] == "raise" for row in read):
-        return rows
     opened = [row for row in read if row["kind"] == "open"]
-    own = next(row for row in opened if row["run"] == run)
-    owners = {line["owner"] for line in own["lines"]}
-    records = {line["records"] for line in own["lines"]} - {""}
+    own = {line["owner"] for row in opened if row["run"] == run for line in row["lines"]}
+    records = {line["records"] for row in opened for line in row["lines"] if line["owner"] in own} - {""}
     related = [
-        row for row in opened if any(line["owner"] in owners or line["records"] in records for line in row["lines"])
+        row for row in opened if any(line["owner"] in own or line["records"] in records for line in row["lines"])
     ]
     accounts, runs = {row["account"] for row in related}, {row["run"] for row in related}
+    owners = {EVERYONE, *(line["owner"] for row in related for line in row["lines"])}
 
     def is_told(row: Row) -> bool:
         if row["kind"] == "budget":
-            return row["owner"] in {EVERYONE, *owners}
+            return row["owner"] in owners
         if row["kind"] == "decision":
-            return row["decision"]["subject"] in runs
+            return row["decision"]["subject"] in (runs if row["decision"]["kind"] == "release" else owners)
         return row["account"] in accounts
 
     return [

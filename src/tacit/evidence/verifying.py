@@ -31,10 +31,10 @@ _LEAST_NOISE = 0.02  # as a session has it: less costs thousands of ε, which ta
 
 
 class Log:
-    """The ledger's log in an archive, row by row: what it adds up to, every hash, and how many rows are sealed."""
+    """The ledger's log in an archive, row by row: what it adds up to, and every hash."""
 
     def __init__(self, content: bytes) -> None:
-        self.reader, self.sealed = Reader(Ledger()), 0
+        self.reader = Reader(Ledger())
         self.hashes: list[str] = []
         self.rows: list[tuple[int | None, str | None]] = []
         """Of each row, whose account it is about, and the head of events that it takes in."""
@@ -56,7 +56,7 @@ class Log:
             sealed = chains.parse(text)
             if set(sealed) != {"sealed"} or not chains.is_hash(sealed["sealed"]):
                 raise PrivacyError("it is sealed by something that is no digest")
-            self.sealed += 1
+            self.reader.skip()
             self.rows.append((None, None))
             return str(sealed["sealed"])
         row = read_row(text)
@@ -82,7 +82,8 @@ def verify(
         log = Log(archive.parts["ledger.jsonl"])
     except PrivacyError as error:
         return [Finding("ledger", "fails", str(error))]
-    closed = f"; {log.sealed} rows on other records are sealed" if log.sealed else ""
+    sealed = log.reader.sealed
+    closed = f"; {sealed} are shown by their digests alone, and said to be of other records" if sealed else ""
     findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
     try:
         told = _told(archive, log)
@@ -217,18 +218,13 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
         f"{kept[worst]}, against {kept[worst].observer}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
     )
     yield found("ε", agreement.epsilon_problems(told, kept), words)
-    together = told.ledger.guarantees(plan.owners, **terms)
-    most: Guarantee = max(together, key=lambda each: each.epsilon)
-    runs = sum(bool(other.charged) for other in told.ledger.accounts)
-    said = "this is the only run on these records" if runs == 1 else f"{runs} runs on these records: {most}"
-    closed = (
-        f". {log.sealed} sealed rows are said to be on other records, which their digests do not show"
-        if log.sealed
-        else ""
-    )
-    yield Finding(
-        "ε of all runs", "holds", f"{said}{closed}" if runs > 1 or log.sealed else f"{said}, ε = {shown(most.epsilon)}"
-    )
+    most: Guarantee = max(told.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
+    runs = {asked.account.run for owner in plan.owners for asked in told.ledger.asked(owner)}
+    said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
+    if sealed := log.reader.sealed:
+        said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
+    value = f", ε = {shown(most.epsilon)}" if len(runs) == 1 else f": {most}"
+    yield Finding("ε of all runs", "holds", said + value)
 
 
 def _summarised(told: Told) -> str:

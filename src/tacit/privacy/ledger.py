@@ -26,7 +26,7 @@ from tacit.privacy.guarantees import Basis, Budget, Guarantee, shown
 from tacit.privacy.holders import Asked, Counted, Holders
 from tacit.privacy.mechanisms import RECORD, Mechanism
 
-_FORMAT = "tacit-ledger-4"
+_FORMAT = "tacit-ledger-5"
 EVERYONE = ""  # the owner under which the budget of all is kept
 
 
@@ -39,6 +39,8 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None) -> None:
         self.budget = budget
         self.budgets = dict(budgets or {})
+        self.set_after: dict[str, int] = {}
+        """How many runs were on record when a budget was set, by its owner; none unless told."""
         self.decisions: list[Decision] = []
         self._holders = Holders()
         self._accounts: dict[str, Account] = {}
@@ -189,12 +191,12 @@ class Ledger:
             raise PrivacyError(f"{owner!r} has no budget")
         if self._readers([owner])[owner]:
             return math.inf
-        counted = self._filter()
-        totals = [
-            budget.filtered(counted.events(asked for asked in history if asked.private))
-            for history in self._holders.histories(owner)
-        ]
-        return max(totals, default=0.0)
+        return self._filtered_epsilon(owner, budget, self._filter())
+
+    def _filtered_epsilon(self, owner: str, budget: Budget, counted: Counted) -> float:
+        histories = self._holders.histories(owner)
+        private = ([asked for asked in history if asked.private] for history in histories)
+        return max((budget.filtered(counted.events(history)) for history in private), default=0.0)
 
     def _filter(self) -> Counted:
         """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
@@ -207,10 +209,10 @@ class Ledger:
         return Counted(count)
 
     def _before_raise(self, owner: str) -> Collection[str]:
-        """Return the runs that were opened before an owner's budget was last raised, which may be because of them."""
+        """Return the runs that were opened before an owner's budget was set or last raised, which may be because of them."""
         subject = owner if owner in self.budgets else EVERYONE
         raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
-        return set(list(self._accounts)[: raises[-1]]) if raises else ()
+        return set(list(self._accounts)[: max([self.set_after.get(subject, 0), *raises])])
 
     def _reserved(self, accounts: Sequence[Account], others: Sequence[Account] = ()) -> str:
         """Say which accounts hold queries that they have not made, and how to free them; and which asked other owners."""
@@ -297,7 +299,7 @@ class Ledger:
             if not histories:
                 of_run = "" if run is None else f" by run {run!r}"
                 raise PrivacyError(f"nothing was ever spent on {owner!r}{of_run}; {len(self.owners)} owners are known")
-        readers = self._readers(owners)
+        readers, filtered = self._readers(owners), self._filter()
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
         values = iter(epsilons([events for each in found for events in self._events(each)], **terms))
         made = []
@@ -307,7 +309,7 @@ class Ledger:
             exposed = bool(readers[owner])
             if not all(asked.private for asked in counted) or (exposed and run is None):
                 value = math.inf
-            basis, adaptive = self._basis(owner, counted, delta, adjacency)
+            basis, adaptive = self._basis(owner, counted, delta, adjacency, filtered)
             if adaptive is not None:
                 value = min(value, adaptive)  # a released run counts here with its plan, and in the filter with less
             made.append(
@@ -346,7 +348,7 @@ class Ledger:
         return [counted.events(asked for asked in history if asked.private) for history in histories]
 
     def _basis(
-        self, owner: str, counted: Sequence[Asked], delta: float, adjacency: Adjacency
+        self, owner: str, counted: Sequence[Asked], delta: float, adjacency: Adjacency, filtered: Counted
     ) -> tuple[Basis, float | None]:
         """Return on what ground the ε of these runs holds, and what holds if runs were planned by others' results."""
         if len({asked.account.together for asked in counted}) == 1:
@@ -362,6 +364,7 @@ class Ledger:
             and not {asked.account.run for asked in counted}.intersection(self._before_raise(owner))
             and budget.adjacency == adjacency
             and budget.delta <= delta
+            and self._filtered_epsilon(owner, budget, filtered) <= budget.epsilon
         ):
             return "filter", budget.epsilon
         return "plans", None
@@ -372,6 +375,7 @@ class Ledger:
             "format": _FORMAT,
             "budget": asdict(self.budget) if self.budget else None,
             "budgets": {owner: asdict(budget) for owner, budget in self.budgets.items()},
+            "set_after": self.set_after,
             "accounts": [
                 {
                     "run": account.run,
@@ -399,6 +403,10 @@ class Ledger:
             for row in content["accounts"]:
                 ledger._read(**row)
             ledger.decisions = [read_decision(row) for row in content["decisions"]]
+            ledger.set_after = dict(content["set_after"])
+            for runs in (*ledger.set_after.values(), *(decision.runs for decision in ledger.decisions)):
+                if type(runs) is not int or not 0 <= runs <= len(ledger._accounts):
+                    raise TypeError(f"a budget that was set or raised after {runs!r} of {len(ledger._accounts)} runs")
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -417,7 +425,9 @@ class Ledger:
         read = tuple(_read_line(row, allowed) for row in lines)
         if not read or len({line.owner for line in read}) < len(read):
             raise TypeError(f"run {run!r} has no owner, or one twice")
-        self._keep(Account(run, read, allowed, spent, state, together))
+        account = Account(run, read, allowed, spent, state, together)
+        check_together(account, next(reversed(self._accounts.values()), None))
+        self._keep(account)
 
     def _charged(self, owner: str | None, run: str | None) -> list[tuple[Account, Line]]:
         return [
@@ -456,6 +466,22 @@ class Ledger:
     def _keep(self, account: Account) -> None:
         self._accounts[account.run] = account
         self._holders.add(account)
+
+
+def check_together(account: Account, before: Account | None) -> None:
+    """Refuse an account that claims to have been opened in one go with others, unless the one `before` it is such another."""
+    if account.together == account.run:
+        return
+    alike = before is not None and (before.together, before.lines, before.allowed) == (
+        account.together,
+        account.lines,
+        account.allowed,
+    )
+    if not alike:
+        raise PrivacyError(
+            f"run {account.run!r} is said to have been opened together with {account.together!r}, and was not opened right after it on "
+            "the same terms"
+        )
 
 
 def _advice(unit: str) -> str:

@@ -34,10 +34,11 @@ from tacit.privacy.log import (
     open_row,
     query_row,
     read_row,
+    written,
 )
 
 _APPLICATION = 0x7AC17
-_VERSION = 5
+_VERSION = 6
 # `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
 _SCHEMA = f"""
 CREATE TABLE log (
@@ -285,7 +286,7 @@ class DurableLedger(Ledger):
 
     def _forget(self) -> None:
         """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
-        self.budget, self.budgets, self.decisions = None, {}, []
+        self.budget, self.budgets, self.set_after, self.decisions = None, {}, {}, []
         self._holders, self._accounts = Holders(), {}
         self._reader = Reader(self, self._known)
         self._number, self._head = 0, START
@@ -334,7 +335,7 @@ class DurableLedger(Ledger):
         self._reader.apply(row)
 
     def _append(self, row: Row) -> None:
-        text = chains.canonical(row)
+        text = written(row)
         number, head = self._number + 1, chains.link(self._head, chains.digest(text))
         account = row["account"] if row["kind"] == "query" else None
         self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, head))
