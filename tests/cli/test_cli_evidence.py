@@ -75,6 +75,18 @@ def test_a_deleted_checkpoint_is_told_by_verify_of_the_ledger(tacit, run):
     assert "has saved a checkpoint at round 6, which is gone" in one_line(out)
 
 
+def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_named(tacit, run, tmp_path):
+    assert tacit("export", "one", "--for-audit", "-o", "one.zip")[0] == 0
+    path = tmp_path / "one.zip"
+    content = path.read_bytes()
+    assert content.count(b"rounds = ") == 1
+    path.write_bytes(content.replace(b"rounds = ", b"rounds =\t"))
+    code, out, _ = tacit("verify", "one.zip", "--no-replay")
+    assert code == 1
+    assert "config.toml is damaged" in one_line(out)
+    assert "DOES NOT HOLD: parts" in one_line(out)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

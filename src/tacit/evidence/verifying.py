@@ -16,7 +16,7 @@ from tacit import chains
 from tacit.errors import InvalidInput, PrivacyError, TacitError
 from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
-from tacit.evidence.archive import Archive
+from tacit.evidence.archive import REQUIRED, Archive
 from tacit.evidence.findings import Finding, found
 from tacit.evidence.signing import Signature
 from tacit.models.hashing import models_sha256, read_models
@@ -75,13 +75,15 @@ def verify(
 ) -> list[Finding]:
     """Check all that can be checked of an archive, against an earlier head or a signed one where it is given.
 
-    The first finding that fails to be read ends it, since nothing that follows could be trusted.
+    A part that is missing, or that cannot be read, ends it, since nothing that follows could be trusted.
     """
-    findings: list[Finding] = []
+    findings = [found("parts", archive.problems, f"{len(archive.parts)} parts are as the manifest lists them")]
+    if any(name not in archive.parts for name in REQUIRED):
+        return findings
     try:
         log = Log(archive.parts["ledger.jsonl"])
     except PrivacyError as error:
-        return [Finding("ledger", "fails", str(error))]
+        return [*findings, Finding("ledger", "fails", str(error))]
     sealed = log.reader.sealed
     closed = f"; {sealed} are shown by their digests alone, and said to be of other records" if sealed else ""
     findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
