@@ -283,8 +283,11 @@ def test_noise_that_protects_nothing_is_not_added_up(runs):
         event=lambda event: event | {"noise_multipliers": [1e-6] * 4} if event["event"] == "plan" else event,
         row=row,
     )
-    (failed,) = [each for each in verify(pack(RunFolder.find(runs / "one")), replay=False) if each.outcome == "fails"]
-    assert (failed.what, "a run has σ = 1e-06" in failed.words) == ("ε", True)
+    findings = verify(pack(RunFolder.find(runs / "one")), replay=False)
+    failed = {each.what: each.words for each in findings if each.outcome == "fails"}
+    assert failed.keys() == {"ε", "plan"}
+    assert "a run has σ = 1e-06" in failed["ε"]
+    assert "the noise multiplier is 1e-06" in failed["plan"]
 
 
 def test_code_is_listed_by_hash(archive):

@@ -18,6 +18,8 @@ from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
 from tacit.evidence.archive import REQUIRED, Archive
 from tacit.evidence.findings import Finding, found
+from tacit.evidence.rescoring import distance_problems, rescored
+from tacit.evidence.shipped import parts_of
 from tacit.evidence.signing import Signature
 from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
@@ -72,8 +74,11 @@ def verify(
     signature: Signature | None = None,
     data_dir: Path | None = None,
     replay: bool = True,
+    run_code: bool = False,
 ) -> list[Finding]:
     """Check all that can be checked of an archive, against an earlier head or a signed one where it is given.
+
+    Nothing of the owner's is run, unless `run_code`: then names of code in the settings are followed, from where this is called.
 
     A part that is missing, or that cannot be read, ends it, since nothing that follows could be trusted.
     """
@@ -113,12 +118,12 @@ def verify(
         findings.append(kept)
     except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
         return [*findings, Finding("files", "fails", str(error))]
-    findings += replaying.rescored(told, theta, data_dir)
-    if settings or not replay:
-        why = "the settings are not the plan's" if settings else "left out, as asked"
-        findings.append(Finding("replay", "not checked", why))
+    parts = parts_of(told.config, told.plan, data_dir, run_code=run_code)
+    findings += rescored(told, theta, parts)
+    if settings:
+        findings.append(Finding("replay", "not checked", "the settings are not the plan's"))
     else:
-        findings.append(replaying.replayed(told, theta, data_dir))
+        findings += replaying.made_again(told, theta, parts, play=replay)
     findings.append(_code(told, archive))
     return findings
 
@@ -250,9 +255,10 @@ def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"
         return None, Finding(what, "fails", f"models.safetensors: {error}")
     if models_sha256(theta) != finish.models_sha256:
         return None, Finding(what, "fails", "they are not those of which the events tell: another hash")
-    return theta, Finding(
-        what, "holds", f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
-    )
+    problems = list(distance_problems(told, theta)) if told.events.snapshots else []
+    words = f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
+    fits = theta.shape == (told.plan.agents, told.plan.params)
+    return (theta if fits else None), found(what, problems, words)
 
 
 def _code(told: Told, archive: Archive) -> Finding:
