@@ -160,6 +160,16 @@ def test_settings_whose_parts_are_not_what_they_keep_of_them_are_found(tmp_path,
     assert "the settings keep other facts than what they name has" in found["plan"].words
 
 
+def test_a_graph_of_a_file_is_that_of_the_plan(tmp_path, monkeypatch):
+    """The file is with the owner; its links and their weights are in the plan."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "links.txt").write_text("# agents 4\n2 3 0.31\n0 3 0.17\n1 2 0.23\n0 1 0.29\n0 2 0.1\n")
+    play(tmp_path / "runs", graph="links.txt")
+    (tmp_path / "links.txt").unlink()
+    found = outcomes(tmp_path / "runs", head=head_of(tmp_path / "runs"), replay=True)
+    assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
+
+
 EVIL = """
 open("ran", "w").close()
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import networkx as nx
-import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +26,7 @@ from tacit.config import RunConfig
 from tacit.data import AgentData, DataSet
 from tacit.data.catalog import NAMES, absent
 from tacit.errors import InvalidInput, TacitError
-from tacit.graphs.adjacency import from_pairs
+from tacit.graphs.files import graph_of
 from tacit.graphs.topologies import KINDS
 from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
@@ -132,9 +131,9 @@ class FromCommandLine:
             if "restarts" in self._config.graph:
                 raise Missing("its graph was searched for with a number of restarts of its own")
             return self._config.load_graph(agents)
-        if self._plan.weights is not None or self._plan.changing:
+        if self._plan.changing:
             raise Missing(f"the graph {self._config.graph[:80]!r} is not part of the library, {_LEFT_ALONE}")
-        return from_pairs(agents, np.array(self._plan.edges, dtype=np.int64).reshape(-1, 2))
+        return graph_of(agents, self._plan.edges, self._plan.weights)
 
 
 class FromPython:
