@@ -101,7 +101,7 @@ def test_a_run_from_python_of_shipped_parts_is_scored_and_played_again_to_the_bi
     train(tmp_path, **SHIPPED[which])
     found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
     assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
-    assert "same models to the bit, and the same 3 looks to the bit" in found["replay"].words
+    assert "it gives the same models and the same 3 looks to the bit" in found["replay"].words
     assert "validation records" in found["scores on validation"].words
 
 

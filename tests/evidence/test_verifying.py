@@ -26,7 +26,7 @@ from tacit.runs.checks import check_event
 def test_a_run_that_was_left_alone_holds_to_the_bit(played):
     found = outcomes(played, head=head_of(played), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == set()
-    assert "same models to the bit" in found["replay"].words
+    assert "the same models and the same" in found["replay"].words
     told = len(RunFolder.find(played / "one").events())
     assert f"it covers 12 of the 12 rows of this run, and {told} of its {told} events" in found["earlier head"].words
     assert "182 validation records" in found["scores on validation"].words

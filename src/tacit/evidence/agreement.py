@@ -84,15 +84,15 @@ def settings_problems(told: Told) -> Iterator[str]:
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
-    if isinstance(config, RunConfig) and config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
-        if plan.algorithm.lower() != config.algorithm:
-            yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+    known = not isinstance(config, RunConfig) or config.algorithm in (*_QUERIES_A_ROUND, "dinno")
+    if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule by name is called as its class is
+        yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+    if known and isinstance(config, RunConfig):
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
         if plan.queries - plan.spare_queries != asked:
             yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
-    known = not is_own(config.dataset)  # code of the owner's calls its records as it likes
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
-    if known and plan.dataset != config.dataset and not made_up:
+    if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
@@ -137,6 +137,8 @@ def query_problems(told: Told) -> Iterator[str]:
         yield f"run {name!r} is finished by the record; its files tell of {answered} of {plan.queries} queries"
     elif account is not None and account.state == "finished" and events.finish is None:
         yield f"run {name!r} is finished by the record, and its events tell of no end"
+    elif account is not None and account.state == "finished" and made != answered + events.lost_queries:
+        yield f"run {name!r} has {made} queries on record; its files tell of {answered} and of {events.lost_queries} that were lost"
     elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
         yield f"run {name!r} is finished by its files and {account.state} by the record"
 

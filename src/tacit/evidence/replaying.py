@@ -5,67 +5,71 @@ the same, everything must be the same to the bit; elsewhere within a stated tole
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tacit.algorithms import DSGD, DSGT, SGD, DiNNO, Local
-from tacit.algorithms.averaged import rule_of
 from tacit.errors import TacitError
 from tacit.evidence.agreement import Told, short
 from tacit.evidence.findings import Finding, found
-from tacit.evidence.rescoring import Models
+from tacit.evidence.looks import REPLAY_TOLERANCE, Look, counted_problems, look_problems, measured_problems
+from tacit.evidence.rescoring import Models, same_numbers
 from tacit.evidence.shipped import Missing, Parts
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Fast, Ledger, Seeded
 from tacit.runs import events
 from tacit.runs.checkpoint import Checkpoint
-from tacit.runs.describe import links_of, plan_event, snapshot_event
+from tacit.runs.describe import links_of, plan_event
 from tacit.runs.machines import code_sha256, machine_of
 from tacit.runs.parts import the_graph
 from tacit.session import Session
 from tacit.settings import Training
 
-REPLAY_TOLERANCE = 1e-2
-"""On another fingerprint: how far models may be from those that were kept, and looks from those that were told, relative to these."""
 NOISE_TOLERANCE = 5e-3
 """How far σ, if it was calibrated, may be from what another version of the accountant gives, relative to it."""
 
+_UNHEARD = "lots and noise were secret, so that nobody can play the run again"
+_NUDGES = (1e-4, 1e-3)
+_MOST_NUMBERS = 5 * 10**8  # in all agents' models
 _OF_THE_MACHINE = {"event", "time", "token", "engine", "compiled", "machine"}
-_OF_A_CLOCK = ("event", "time", "seconds")
-_STEADY = (SGD, Local, DSGD, DSGT, DiNNO)  # these ask and send the same in every round
 
 
-def made_again(told: Told, theta: Models | None, parts: Parts, *, play: bool) -> Iterator[Finding]:
+def made_again(told: Told, theta: Models | None, parts: Parts, *, play: bool) -> list[Finding]:
     """Make the plan again and, if it is to be played and has seeds, play it."""
-    secret = told.config.private and told.config.source == "secret"
-    unheard = "lots and noise were secret, so that nobody can play the run again"
+    findings: list[Finding] = []
     try:
         training = _again(parts.training(), told, compiled=told.plan.compiled and play)
         with Session(training) as session:
             exact = not differences(told, machine_of(session)) and training.compile == told.plan.compiled
             problems = [*plan_problems(told, session), *look_problems(told, session, exact)]
-            yield found(
-                "plan", problems, "made again from settings and data, it is the same, and looks are those that it plans"
-            )
+            words = "made again from settings and data, it is the same, and looks are those that it plans"
+            findings.append(found("plan", problems, words))
             if not play:
-                yield Finding("replay", "not checked", "left out, as asked")
-            elif secret:
-                yield _secret(told, training, unheard)
+                findings.append(Finding("replay", "not checked", "left out, as asked"))
+            elif _is_secret(told):
+                findings.append(_with_public_seeds(told, training))
             else:
-                yield _played(told, theta, session)
+                findings.append(_played(told, theta, training, session))
     except Missing as error:
-        yield Finding("plan", "not checked", f"it was not made again: {error}")
-        yield Finding("replay", "not checked", unheard if secret else f"the run was not played again: {error}")
+        findings += _not_made(told, findings, str(error))
     except TacitError as error:
-        yield Finding("plan", "fails", f"the settings could not be made into a run again: {error}")
+        findings.append(Finding("plan", "fails", f"the settings could not be made into a run again: {error}"))
     except Exception as error:  # whatever a compiler or a library says here is no fault of the run
-        words = f"the run could not be made again here: {type(error).__name__}: {str(error)[:200]}"
-        yield Finding("replay", "not checked", words)
+        findings += _not_made(told, findings, f"{type(error).__name__}: {str(error)[:200]}")
+    return findings
+
+
+def _not_made(told: Told, before: Sequence[Finding], why: str) -> Iterator[Finding]:
+    if not before:
+        yield Finding("plan", "not checked", f"it was not made again: {why}")
+    yield Finding("replay", "not checked", _UNHEARD if _is_secret(told) else f"the run was not played again: {why}")
+
+
+def _is_secret(told: Told) -> bool:
+    return told.config.private and told.config.source == "secret"
 
 
 def plan_problems(told: Told, session: Session) -> Iterator[str]:
@@ -85,150 +89,97 @@ def plan_problems(told: Told, session: Session) -> Iterator[str]:
             yield f"{field} is {short(value)} in the plan, and {short(made[field])} follows from settings and data"
 
 
-def look_problems(told: Told, session: Session, exact: bool) -> Iterator[str]:
-    """Yield in what looks are not as they were planned: when, at how many records, after how many queries and bytes."""
-    plan, looks, every = told.plan, told.events.snapshots, session.watch.looks.every
-    rounds = plan.rounds if told.events.finish is not None else max((look.round for look in looks), default=0)
-    planned = {0, *range(0, rounds + 1, every), *([rounds] if rounds == plan.rounds else [])}
-    if (told_of := {look.round for look in looks}) != planned and looks:
-        which = sorted(told_of ^ planned)[0]
-        yield f"the plan looks at the models {'after' if which in planned else 'not after'} round {which}, and the events do otherwise"
-    steady = isinstance(rule_of(session.training.algorithm), _STEADY) and not plan.changing
-    records = session.training.data.data.validation
-    for look in told.events:
-        if not isinstance(look, events.Snapshot) or not (steady or look.round in (0, plan.rounds)):
-            continue
-        share, sample = look.round / plan.rounds, session.watch.looks.sample
-        if look.queries != round(session.cost.queries * share):
-            yield f"after round {look.round} the rule has asked {round(session.cost.queries * share)} queries, and the events tell of {look.queries}"
-        if list(look.bytes_sent) != np.rint(session.cost.bytes_sent * share).astype(int).tolist():
-            yield f"the bytes that were sent until round {look.round} are not those that the rule sends"
-        if records is not None:
-            scored = len(records) if look.round == plan.rounds else min(sample, len(records))
-            if look.scored != (scored, len(records)):
-                yield f"after round {look.round} models are scored on {scored} of {len(records)} records, and the events tell of {look.scored}"
-    yield from _differing(told, {0: _Look.of(session)}, exact)
-
-
 def _again(training: Training, told: Told, *, compiled: bool) -> Training:
     if str(training.device) != "cpu":
         raise Missing(f"it was played on {str(training.device)[:40]!r}, and here is a processor")
+    if told.plan.agents * told.plan.params > _MOST_NUMBERS:
+        raise Missing(f"{told.plan.agents} models of {told.plan.params} parameters are too many")
     return replace(training, name=told.name, ledger=Ledger(), compile=compiled, taps=())
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What the last look of a session saw, as an event has it, and how long the models are, on average."""
-
-    seen: dict[str, Any]
-    length: float
-
-    @staticmethod
-    def of(session: Session) -> "_Look":
-        seen = events.plain(snapshot_event(session.watch.histories[0][-1], 0.0))
-        return _Look(seen, float(torch.linalg.vector_norm(session.state.theta.double(), dim=1).mean()))
-
-
-def _played(told: Told, theta: Models | None, session: Session) -> Finding:
+def _played(told: Told, theta: Models | None, training: Training, session: Session) -> Finding:
     """Play a seeded run again, and hold every look, the checkpoint and the models against those that were kept."""
-    plan, looks = told.plan, {0: _Look.of(session)}
-    last = (
-        plan.rounds
-        if told.events.finish is not None
-        else max((look.round for look in told.events.snapshots), default=0)
-    )
-    other = differences(told, machine_of(session))
-    saved = None if told.checkpoint is None else Checkpoint.of(told.checkpoint, "the checkpoint")
+    other, finished = differences(told, machine_of(session)), told.events.finish is not None
+    last = told.plan.rounds if finished else max((look.round for look in told.events.snapshots), default=0)
+    saved = None if told.checkpoint is None or other else Checkpoint.of(told.checkpoint, "the checkpoint")
     problems: list[str] = []
+    looks = {0: Look.of(session)}
     while session.round < last:
         session.advance()
         if session.watch.histories[0][-1].round == session.round:
-            looks[session.round] = _Look.of(session)
-        if saved is not None and not other and int(saved.tensors["round"]) == session.round:
+            looks[session.round] = Look.of(session)
+        if saved is not None and int(saved.tensors["round"]) == session.round:
             problems += _state_problems(saved, session)
-    problems += _differing(told, looks, exact=not other)
-    count, bit = len(looks), "to the bit" if not other else f"within {REPLAY_TOLERANCE:g} of it"
-    if theta is None or told.events.finish is None:
-        words = f"played again from its seeds until round {last}, it gives the same {count} looks {bit}; there are no final models yet"
-        return found("replay", problems, words)
+    problems += counted_problems(told, looks)
     again = session.results()[0].theta.detach().cpu()
-    if models_sha256(again) == models_sha256(theta):
-        words = f"played again from its seeds, it gives the same models to the bit, and the same {count} looks {bit}"
-    elif not other:
-        problems.insert(0, "played again on the same fingerprint, it gives other models")
-        words = ""
-    else:
-        apart = _apart(theta, again)
-        words = f"played again, models are {apart:.2g} of their length apart, and all {count} looks {bit}; to the bit is not expected, since {other} differs"
-        if not apart <= REPLAY_TOLERANCE:
-            problems.insert(
-                0,
-                f"played again, models are {apart:.2g} of their length apart; to the bit is not expected, since {other} differs, but at most {REPLAY_TOLERANCE:g} is",
-            )
-    return found("replay", problems, words)
+    moved = [*_model_problems(theta, again, other), *measured_problems(told, looks, exact=not other)]
+    if other and moved and not problems and (apart := _carried_away(training, last, again)) is not None:
+        words = f"played again, {moved[0]}. That says nothing, since {other} differs and this run carries rounding on: from a start "
+        return Finding(
+            "replay", "not checked", f"{words}that is a little off, models end {apart:.2g} of their length apart"
+        )
+    what = f"{'the same models and ' if theta is not None else ''}the same {len(looks)} looks"
+    how = (
+        "to the bit" if not other else f"within {REPLAY_TOLERANCE:g}; to the bit is not expected, since {other} differs"
+    )
+    until = "" if finished else f" until round {last}"
+    failed = [f"played again{'' if other else ' on the same fingerprint'}, {moved[0]}", *moved[1:]] if moved else []
+    return found("replay", [*problems, *failed], f"played again from its seeds{until}, it gives {what} {how}")
 
 
-def _differing(told: Told, again: dict[int, _Look], exact: bool) -> Iterator[str]:
-    """Yield in what looks that events tell of, any of them, differ from those that were made again."""
-    for look in told.events:
-        if isinstance(look, events.Snapshot) and look.round in again:
-            kept, made = events.plain(look), again[look.round]
-            for name, value in kept.items():
-                if name not in _OF_A_CLOCK and not _agree(name, value, made, kept["scored"], exact):
-                    yield (
-                        f"{name.replace('_', ' ')} after round {look.round} is {short(value)} by the events, and "
-                        f"{short(made.seen[name])} played again"
-                    )
+def _model_problems(theta: Models | None, again: Tensor, other: str) -> Iterator[str]:
+    if theta is None or models_sha256(again) == models_sha256(theta):
+        return
+    apart = _apart(theta, again)
+    if not other:
+        yield "it gives other models"
+    elif not apart <= REPLAY_TOLERANCE:
+        yield f"models are {apart:.2g} of their length from those that were kept, and at most {REPLAY_TOLERANCE:g} is expected"
 
 
-def _agree(name: str, value: Any, made: _Look, scored: list[int] | None, exact: bool) -> bool:
-    again = made.seen[name]
-    if exact or name not in ("accuracy", "loss", "consensus_distance") or value is None or again is None:
-        return bool(value == again)
-    absolute = {
-        "accuracy": max(REPLAY_TOLERANCE, 1.5 / scored[0] if scored else 0.0),
-        "loss": 1e-6,
-        "consensus_distance": REPLAY_TOLERANCE * made.length,
-    }[name]
-    relative = REPLAY_TOLERANCE if name == "loss" else 0.0
-    one, other = (np.array(each, dtype=float) for each in (value, again))
-    return one.shape == other.shape and np.allclose(one, other, rtol=relative, atol=absolute, equal_nan=True)
+def _carried_away(training: Training, rounds: int, again: Tensor) -> float | None:
+    """Return how far from `again` a run ends that starts a little off, if that is much: then rounding decides where it ends."""
+    for nudge in _NUDGES:
+        with Session(replace(training, ledger=Ledger())) as session:
+            state = session.state_dict()
+            for name, tensor in state.items():
+                if name.startswith("state") and tensor.is_floating_point():
+                    state[name] = tensor * (1 + nudge)
+            session.load_state_dict(state)
+            while session.round < rounds:
+                session.advance()
+            apart = _apart(again, session.results()[0].theta.detach().cpu())
+        if not apart <= REPLAY_TOLERANCE / 2:
+            return apart
+    return None
 
 
 def _state_problems(saved: Checkpoint, session: Session) -> Iterator[str]:
-    clocks = ("seconds", "evaluation_seconds")
-    now = session.state_dict()
+    clocks, now = ("seconds", "evaluation_seconds"), session.state_dict()
     same = now.keys() == saved.tensors.keys() and all(
-        torch.equal(tensor, saved.tensors[name]) or _are_nan(tensor, saved.tensors[name])
-        for name, tensor in now.items()
-        if name not in clocks
+        same_numbers(tensor, saved.tensors[name]) for name, tensor in now.items() if name not in clocks
     )
     if not same:
         yield f"played again, the state after round {session.round} is not the one in the checkpoint"
 
 
-def _are_nan(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors are equal where they are numbers, and otherwise in the same places none."""
-    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def _secret(told: Told, training: Training, unheard: str) -> Finding:
+def _with_public_seeds(told: Told, training: Training) -> Finding:
     """Try whether lots and noise of a release come from the run's public seed: then it is none."""
     later = next((look for look in told.events.snapshots if look.round), None)
     if later is None:
-        return Finding("replay", "not checked", unheard)
+        return Finding("replay", "not checked", _UNHEARD)
     for source in (Seeded(told.config.seed), Fast(told.config.seed)):
         with Session(replace(training, sources=source, ledger=Ledger())) as session:
-            start, other = _Look.of(session).seen, differences(told, machine_of(session))
+            start, other = Look.of(session).seen, differences(told, machine_of(session))
             if other:
                 return Finding(
                     "replay",
                     "not checked",
-                    f"{unheard}; whether they come from a known seed was not tried, since {other} differs",
+                    f"{_UNHEARD}; whether they come from a known seed was not tried, since {other} differs",
                 )
             while session.round < later.round:
                 session.advance()
-            seen, kept = _Look.of(session).seen, events.plain(later)
+            seen, kept = Look.of(session).seen, events.plain(later)
         measures = ("loss", "consensus_distance")
         moved = any(seen[name] != start[name] for name in measures)
         if moved and all(seen[name] == kept[name] for name in measures):
@@ -237,7 +188,7 @@ def _secret(told: Told, training: Training, unheard: str) -> Finding:
                 "not secret, and this is no release"
             )
             return Finding("replay", "fails", words)
-    return Finding("replay", "not checked", f"{unheard}; they do not come from the run's public seed")
+    return Finding("replay", "not checked", f"{_UNHEARD}; they do not come from the run's public seed")
 
 
 def differences(told: Told, here: events.Machine) -> str:

@@ -13,6 +13,7 @@ from tacit.evidence.findings import Finding, found
 from tacit.evidence.shipped import Missing, Parts
 from tacit.models import FlatModel
 from tacit.preparation import make_module
+from tacit.runs.checkpoint import Checkpoint
 
 SCORE_TOLERANCE = 1e-3
 """How far a mean loss, or a distance, relative to itself, may be from one that other hardware computed; an accuracy by one record more."""
@@ -20,8 +21,8 @@ SCORE_TOLERANCE = 1e-3
 Models = Float[Tensor, "agents params"]
 
 
-def distance_problems(told: Told, theta: Models) -> Iterator[str]:
-    """Yield in what the final models are not those that the last look saw: how many they are, and how far apart."""
+def model_problems(told: Told, theta: Models) -> Iterator[str]:
+    """Yield in what the final models are not those that the last look saw and the last checkpoint holds."""
     plan, last = told.plan, told.events.snapshots[-1]
     if theta.shape != (plan.agents, plan.params):
         yield f"they are of shape {tuple(theta.shape)}, and the plan has {plan.agents} of {plan.params} parameters"
@@ -30,6 +31,18 @@ def distance_problems(told: Told, theta: Models) -> Iterator[str]:
     close = np.isclose(last.consensus_distance, apart, rtol=SCORE_TOLERANCE, atol=1e-6, equal_nan=True)
     if np.isfinite(apart) and not close:
         yield f"they are {apart:.4g} apart, and the last look states {last.consensus_distance:.4g}"
+    if told.checkpoint is not None:
+        saved = Checkpoint.of(told.checkpoint, "the checkpoint").tensors
+        held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
+        if int(saved["round"]) == plan.rounds and not any(same_numbers(tensor, theta) for tensor in held):
+            yield "the checkpoint after the last round holds other models"
+
+
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors are equal, with whatever is not a number in the same places."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def rescored(told: Told, theta: Models | None, parts: Parts) -> list[Finding]:

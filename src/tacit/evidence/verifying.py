@@ -18,7 +18,7 @@ from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
 from tacit.evidence.archive import REQUIRED, Archive
 from tacit.evidence.findings import Finding, found
-from tacit.evidence.rescoring import distance_problems, rescored
+from tacit.evidence.rescoring import model_problems, rescored
 from tacit.evidence.shipped import parts_of
 from tacit.evidence.signing import Signature
 from tacit.models.hashing import models_sha256, read_models
@@ -235,11 +235,11 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
 
 
 def _summarised(told: Told) -> str:
-    return (
-        "there is none: the run is not finished"
-        if told.summary is None
-        else "accuracies, bytes and promise are the events'"
-    )
+    if told.summary is not None:
+        return "accuracies, bytes and promise are the events'"
+    if told.events.finish is None:
+        return "there is none: the run is not finished"
+    return "there is none, though the events tell of the end: it was removed, or the run was killed before it wrote one"
 
 
 def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
@@ -255,7 +255,7 @@ def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"
         return None, Finding(what, "fails", f"models.safetensors: {error}")
     if models_sha256(theta) != finish.models_sha256:
         return None, Finding(what, "fails", "they are not those of which the events tell: another hash")
-    problems = list(distance_problems(told, theta)) if told.events.snapshots else []
+    problems = list(model_problems(told, theta)) if told.events.snapshots else []
     words = f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
     fits = theta.shape == (told.plan.agents, told.plan.params)
     return (theta if fits else None), found(what, problems, words)
