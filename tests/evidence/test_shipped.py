@@ -160,6 +160,15 @@ def test_settings_whose_parts_are_not_what_they_keep_of_them_are_found(tmp_path,
     assert "the settings keep other facts than what they name has" in found["plan"].words
 
 
+@pytest.mark.parametrize(("key", "shown"), [("lr", "0.1"), ("graph", "4 agents, 6 links"), ("loss", "hinge")])
+def test_what_a_reader_is_shown_of_a_part_is_held_against_it(tmp_path, key, shown):
+    train(tmp_path)
+    forge(tmp_path, "one", settings={key: shown})
+    assert failed(tmp_path) == {"settings"}
+    forge(tmp_path, "one", settings=changed_part(tmp_path, key, shown=shown))
+    assert failed(tmp_path) == {"plan"}
+
+
 def test_a_graph_of_a_file_is_that_of_the_plan(tmp_path, monkeypatch):
     """The file is with the owner; its links and their weights are in the plan."""
     monkeypatch.chdir(tmp_path)

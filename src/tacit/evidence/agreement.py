@@ -17,7 +17,7 @@ from tacit.privacy.guarantees import shown, stated
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
-from tacit.runs.python_config import AnyConfig
+from tacit.runs.python_config import AnyConfig, PythonConfig
 
 ROUNDING = 1e-6
 # Held against something else, or of a clock: nobody can say that these are right.
@@ -91,6 +91,10 @@ def settings_problems(told: Told) -> Iterator[str]:
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
         if plan.queries - plan.spare_queries != asked:
             yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
+    if isinstance(config, PythonConfig):
+        for key in ("model", "loss", "lr", "graph"):
+            if key in config.parts and config.parts[key].shown != getattr(config, key):
+                yield f"{key} is {short(getattr(config, key))} in the settings, which keep {short(config.parts[key].shown)} of it"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
     if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"

@@ -208,7 +208,7 @@ class FromPython:
         _check_numbers(self._plan, self.data(), config.agents)
         model = self._model("layers", "parameters", "starting values hash")
         training = training_with(config, {**objects, "data": self._dealt, "model": model})
-        if changed := differences(_without_code(config.parts), _without_code(describe(training, {}))):
+        if changed := differences(_comparable(config.parts), _comparable(describe(training, {}))):
             raise InvalidInput(f"the settings keep other facts than what they name has: {'; '.join(changed)}")
         return training
 
@@ -290,10 +290,18 @@ def _check_numbers(plan: Plan, data: DataSet, agents: int) -> None:
         raise Missing(f"the plan has {held} records and the data set {len(data.train)}")
 
 
-def _without_code(parts: dict[str, Part]) -> dict[str, Part]:
-    """Leave out what differs between versions of Python, and between functions that make the same model."""
+def _comparable(parts: dict[str, Part]) -> dict[str, Part]:
+    """Return parts with what a reader is shown among the facts, and without what differs between versions of Python.
+
+    A model may be another function than the one that made it, with the same layers and values.
+    """
     aside = ("code", "made by")
     return {
-        key: part.model_copy(update={"facts": {name: each for name, each in part.facts.items() if name not in aside}})
+        key: part.model_copy(
+            update={
+                "facts": {name: each for name, each in part.facts.items() if name not in aside}
+                | ({} if key == "model" else {"shown": part.shown})
+            }
+        )
         for key, part in parts.items()
     }
