@@ -1,6 +1,7 @@
 """Scores and replays of runs with parts of the library, from the command line and from Python; the owner's own code is left alone."""
 
 import json
+import sys
 from functools import partial
 
 import pytest
@@ -136,6 +137,39 @@ def test_the_look_of_a_run_from_python_before_its_last_is_held_against_its_seeds
     assert failed(tmp_path, replay=True) == {"replay"}
 
 
+def named_model():
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.Tanh(), torch.nn.Linear(8, 10))
+
+
+def test_a_function_of_a_module_is_imported_only_where_the_auditor_asks_for_it(tmp_path, monkeypatch):
+    """What a run keeps of its code tells whether it is still the same."""
+    train(tmp_path, model=named_model)
+    found = outcomes(tmp_path, replay=True)
+    assert {what for what, each in found.items() if each.outcome == "not checked"} == {
+        "earlier head",
+        "scores",
+        "plan",
+        "replay",
+    }
+    found = outcomes(tmp_path, replay=True, run_code=True, head=head_of(tmp_path))
+    assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
+
+    def other(before=named_model):
+        return before()
+
+    monkeypatch.setattr(sys.modules[__name__], "named_model", other)
+    found = outcomes(tmp_path, replay=True, run_code=True)
+    for what in ("plan", "replay"):
+        assert found[what].outcome == "not checked"
+        assert "the settings keep other facts than what they name has: model: code" in found[what].words
+
+
+def test_with_the_owners_code_a_lambda_still_counts_as_a_model_of_the_library(tmp_path):
+    train(tmp_path)
+    found = outcomes(tmp_path, replay=True, run_code=True, head=head_of(tmp_path))
+    assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
+
+
 def changed_part(runs, key, **changes):
     """Return settings in which one part is kept otherwise."""
     parts = RunFolder.find(runs / "one").config().model_dump(exclude_none=True)["parts"]
@@ -227,7 +261,8 @@ def test_a_model_of_ones_own_is_not_taken_for_one_of_the_library(tmp_path):
     found = outcomes(tmp_path, replay=True)
     for what in ("scores", "plan", "replay"):
         assert found[what].outcome == "not checked"
-        assert "is not one of the library's by its layers, parameters" in found[what].words
+        assert "by its layers, parameters" in found[what].words
+        assert "is not part of the library" in found[what].words
 
 
 def test_a_module_with_a_start_of_its_own_is_scored_and_not_played(tmp_path):
@@ -236,6 +271,14 @@ def test_a_module_with_a_start_of_its_own_is_scored_and_not_played(tmp_path):
     found = outcomes(tmp_path, replay=True)
     assert found["scores on validation"].outcome == "holds"
     assert "by its layers, parameters, starting values hash" in found["replay"].words
+
+
+def test_facts_that_no_run_keeps_are_not_followed(tmp_path):
+    train(tmp_path)
+    forge(tmp_path, "one", settings=changed_part(tmp_path, "model", facts={"parameters": 3}))
+    found = outcomes(tmp_path, replay=True)
+    for what in ("scores", "plan", "replay"):
+        assert found[what].outcome == "not checked"
 
 
 def test_a_model_of_a_million_million_parameters_is_not_made(tmp_path):

@@ -58,6 +58,9 @@ def rescored(told: Told, theta: Models | None, parts: Parts) -> list[Finding]:
         return [Finding("scores", "not checked", f"the models were not scored again: {error}")]
     except TacitError as error:
         return [Finding("scores", "fails", f"the models could not be scored again: {error}")]
+    except Exception as error:  # settings can hold anything, and so can the owner's code
+        words = f"the models could not be scored again: {type(error).__name__}: {str(error)[:200]}"
+        return [Finding("scores", "not checked", words)]
     findings = []
     for kind, records in (("validation", data.validation), ("test", data.test)):
         if records is None:

@@ -3,17 +3,15 @@
 A run of the command line names its parts, and a run from Python keeps how each can be made again, or what it is like. Whatever
 comes with the library is made from that: rules, losses, step sizes and sources from a list that is fixed here, published data sets that are
 at hand, graphs from their links, and models that have the layers and starting values of the library's. No name in an archive is
-imported, no file that it names is opened, and nothing is downloaded. Only where the auditor asks for it (`run_code`) are names followed, as
-a resume does.
+imported, no file that it names is opened, and nothing is downloaded. Only where the auditor asks for it (`run_code`) are names of the
+owner's code followed, as a resume does, if the code is the one that the run had.
 """
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import networkx as nx
 import torch
@@ -27,20 +25,20 @@ from tacit.data import AgentData, DataSet
 from tacit.data.catalog import NAMES, absent
 from tacit.errors import InvalidInput, TacitError
 from tacit.graphs.files import graph_of
-from tacit.graphs.topologies import KINDS
 from tacit.models import LOSSES, MODELS, Loss
+from tacit.naming import find, is_own
 from tacit.networks import Topology
-from tacit.networks.schedules import SCHEDULES
+from tacit.own import make_own
 from tacit.preparation import Model
 from tacit.privacy import Fast, Secret, Seeded
 from tacit.runs.again import SYNTHETIC, make_again
 from tacit.runs.events import Plan
-from tacit.runs.objects import maker, training_with
+from tacit.runs.objects import training_with
 from tacit.runs.parts import describe, describe_model, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.schedules import Constant, LogSpaced
 from tacit.settings import Training
-from tacit.specs import load_dataset
+from tacit.specs import is_shipped, load_dataset
 
 _CLASSES = (SGD, Local, DSGD, DSGT, DiNNO, Averaged, Plain, Momentum, Adam, Constant, LogSpaced, Secret, Seeded, Fast)
 _LIBRARY: tuple[Any, ...] = (*_CLASSES, *MODELS.values(), *LOSSES.values())
@@ -49,7 +47,8 @@ _RULES = ("sgd", "local", "dsgd", "dsgt", "dinno")
 _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
-_LEFT_ALONE = "and nothing of the owner's is run here"
+_Made = TypeVar("_Made")
+_LEFT_ALONE = "is not part of the library, and nothing of the owner's is run here"
 
 
 class Missing(Exception):
@@ -57,7 +56,7 @@ class Missing(Exception):
 
 
 class Parts(Protocol):
-    """What a run was made of."""
+    """What a run was made of. Each part is made, or found to be `Missing`, when it is asked for."""
 
     def data(self) -> DataSet:
         """Return the data set."""
@@ -73,20 +72,19 @@ class Parts(Protocol):
 
 
 def parts_of(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: bool) -> Parts:
-    """Return the parts of a run; each is made, or found to be `Missing`, when it is asked for."""
-    if run_code:
-        return Followed(config, data_dir)
+    """Return the parts of a run, with those of the owner's own only if `run_code`."""
     if isinstance(config, PythonConfig):
-        return FromPython(config, plan, data_dir)
-    return FromCommandLine(config, plan, data_dir)
+        return FromPython(config, plan, data_dir, run_code)
+    return FromCommandLine(config, plan, data_dir, run_code)
 
 
 class FromCommandLine:
     """The parts of a run of `tacit train`."""
 
-    def __init__(self, config: RunConfig, plan: Plan, data_dir: Path | None) -> None:
+    def __init__(self, config: RunConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
         folder = {"data_dir": None if data_dir is None else str(data_dir)}  # and not the one that the archive names
-        self._config, self._plan, self._data_dir = config.model_copy(update=folder), plan, data_dir
+        self._config, self._plan, self._run_code = config.model_copy(update=folder), plan, run_code
+        self._data_dir = data_dir
 
     def data(self) -> DataSet:
         """Return the data set, if it comes with the library and is at hand."""
@@ -95,52 +93,63 @@ class FromCommandLine:
     @cached_property
     def _data(self) -> DataSet:
         text, (name, _, records) = self._config.dataset, self._config.dataset.partition(":")
-        if name == "synthetic" and (not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC):
-            raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
-        if name != "synthetic":
+        if name == "synthetic":
+            if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
+                raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
+        elif self._run_code and is_own(text):
+            return self._dealt.data
+        else:
             _check_at_hand(text, self._data_dir)
         return load_dataset(text, self._data_dir, self._config.seed)
 
+    @cached_property
+    def _dealt(self) -> AgentData:
+        return self._made(self._config.load_data)
+
     def model(self) -> Model:
         """Return the model, if it is the library's."""
-        if self._config.model not in MODELS:
-            raise Missing(f"the model {self._config.model[:80]!r} is not part of the library, {_LEFT_ALONE}")
-        return model_for(self._config, self.data())
+        self._check("model", self._config.model in MODELS)
+        return self._made(lambda: model_for(self._config, self.data()))
 
     def loss(self) -> Loss:
         """Return the loss, if it is the library's."""
-        if self._config.loss not in LOSSES:
-            raise Missing(f"the loss {self._config.loss[:80]!r} is not part of the library, {_LEFT_ALONE}")
-        return loss_function(self._config)
+        self._check("loss", self._config.loss in LOSSES)
+        return self._made(lambda: loss_function(self._config))
 
     def training(self) -> Training:
         """Return all of it."""
         config = self._config
-        if config.algorithm not in _RULES:
-            raise Missing(f"the rule {config.algorithm[:80]!r} is not part of the library, {_LEFT_ALONE}")
+        self._check("algorithm", config.algorithm in _RULES)
         self.model()
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
-        data = config.load_data()
-        return config.training(name="", ledger=None, data=data, graph=self._graph(data.agents))
+        graph = self._made(lambda: self._graph(self._dealt.agents))
+        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph))
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
         """Return the graph that the settings name or, where they name a file, the links that the plan has."""
-        kind = self._config.graph.strip().partition(":")[0].replace("-", "_")
-        if self._config.algorithm in ("sgd", "local") or kind in (*KINDS, "random", *SCHEDULES):
-            if "restarts" in self._config.graph:
+        text = self._config.graph
+        if self._config.algorithm in ("sgd", "local") or is_shipped("graph", text) or (self._run_code and is_own(text)):
+            if "restarts" in text:
                 raise Missing("its graph was searched for with a number of restarts of its own")
             return self._config.load_graph(agents)
-        if self._plan.changing:
-            raise Missing(f"the graph {self._config.graph[:80]!r} is not part of the library, {_LEFT_ALONE}")
+        self._check("graph", not self._plan.changing)
         return graph_of(agents, self._plan.edges, self._plan.weights)
+
+    def _made(self, make: Callable[[], _Made]) -> _Made:
+        return _followed(make) if self._run_code else make()
+
+    def _check(self, key: str, shipped: bool) -> None:
+        if not shipped and not self._run_code:
+            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_LEFT_ALONE}")
 
 
 class FromPython:
     """The parts of a run of `tacit.train(..., run=...)`."""
 
-    def __init__(self, config: PythonConfig, plan: Plan, data_dir: Path | None) -> None:
-        self._config, self._plan, self._data_dir = config, plan, data_dir
+    def __init__(self, config: PythonConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
+        self._config, self._plan, self._data_dir, self._run_code = config, plan, data_dir, run_code
+        self._own: set[str] = set()  # keys of parts of the owner's own that were made
 
     def data(self) -> DataSet:
         """Return the data set, if it comes with the library and is at hand."""
@@ -148,20 +157,19 @@ class FromPython:
 
     @cached_property
     def _dealt(self) -> AgentData:
-        made = self._part("data").made
-        if made is None or not isinstance(name := made.get("dataset"), str):
-            raise Missing(f"the data set {self._config.dataset[:80]!r} does not come with the library")
-        if found := SYNTHETIC.fullmatch(name):
+        made = self._part("data").made or {}
+        name = made.get("dataset")
+        if isinstance(name, str) and (found := SYNTHETIC.fullmatch(name)):
             if any(len(found[key]) > 9 for key in ("records", "features", "classes", "seed")):
                 raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
             records, features, classes = (int(found[key]) for key in ("records", "features", "classes"))
             if (max(records, classes) + 2000) * features > _MOST_NUMBERS or records > _MOST_SYNTHETIC:
                 raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
-        else:
+        elif isinstance(name, str):
             _check_at_hand(name, self._data_dir)
-        if not isinstance(self._config.agents, int) or self._config.agents > _MOST_SYNTHETIC:
-            raise Missing(f"{self._config.agents} agents are not dealt to")
-        dealt: AgentData = self._make("data", made)
+        elif not (self._run_code and made):
+            raise Missing(f"the data set {self._config.dataset[:80]!r} does not come with the library")
+        dealt: AgentData = self._make("data")
         return dealt
 
     def model(self) -> Model:
@@ -171,22 +179,24 @@ class FromPython:
     def _model(self, *facts: str) -> Model:
         part = self._part("model")
         kept = {name: part.facts.get(name) for name in facts}
-        for each in self._models(part):
-            if _parameters(each) != self._plan.params or self._plan.params > _MOST_PARAMETERS:
+        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_LEFT_ALONE}")
+        try:
+            named.append(self._make("model"))
+        except Missing as error:
+            why = error if self._run_code else why
+        for each in (*named, *self._models(part)):
+            if self._plan.params > _MOST_PARAMETERS or _parameters(each) != self._plan.params:
                 continue
             made = describe_model(each, self._config.seed).facts
             if {name: made[name] for name in facts} == kept:
+                if each not in named:
+                    self._own.discard("model")
                 return each
-        raise Missing(
-            f"the model {part.shown[:80]!r} is not one of the library's by its {', '.join(facts)}, {_LEFT_ALONE}"
-        )
+        raise why
 
     def _models(self, part: Part) -> Iterator[Callable[[], nn.Module]]:
-        """Yield what may have made the model: what the settings name, each model of the library, and an MLP of its widths."""
+        """Yield each model of the library for these records, and an MLP of the widths that are kept."""
         shape, classes = self.data().input_shape, self.data().classes
-        if part.made is not None and "own" not in part.made:
-            with suppress(Missing):
-                yield self._make("model", part.made)
         if classes is not None:
             yield from (partial(make, shape, classes) for make in MODELS.values())
             widths = [found[1] for each in part.facts.get("parameters", []) if (found := _LINEAR.fullmatch(str(each)))]
@@ -194,72 +204,71 @@ class FromPython:
 
     def loss(self) -> Loss:
         """Return the loss, if it is the library's."""
-        loss: Loss = self._of_library("loss")
+        loss: Loss = self._make("loss")
         return loss
 
     def training(self) -> Training:
         """Return all of it, held against what the settings keep of each part."""
         config = self._config
-        objects = {key: self._of_library(key) for key in ("algorithm", "loss", "lr", "sources")}
-        if "graph" in config.parts:
-            objects["graph"] = self._of_library("graph")
+        _check_numbers(self._plan, self.data(), config.agents)
         if self._part("mixing").made is None:
             raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not keep")
-        _check_numbers(self._plan, self.data(), config.agents)
-        model = self._model("layers", "parameters", "starting values hash")
-        training = training_with(config, {**objects, "data": self._dealt, "model": model})
-        if changed := differences(_comparable(config.parts), _comparable(describe(training, {}))):
-            raise InvalidInput(f"the settings keep other facts than what they name has: {'; '.join(changed)}")
+        keys = ("algorithm", "loss", "lr", "sources", *(["graph"] if "graph" in config.parts else []))
+        objects = {key: self._make(key) for key in keys}
+        objects |= {"data": self._dealt, "model": self._model("layers", "parameters", "starting values hash")}
+        training = training_with(config, objects)
+        texts = {key: part.made["own"] for key, part in config.parts.items() if part.made and "own" in part.made}
+        made = describe(training, {key: text for key, text in texts.items() if key in self._own})
+        if changed := differences(self._comparable(config.parts), self._comparable(made)):
+            words = f"the settings keep other facts than what they name has: {'; '.join(changed)}"
+            raise Missing(words) if self._own else InvalidInput(words)
         return training
+
+    def _comparable(self, parts: dict[str, Part]) -> dict[str, Part]:
+        """Return parts with what a reader is shown among the facts and, of those of the library, without what depends on Python.
+
+        A model of the library may be made by another function than the one that the run had.
+        """
+
+        def facts(key: str, part: Part) -> dict[str, Any]:
+            if key in self._own:
+                return part.facts
+            shown = {} if key == "model" else {"shown": part.shown}
+            return {name: each for name, each in part.facts.items() if name not in ("code", "made by")} | shown
+
+        return {key: part.model_copy(update={"facts": facts(key, part)}) for key, part in parts.items()}
 
     def _part(self, key: str) -> Part:
         if key not in self._config.parts:
             raise InvalidInput(f"the settings keep nothing of the {key}")
         return self._config.parts[key]
 
-    def _of_library(self, key: str) -> Any:
-        part = self._part(key)
-        if part.made is None or "own" in part.made:
-            raise Missing(f"the {key} {part.shown[:80]!r} is not part of the library, {_LEFT_ALONE}")
-        return self._make(key, part.made)
+    def _make(self, key: str) -> Any:
+        part, config = self._part(key), self._config
+        if part.made is None or ("own" in part.made and not self._run_code):
+            raise Missing(f"the {key} {part.shown[:80]!r} {_LEFT_ALONE}")
+        if "own" not in part.made:
+            return make_again(key, part.made, config, named=self._named, data_dir=self._data_dir)
+        self._own.add(key)
+        text = str(part.made["own"])
+        own = _followed(lambda: find(key, text, config.code.get(key)))
+        return _followed(lambda: make_own(key, own, None if key == "data" else self._dealt, config.seed))
 
-    def _make(self, key: str, made: dict[str, Any]) -> Any:
-        return make_again(key, made, self._config, named=_known, data_dir=self._data_dir)
+    def _named(self, key: str, name: str) -> Any:
+        if name in _KNOWN:
+            return _KNOWN[name]
+        if not self._run_code:
+            raise Missing(f"the {key} {name[:80]!r} {_LEFT_ALONE}")
+        self._own.add(key)
+        return _followed(lambda: find(key, name).value)
 
 
-class Followed:
-    """The parts of a run with whatever code its settings name, which is run. Files that were changed are refused."""
-
-    def __init__(self, config: AnyConfig, data_dir: Path | None) -> None:
-        self._config, self._data_dir = config, data_dir
-
-    def data(self) -> DataSet:
-        """Return the data set."""
-        return self._training.data.data
-
-    def model(self) -> Model:
-        """Return what makes the model."""
-        return self._training.model
-
-    def loss(self) -> Loss:
-        """Return the loss."""
-        return self._training.loss
-
-    def training(self) -> Training:
-        """Return all of it."""
-        return self._training
-
-    @cached_property
-    def _training(self) -> Training:
-        config = self._config
-        if isinstance(config, RunConfig):
-            config = config.model_copy(update={"data_dir": None if self._data_dir is None else str(self._data_dir)})
-        if config.dataset in NAMES:
-            _check_at_hand(config.dataset, self._data_dir)
-        try:
-            return replace(maker(config)(lambda _: None), progress=False)
-        except TacitError as error:  # a file is not here, or another: that says nothing about the run
-            raise Missing(str(error)) from None
+def _followed(make: Callable[[], _Made]) -> _Made:
+    """Return what is made of the owner's code. Where a file is not here, or another, that says nothing about the run."""
+    try:
+        return make()
+    except TacitError as error:
+        raise Missing(str(error)) from None
 
 
 def _parameters(make: Callable[[], nn.Module]) -> int | None:
@@ -269,12 +278,6 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
             return sum(parameter.numel() for parameter in make().parameters())
     except (TacitError, AttributeError, TypeError, ValueError, RuntimeError):
         return None
-
-
-def _known(key: str, name: str) -> Any:
-    if name not in _KNOWN:
-        raise Missing(f"the {key} {name[:80]!r} is not part of the library, {_LEFT_ALONE}")
-    return _KNOWN[name]
 
 
 def _check_at_hand(name: str, data_dir: Path | None) -> None:
@@ -288,20 +291,3 @@ def _check_numbers(plan: Plan, data: DataSet, agents: int) -> None:
     held = sum(plan.sizes)
     if held > 2 * len(data.train) + 1000 * plan.agents or agents > len(data.train):
         raise Missing(f"the plan has {held} records and the data set {len(data.train)}")
-
-
-def _comparable(parts: dict[str, Part]) -> dict[str, Part]:
-    """Return parts with what a reader is shown among the facts, and without what differs between versions of Python.
-
-    A model may be another function than the one that made it, with the same layers and values.
-    """
-    aside = ("code", "made by")
-    return {
-        key: part.model_copy(
-            update={
-                "facts": {name: each for name, each in part.facts.items() if name not in aside}
-                | ({} if key == "model" else {"shown": part.shown})
-            }
-        )
-        for key, part in parts.items()
-    }

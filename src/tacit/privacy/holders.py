@@ -106,9 +106,9 @@ class Counted:
         self._events: dict[Asked, Event | None] = {}  # a run elsewhere is in the histories of very many owners
 
     def event(self, asked: Asked) -> Event | None:
-        """Return what counts of a private run, of whichever owner was asked most; None if nothing does."""
+        """Return what counts of a run, of whichever owner was asked most; None if nothing does, or if it has no noise to count."""
         if asked not in self._events:
-            counts = [(line, self._count(asked.account, line)) for line in asked.lines]
+            counts = [(line, self._count(asked.account, line)) for line in asked.lines if asked.private]
             events = [line.event(count) for line, count in counts if count]
             self._events[asked] = worst_of(events) if events else None
         return self._events[asked]

@@ -158,7 +158,7 @@ class Ledger:
                 f"and no run fits its budget of {budget}. Nothing was spent"
                 + self._reserved([account for account in readers if not account.spent])
             )
-        charged = [asked for asked in history if asked.private and counted.event(asked) is not None]
+        charged = [asked for asked in history if counted.event(asked) is not None]
         reserved = self._reserved(
             [each.account for each in charged if any(map(each.account.to_free, each.lines))],
             [each.account for each in charged if each.is_elsewhere(owner)],
@@ -177,7 +177,7 @@ class Ledger:
                     "Nothing was read"
                 )
             asked = worst_of(line.event(allowed) for line in others)
-            total = budget.filtered([*counted.events(each for each in history if each.private), *[asked] * len(runs)])
+            total = budget.filtered([*counted.events(history), *[asked] * len(runs)])
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"run {runs[0]!r} asks of the records that {owner!r} holds, dealt to owners in another way, and would bring it "
@@ -195,8 +195,7 @@ class Ledger:
 
     def _filtered_epsilon(self, owner: str, budget: Budget, counted: Counted) -> float:
         histories = self._holders.histories(owner)
-        private = ([asked for asked in history if asked.private] for history in histories)
-        return max((budget.filtered(counted.events(history)) for history in private), default=0.0)
+        return max((budget.filtered(counted.events(history)) for history in histories), default=0.0)
 
     def _filter(self) -> Counted:
         """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
@@ -345,7 +344,7 @@ class Ledger:
 
     def _events(self, histories: Sequence[Sequence[Asked]]) -> list[list[Event]]:
         counted = Counted(lambda account, _: account.charged)
-        return [counted.events(asked for asked in history if asked.private) for history in histories]
+        return [counted.events(history) for history in histories]
 
     def _basis(
         self, owner: str, counted: Sequence[Asked], delta: float, adjacency: Adjacency, filtered: Counted

@@ -122,7 +122,8 @@ class Reader:
         self._opened = range(1)
         """How many accounts may have been opened so far: a sealed row may have opened one."""
         self._before: Account | None = None
-        """What the row before opened."""
+        self._just_opened: Account | None = None
+        """What the row before this one opened, and what this one did."""
 
     def number_of(self, run: str) -> int | None:
         """Return the number of a run's account; None if no row opened one."""
@@ -130,12 +131,9 @@ class Reader:
 
     def apply(self, row: Row) -> None:
         """Add one row, or raise a PrivacyError that says why it cannot follow on those before it."""
-        before, self._before = self._before, None
+        self._before, self._just_opened = self._just_opened, None
         try:
-            if row["kind"] == "open":
-                self._open(before, **{name: value for name, value in row.items() if name != "kind"})
-            else:
-                getattr(self, f"_{row['kind']}")(**{name: value for name, value in row.items() if name != "kind"})
+            getattr(self, f"_{row['kind']}")(**{name: value for name, value in row.items() if name != "kind"})
         except PrivacyError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -145,7 +143,7 @@ class Reader:
         """Pass over a row of which only the digest is shown."""
         self.sealed += 1
         self._opened = range(self._opened.start, self._opened.stop + 1)
-        self._before = None
+        self._just_opened = None
 
     def count(self, account: int, queries: int) -> None:
         """Add so many queries of an account at once."""
@@ -170,14 +168,7 @@ class Reader:
             self.ledger.budgets[owner] = budget
 
     def _open(
-        self,
-        before: Account | None,
-        account: int,
-        run: str,
-        token: str,
-        allowed: int,
-        together: str,
-        lines: list[dict[str, Any]],
+        self, account: int, run: str, token: str, allowed: int, together: str, lines: list[dict[str, Any]]
     ) -> None:
         if run in self.ledger._accounts:
             raise PrivacyError(f"run {run!r} was opened a second time")
@@ -198,9 +189,9 @@ class Reader:
                 raise PrivacyError(f"run {run!r} was let in as {line.ground!r} where {line.owner!r} had {budget}")
         self.ledger._check_units(run, read)
         made = self._make(account, run, read, allowed, token, together)
-        check_together(made, before)
+        check_together(made, self._before)
         self.accounts[account], self.tokens[account] = made, token
-        self._opened, self._before = range(account, account + 1), made
+        self._opened, self._just_opened = range(account, account + 1), made
         Ledger._keep(self.ledger, made)
 
     def _told_opened(self) -> str:
