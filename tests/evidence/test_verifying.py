@@ -7,12 +7,12 @@ from contextlib import closing
 import pytest
 import torch
 from auditing import failed, head_of, outcomes, play
-from tampering import edit_log, forge, read_log, relabelled, state_heads, write_log
+from tampering import edit_log, forge, gaussians, read_log, relabelled, state_heads, write_log
 
 from tacit import chains
 from tacit.config import RunConfig
 from tacit.errors import PrivacyError
-from tacit.evidence.archive import pack
+from tacit.evidence.archive import pack, sealed
 from tacit.evidence.heads import statement_of
 from tacit.evidence.signing import new_key, read_signature, save, sign
 from tacit.evidence.verifying import Log, verify
@@ -285,6 +285,72 @@ def test_after_a_budget_was_raised_other_studies_stay_sealed_and_what_it_proves_
                 assert kept == whole.guarantee(owner, delta=1e-5)
                 assert kept.basis == "plans", "the budget may have been raised by what the first run gave"
                 assert log.reader.ledger.filtered(owner) == whole.filtered(owner)
+
+
+def test_a_budget_that_was_raised_before_the_first_of_these_runs_proves_what_it_did(tmp_path):
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "theirs")
+    study(tmp_path, "theirs-2")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    ledger.close()
+    for name in ("one", "two"):
+        study(tmp_path, name, dataset="digits", agents=4, lot_size=24, noise_multiplier=9.0)
+    log = Log(pack(RunFolder.find(tmp_path / "one")).parts["ledger.jsonl"])
+    for owner in RunFolder.find(tmp_path / "one").events().plan.owners:
+        kept = log.reader.ledger.guarantee(owner, delta=1e-5)
+        assert (kept.basis, kept.adaptive) == ("filter", 4.0)
+
+
+def test_all_that_an_epsilon_follows_from_is_shown_and_nothing_else(tmp_path):
+    """One name may stand for several data sets, each of which was dealt out in another way; a run may be called like an owner."""
+    path = tmp_path / "ledger.sqlite"
+    ledger = DurableLedger(path)
+    runs = {
+        "one": ("clinic", "2023", "seed 0"),
+        "two": ("clinic", "2024", "seed 0"),
+        "three": ("p", "2023", "seed 1"),
+        "four": ("q", "2024", "seed 1"),
+        "clinic": ("z", "elsewhere", "seed 0"),
+    }
+    for number, (run, (owner, records, partition)) in enumerate(runs.items(), 1):
+        held = {"owners": [owner], "records": records, "partition": partition}
+        account = ledger.open(run=run, mechanisms=gaussians([0.1], [number]), queries=3, release=True, **held)
+        account.spend()
+        account.close()
+    ledger.release("clinic", who="me", reason="the machine is gone")
+    rows = sealed([text for text, _ in ledger.log], "one")
+    assert sum('"sealed"' in row for row in rows) == 4, "an account, a query, its end and its release"
+    log = Log("".join(f"{row}\n" for row in rows).encode())
+    assert log.hashes[-1] == ledger.head.hash
+    assert {account.run for account in log.reader.ledger.accounts} == {"one", "two", "three", "four"}
+    assert log.reader.ledger.guarantee("clinic", delta=1e-5) == ledger.guarantee("clinic", delta=1e-5)
+
+
+def test_heads_that_the_ledger_should_have_taken_in_are_missed(runs):
+    """At each checkpoint, not only in the end: a head that was published on the way covers the run until then."""
+    anchors = [row["events"] for row in read_log(runs / "ledger.sqlite") if row["kind"] == "anchor"]
+    edit_log(runs / "ledger.sqlite", lambda row: None if row.get("events") == anchors[1] else row)
+    state_heads(runs)
+    assert failed(runs) == {"heads"}
+    assert "does not have the head of the events of run 'one' at line 3, a checkpoint" in outcomes(runs)["heads"].words
+
+
+def test_queries_of_which_no_file_tells_are_found(runs):
+    rows = read_log(runs / "ledger.sqlite")
+    last = max(place for place, row in enumerate(rows) if row["kind"] == "query" and row["account"] == 1)
+    write_log(runs / "ledger.sqlite", [*rows[: last + 1], rows[last] | {"number": 7}, *rows[last + 1 :]])
+    state_heads(runs)
+    assert "queries" in failed(runs)
+    assert "7 queries on record; its files tell of 6 and of 0 that were lost" in outcomes(runs)["queries"].words
+
+
+def test_a_summary_that_hides_a_run_without_privacy_is_found(tmp_path):
+    play(tmp_path, "open", private=False, noise_multiplier=None, source=None)
+    play(tmp_path)
+    assert failed(tmp_path) == set()
+    forge(tmp_path, "one", summary=lambda facts: facts | {"exposed": False})
+    assert failed(tmp_path) == {"summary"}
+    assert "run 'open' had read these records without privacy" in outcomes(tmp_path)["summary"].words
 
 
 def test_sealed_rows_leave_a_raise_no_more_room_than_they_can_hold(tmp_path):

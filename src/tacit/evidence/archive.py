@@ -113,7 +113,7 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
             raise InvalidInput(f"the ledger {folder.ledger_file} does not know run {folder.name!r}")
         rows = [text for text, _ in ledger.log]
     if not whole_ledger:
-        rows = _sealed(rows, folder.name)
+        rows = sealed(rows, folder.name)
     parts = {
         "config.toml": _content(folder.config_file),
         "events.jsonl": _whole(_content(folder.events_file)),
@@ -126,7 +126,7 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
     return Archive(folder.name, parts)
 
 
-def _sealed(rows: list[str], run: str) -> list[str]:
+def sealed(rows: list[str], run: str) -> list[str]:
     """Return the log with a digest in the place of each row that does not concern the run.
 
     What concerns it are all accounts with its owners, or on records that these have ever held, with what was decided about them and
