@@ -6,12 +6,12 @@ from contextlib import closing
 from dataclasses import replace
 
 from tacit import chains
-from tacit.config import RunConfig
 from tacit.privacy import Mechanism
 from tacit.privacy.log import START
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.events import chained
+from tacit.runs.python_config import read_config
 
 
 def gaussians(rates, sigmas, *, clip=1.0, lot=5.0):
@@ -20,6 +20,10 @@ def gaussians(rates, sigmas, *, clip=1.0, lot=5.0):
         Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma)
         for rate, sigma in zip(rates, sigmas, strict=True)
     ]
+
+
+SALT = "0" * 32
+"""Of rows that a test makes."""
 
 
 def read_log(path):
@@ -34,7 +38,7 @@ def write_log(path, rows):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM log")
         for number, row in enumerate(rows, 1):
-            text = chains.canonical(row)
+            text = chains.canonical({"salt": SALT} | row)
             previous = chains.link(previous, chains.digest(text))
             account = row["account"] if row["kind"] == "query" else None
             database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, previous))
@@ -76,7 +80,7 @@ def forge(runs, name, *, settings=None, event=lambda event: event, row=lambda ro
     """
     folder, ledger = RunFolder.find(runs / name), runs / "ledger.sqlite"
     old = list(folder.events().hashes)
-    config = RunConfig.of(folder.config().model_dump(exclude_none=True) | (settings or {}))
+    config = read_config(folder.config().model_dump(exclude_none=True) | (settings or {}))
     folder.config_file.write_text(config.to_toml())
     saved = None
     if folder.checkpoint_file.exists():
@@ -122,3 +126,17 @@ def state_heads(runs):
             place = next(place for place, row in enumerate(rows) if closed.items() <= row.items())
             heads = {"ledger": hashes[place], "ledger_rows": place + 1, "events": folder.events_head}
             folder.summarise(facts | {"heads": heads})
+
+
+def relabelled(runs, name="one"):
+    """Make a seeded run, whose noise everyone can compute, look like a release."""
+    forge(
+        runs,
+        name,
+        settings={"source": "secret"},
+        event=lambda event: event | {"release": True} if event["event"] == "plan" else event,
+        row=lambda row: (
+            row | {"lines": [line | {"release": True} for line in row["lines"]]} if row["kind"] == "open" else row
+        ),
+        summary=lambda facts: facts | {"release": True},
+    )

@@ -1,7 +1,7 @@
 """Functions and objects of a user's own, by name: `package.module:name`, or `file.py:name`.
 
 To find what a name stands for runs the user's file. A name is therefore followed only where a run is started, resumed, loaded or
-checked, and never where files are listed, reported or verified. With each goes the hash of the file that defines it.
+checked, or where an auditor asks for it, and never where files are listed, reported or verified. With each goes the hash of the file that defines it.
 """
 
 import hashlib

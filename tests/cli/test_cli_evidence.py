@@ -75,6 +75,33 @@ def test_a_deleted_checkpoint_is_told_by_verify_of_the_ledger(tacit, run):
     assert "has saved a checkpoint at round 6, which is gone" in one_line(out)
 
 
+def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import torch\n\ndef model():\n    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))\n"
+    )
+    assert tacit(*RUN, "--model", "mine.py:model")[0] == 0
+    code, out, _ = tacit("verify", "one")
+    assert code == 0
+    assert "all that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
+    assert "'mine.py:model' is not part of the library, and nothing of the owner's is run here" in one_line(out)
+    code, out, _ = tacit("verify", "one", "--run-code")
+    assert code == 0
+    assert "all that was checked holds; not checked: earlier head" in one_line(out)
+    assert "played again from its seeds, it gives the same models and the same" in one_line(out)
+
+
+def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_named(tacit, run, tmp_path):
+    assert tacit("export", "one", "--for-audit", "-o", "one.zip")[0] == 0
+    path = tmp_path / "one.zip"
+    content = path.read_bytes()
+    assert content.count(b"rounds = ") == 1
+    path.write_bytes(content.replace(b"rounds = ", b"rounds =\t"))
+    code, out, _ = tacit("verify", "one.zip", "--no-replay")
+    assert code == 1
+    assert "config.toml is damaged" in one_line(out)
+    assert "DOES NOT HOLD: parts" in one_line(out)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -106,6 +106,27 @@ def test_groups_that_hold_the_same_records_are_told(tacit):
     assert "same records" not in tacit("ledger", "two")[1]
 
 
+def test_all_together_counts_the_same_records_however_they_were_dealt(tacit):
+    tacit("train", *QUICK, "--name", "one")
+    alone = json.loads(tacit("ledger", "--json")[1])["spent"]
+    out = one_line(tacit("train", *QUICK, "--name", "two", "--seed", 1)[1])
+    assert "all 2 runs on this data together have spent ε=" in out
+    rows = json.loads(tacit("ledger", "--json")[1])["spent"]
+    before = {row["owner"]: row for row in alone if row["run"] == "one"}
+    for row in rows:
+        if row["run"] == "one":
+            assert row == before[row["owner"]], "what one run told is that run's"
+        elif row["run"] is None and row["owner"] in before:
+            one = before[row["owner"]]
+            assert row["epsilon"]["add_remove"] > 1.2 * one["epsilon"]["add_remove"]
+            assert row["epsilon"]["replace_one"] > 1.2 * one["epsilon"]["replace_one"]
+            assert row["queries"] == 2 * one["queries"]
+            assert row["basis"] == "plans"
+    most = max(row["epsilon"]["add_remove"] for row in rows if row["run"] is None)
+    assert one_line(tacit("ledger")[1]).count("all runs agent") == 2, "one line for each way to deal"
+    assert round_up(most) in tacit("ledger")[1]
+
+
 EXPOSED = "a run without privacy has read these records: nothing is promised"
 
 

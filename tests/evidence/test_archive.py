@@ -11,7 +11,7 @@ from tampering import forge
 
 from tacit import chains
 from tacit.errors import InvalidInput
-from tacit.evidence.archive import MANIFEST, Archive, pack
+from tacit.evidence.archive import FORMAT, MANIFEST, OPTIONAL, REQUIRED, Archive, pack
 from tacit.evidence.verifying import verify
 from tacit.runs import RunFolder
 
@@ -82,7 +82,18 @@ def parts_of(archive):
 HOSTILE = {
     "no zip": (lambda parts: b"this is no archive", "not an archive for an audit, or is damaged"),
     "cut off": (lambda parts: zipped(parts)[:-30], "not an archive for an audit, or is damaged"),
-    "empty": (lambda parts: zipped([]), f"it has no {MANIFEST}"),
+    "empty": (lambda parts: zipped([]), f"its {MANIFEST} is not there"),
+    "a manifest that lists something else": (
+        lambda parts: zipped(
+            [
+                (name, chains.canonical({"format": FORMAT, "run": "one", "files": {"run.py": ""}}))
+                if name == MANIFEST
+                else (name, part)
+                for name, part in parts
+            ]
+        ),
+        "does not list the parts of an archive",
+    ),
     "a path that leads out": (lambda parts: zipped([*parts, ("../../x", b"")]), "'../../x', which is no part"),
     "an absolute path": (lambda parts: zipped([*parts, ("/etc/passwd", b"")]), "'/etc/passwd', which is no part"),
     "code": (lambda parts: zipped([*parts, ("run.py", b"1")]), "'run.py', which is no part"),
@@ -91,14 +102,6 @@ HOSTILE = {
     "a link": (
         lambda parts: zipped(parts, create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16),
         "not a plain file, but a link",
-    ),
-    "a part changed": (
-        lambda parts: zipped([(name, part + b"#" if name == "config.toml" else part) for name, part in parts]),
-        "its parts are not those that it lists",
-    ),
-    "a part less": (
-        lambda parts: zipped([(name, part) for name, part in parts if name != "ledger.jsonl"]),
-        "its parts are not those that it lists",
     ),
     "a manifest of another kind": (
         lambda parts: zipped([(name, b"[]" if name == MANIFEST else part) for name, part in parts]),
@@ -116,6 +119,49 @@ def test_a_hostile_archive_is_refused_in_words(archive, how):
     make, words = HOSTILE[how]
     with pytest.raises(InvalidInput, match=words):
         Archive.of(make(parts_of(archive)), "it.zip")
+
+
+def changed(name):
+    return lambda parts: zipped([(each, part + b"#" if each == name else part) for each, part in parts])
+
+
+def without(name):
+    return lambda parts: zipped([(each, part) for each, part in parts if each != name])
+
+
+def flipped(name):
+    """One bit of a part, in the archive's file: the zip file's own checksum is wrong, too."""
+
+    def change(parts):
+        content, part = zipped(parts), dict(parts)[name]
+        place = content.index(part) + len(part) // 2
+        return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+    return change
+
+
+def added(parts):
+    kept = [(name, part) for name, part in parts if name not in (MANIFEST, "summary.json")]
+    of_kept = Archive("one", dict(kept)).to_bytes()
+    with zipfile.ZipFile(io.BytesIO(of_kept)) as file:
+        return zipped([*kept, (MANIFEST, file.read(MANIFEST)), ("summary.json", dict(parts)["summary.json"])])
+
+
+CHANGED = {
+    **{f"{name} changed": (changed(name), f"{name} was changed") for name in (*REQUIRED, *OPTIONAL)},
+    **{f"{name} missing": (without(name), f"{name} is missing") for name in (*REQUIRED, *OPTIONAL)},
+    **{f"{name} damaged": (flipped(name), f"{name} is damaged") for name in (*REQUIRED, *OPTIONAL)},
+    "a part added": (added, "summary.json was added"),
+}
+
+
+@pytest.mark.parametrize("how", CHANGED)
+def test_a_part_that_was_changed_is_a_finding_that_names_it(archive, how):
+    make, words = CHANGED[how]
+    findings = verify(Archive.of(make(parts_of(archive)), "it.zip"), replay=False)
+    (parts,) = [each for each in findings if each.what == "parts"]
+    assert parts.outcome == "fails"
+    assert parts.words.startswith(words)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -191,7 +237,7 @@ BROKEN = {
     ),
     "a query less": (
         "ledger.jsonl",
-        lambda a: row_with(a, chains.canonical({"account": 1, "kind": "query", "number": 3}).encode() + b"\n", b""),
+        lambda a: b"".join(row for row in lines(a, "ledger.jsonl") if b'"kind":"query","number":3' not in row),
         "query 4 after 2: some are missing",
     ),
     "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "no digest"),
@@ -237,8 +283,11 @@ def test_noise_that_protects_nothing_is_not_added_up(runs):
         event=lambda event: event | {"noise_multipliers": [1e-6] * 4} if event["event"] == "plan" else event,
         row=row,
     )
-    (failed,) = [each for each in verify(pack(RunFolder.find(runs / "one")), replay=False) if each.outcome == "fails"]
-    assert (failed.what, "a run has σ = 1e-06" in failed.words) == ("ε", True)
+    findings = verify(pack(RunFolder.find(runs / "one")), replay=False)
+    failed = {each.what: each.words for each in findings if each.outcome == "fails"}
+    assert failed.keys() == {"ε", "plan"}
+    assert "a run has σ = 1e-06" in failed["ε"]
+    assert "the noise multiplier is 1e-06" in failed["plan"]
 
 
 def test_code_is_listed_by_hash(archive):

@@ -6,40 +6,27 @@ from contextlib import closing
 
 import pytest
 import torch
-from tampering import edit_log, forge, read_events, read_log, state_heads, write_events, write_log
+from auditing import failed, head_of, outcomes, play
+from tampering import edit_log, forge, gaussians, read_log, relabelled, state_heads, write_log
 
-import tacit
+from tacit import chains
 from tacit.config import RunConfig
-from tacit.evidence.archive import Archive, pack
+from tacit.errors import PrivacyError
+from tacit.evidence.archive import pack, sealed
 from tacit.evidence.heads import statement_of
 from tacit.evidence.signing import new_key, read_signature, save, sign
-from tacit.evidence.verifying import verify
-from tacit.models.hashing import models_file, models_sha256, read_models
-from tacit.privacy import DurableLedger, Event, epsilon
+from tacit.evidence.verifying import Log, verify
+from tacit.models.hashing import models_file, read_models
+from tacit.privacy import Budget, DurableLedger, Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checks import check_event
 
 
-def head_of(runs):
-    with closing(DurableLedger(runs / "ledger.sqlite", read_only=True)) as ledger:
-        return ledger.head.hash
-
-
-def outcomes(runs, name="one", **options):
-    """Verify a run as an auditor would who was sent its archive, and return what was found, by what was checked."""
-    archive = Archive.of(pack(RunFolder.find(runs / name)).to_bytes(), "archive")
-    return {each.what: each for each in verify(archive, **({"replay": False} | options))}
-
-
-def failed(runs, name="one", **options):
-    return {what for what, each in outcomes(runs, name, **options).items() if each.outcome == "fails"}
-
-
 def test_a_run_that_was_left_alone_holds_to_the_bit(played):
     found = outcomes(played, head=head_of(played), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == set()
-    assert "same models to the bit" in found["replay"].words
+    assert "the same models and the same" in found["replay"].words
     told = len(RunFolder.find(played / "one").events())
     assert f"it covers 12 of the 12 rows of this run, and {told} of its {told} events" in found["earlier head"].words
     assert "182 validation records" in found["scores on validation"].words
@@ -84,20 +71,6 @@ def more_noise(runs):
     )
 
 
-def relabelled(runs):
-    """A seeded run, whose noise everyone can compute, as a release."""
-    forge(
-        runs,
-        "one",
-        settings={"source": "secret"},
-        event=lambda event: event | {"release": True} if event["event"] == "plan" else event,
-        row=lambda row: (
-            row | {"lines": [line | {"release": True} for line in row["lines"]]} if row["kind"] == "open" else row
-        ),
-        summary=lambda facts: facts | {"release": True},
-    )
-
-
 def raised(runs):
     """Ten percent more accuracy at every look."""
 
@@ -136,11 +109,16 @@ def deleted_before(runs):
     state_heads(runs)
 
 
+# What is found by looking at an archive alone, without playing the run again; what no set names takes an earlier head.
 FORGED = {
     "more noise": (more_noise, "one", set()),
-    "a seeded run as a release": (relabelled, "one", set()),
-    "raised accuracies": (raised, "one", {"scores on validation"}),  # the public records tell, where they are at hand
-    "a deleted checkpoint": (without_checkpoints, "one", set()),
+    "a seeded run as a release": (relabelled, "one", set()),  # playing it again finds it, see below
+    "raised accuracies": (
+        raised,
+        "one",
+        {"scores on validation", "plan"},
+    ),  # the public records tell, where they are at hand
+    "a deleted checkpoint": (without_checkpoints, "one", {"checkpoint"}),
     "a deleted run": (deleted, "one", set()),
     "a run deleted before another": (deleted_before, "two", set()),
 }
@@ -181,19 +159,24 @@ def test_an_earlier_head_stays_good_while_runs_are_added(played, runs):
 def test_the_head_of_the_events_is_an_earlier_head_too(runs):
     head = RunFolder.find(runs / "one").events_head
     assert failed(runs, head=head) == set()
-    without_checkpoints(runs)
+    more_noise(runs)
     assert failed(runs, head=head) == {"earlier head"}
 
 
 ALONE = {
     "clip": ({"clips": [0.5] * 4}, {"settings", "record"}),
-    "lot": ({"lot_sizes": [48.0] * 4}, {"settings", "record"}),
+    "lot": ({"lot_sizes": [48.0] * 4}, {"settings", "record", "summary"}),
     "q": ({"sample_rates": [0.001] * 4}, {"settings", "record"}),
     "σ": ({"noise_multipliers": [30.0] * 4}, {"settings", "record"}),
     "queries": ({"queries": 80}, {"settings", "record", "queries"}),
     "release": ({"release": True}, {"settings", "record", "summary"}),
     "rounds": ({"rounds": 7}, {"settings"}),
-    "owners": ({"owners": ["a", "b", "c", "d"]}, {"record"}),
+    "owners": ({"owners": ["a", "b", "c", "d"]}, {"record", "plan"}),
+    "counts": ({"counts": [[1] * 10] * 4}, {"plan"}),
+    "schema": ({"schema": {}}, {"plan"}),
+    "links": ({"edges": [[0, 1], [1, 2], [2, 3]]}, {"plan"}),
+    "weights": ({"weights": [0.3] * 4}, {"plan"}),
+    "parameters": ({"params": 651}, {"models", "plan"}),
     "sizes": ({"sizes": [10_000] * 4}, {"settings"}),
     "δ": ({"delta": 0.5}, {"settings", "summary"}),
     "token": ({"token": "0" * 16}, {"record", "checkpoint"}),
@@ -235,91 +218,173 @@ def test_other_models_are_found(runs):
     assert failed(runs) == {"models"}
 
 
-def with_models(runs, factor, processor=None):
-    """Keep other models than those that the seeds give, in all files, and maybe another processor."""
-    folder = RunFolder.find(runs / "one")
-    theta = read_models(folder.models_file.read_bytes()) * factor
-    folder.models_file.write_bytes(models_file(theta))
-    told = {"models_sha256": models_sha256(theta)}
-
-    def event(event):
-        if event["event"] == "plan" and processor:
-            return event | {"machine": event["machine"] | {"processor": processor}}
-        return event | told if event["event"] == "finish" else event
-
-    forge(runs, "one", event=event, summary=lambda facts: facts | told)
+OTHER = {"dataset": "synthetic:200", "agents": 2, "split": "1.0", "lot_size": 9, "rounds": 2, "source": "secret"}
 
 
-def test_models_that_the_seeds_do_not_give_are_found_on_the_same_fingerprint(runs):
-    with_models(runs, 1 + 1e-4)
-    found = outcomes(runs, replay=True)["replay"]
-    assert (found.outcome, found.words) == ("fails", "played again on the same fingerprint, it gives other models")
+def study(runs, name, **changes):
+    """Play one more run beside the others."""
+    play(runs, name, **OTHER | changes)
 
 
-@pytest.mark.parametrize(("factor", "outcome"), [(1 + 1e-4, "holds"), (1.1, "fails")])
-def test_on_another_fingerprint_a_replay_is_held_to_a_tolerance(runs, factor, outcome):
-    with_models(runs, factor, processor="another")
-    found = outcomes(runs, replay=True)["replay"]
-    assert found.outcome == outcome
-    assert "to the bit is not expected, since processor differs" in found.words
-
-
-def test_a_release_cannot_be_played_again_and_this_is_said(runs):
-    relabelled(runs)
-    found = outcomes(runs, replay=True)["replay"]
-    assert (found.outcome, found.words) == (
-        "not checked",
-        "lots and noise were secret, so that nobody can play the run again",
-    )
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"model": "evil.py:Model"}, "the model 'evil.py:Model' is not part of the library"),
-        ({"dataset": "evil.py:data"}, "'evil.py:data' is not one that comes with the library"),
-        ({"dataset": "synthetic:99999999999"}, "no synthetic data set of a reasonable size"),
-        ({"dataset": "mnist", "data_dir": "/"}, "of the data set 'mnist' is not in"),
-    ],
-)
-def test_nothing_that_an_archive_names_is_run_read_or_fetched(runs, settings, words, tmp_path, monkeypatch):
-    monkeypatch.setenv("TACIT_DATA", str(tmp_path / "nothing"))
-    forge(
-        runs,
-        "one",
-        settings=settings,
-        event=lambda event: (
-            event | {"dataset": settings.get("dataset", "digits")} if event["event"] == "plan" else event
-        ),
-        row=lambda row: (
-            row | {"lines": [line | {"records": settings.get("dataset", "digits")} for line in row["lines"]]}
-            if row["kind"] == "open"
-            else row
-        ),
-    )
-    path = runs / "one" / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"dataset": settings.get("dataset", "digits")}))
-    found = outcomes(runs, replay=True)
-    assert {each.what for each in found.values() if each.outcome == "fails"} == set()
-    for what in ("scores", "replay"):
-        assert found[what].outcome == "not checked"
-        assert words in found[what].words
+def shown(archive):
+    return [json.loads(row) for row in archive.parts["ledger.jsonl"].splitlines()]
 
 
 def test_rows_on_other_records_are_sealed_and_the_chain_still_leads_to_the_head(runs):
-    other = RunConfig.of({"dataset": "synthetic:200", "agents": 2, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 2})
-    with Runner.start(runs, "elsewhere", other) as runner:
-        runner.play(stop=lambda: False)
+    study(runs, "elsewhere")
     archive = pack(RunFolder.find(runs / "one"))
     text = archive.parts["ledger.jsonl"].decode()
     assert "elsewhere" not in text
     assert "synthetic" not in text
     found = {each.what: each for each in verify(archive, head=head_of(runs), replay=False)}
     assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    assert "7 rows on other records are sealed" in found["ledger"].words
+    assert "7 are shown by their digests alone" in found["ledger"].words
     assert "which their digests do not show" in found["ε of all runs"].words
     whole = pack(RunFolder.find(runs / "one"), whole_ledger=True)
     assert "elsewhere" in whole.parts["ledger.jsonl"].decode()
+
+
+def test_a_sealed_row_cannot_be_found_by_trying(runs):
+    """Without a salt, few rows could be the fifth query of account 3, or the budget of a known owner."""
+    study(runs, "elsewhere")
+    sealed = {row["sealed"] for row in shown(pack(RunFolder.find(runs / "one"))) if "sealed" in row}
+    rows = [row for row in read_log(runs / "ledger.sqlite") if row.get("account") == 3]
+    assert {chains.digest(chains.canonical(row)) for row in rows} == sealed
+    salts = {row["salt"] for row in read_log(runs / "ledger.sqlite")}
+    assert len(salts) == len(read_log(runs / "ledger.sqlite")), "each has its own"
+    assert all(len(bytes.fromhex(salt)) == 16 for salt in salts)
+    for row in rows:
+        bare = {name: value for name, value in row.items() if name != "salt"}
+        assert chains.digest(chains.canonical(bare)) not in sealed
+
+
+def test_after_a_budget_was_raised_other_studies_stay_sealed_and_what_it_proves_is_the_same(tmp_path):
+    """How many runs came before it is told by the accounts' numbers, which go on counting in sealed rows."""
+    mine = {"dataset": "digits", "agents": 4, "lot_size": 24, "noise_multiplier": 9.0}
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "theirs")
+    study(tmp_path, "one", **mine)
+    study(tmp_path, "theirs-2")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    study(tmp_path, "theirs-3")
+    study(tmp_path, "two", **mine)
+    study(tmp_path, "three", **mine)
+    ledger.close()
+    for name in ("one", "three"):
+        archive = pack(RunFolder.find(tmp_path / name))
+        assert b"theirs" not in archive.parts["ledger.jsonl"]
+        assert b"agreed" in archive.parts["ledger.jsonl"]
+        found = {each.what: each for each in verify(archive, head=head_of(tmp_path), replay=False)}
+        assert {what for what, each in found.items() if each.outcome == "fails"} == set()
+        assert "3 runs on these records" in found["ε of all runs"].words
+        log = Log(archive.parts["ledger.jsonl"])
+        with closing(DurableLedger(tmp_path / "ledger.sqlite", read_only=True)) as whole:
+            owners = RunFolder.find(tmp_path / name).events().plan.owners
+            for owner in owners:
+                kept = log.reader.ledger.guarantee(owner, delta=1e-5)
+                assert kept == whole.guarantee(owner, delta=1e-5)
+                assert kept.basis == "plans", "the budget may have been raised by what the first run gave"
+                assert log.reader.ledger.filtered(owner) == whole.filtered(owner)
+
+
+def test_a_budget_that_was_raised_before_the_first_of_these_runs_proves_what_it_did(tmp_path):
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "theirs")
+    study(tmp_path, "theirs-2")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    ledger.close()
+    for name in ("one", "two"):
+        study(tmp_path, name, dataset="digits", agents=4, lot_size=24, noise_multiplier=9.0)
+    log = Log(pack(RunFolder.find(tmp_path / "one")).parts["ledger.jsonl"])
+    for owner in RunFolder.find(tmp_path / "one").events().plan.owners:
+        kept = log.reader.ledger.guarantee(owner, delta=1e-5)
+        assert (kept.basis, kept.adaptive) == ("filter", 4.0)
+
+
+def test_all_that_an_epsilon_follows_from_is_shown_and_nothing_else(tmp_path):
+    """One name may stand for several data sets, each of which was dealt out in another way; a run may be called like an owner."""
+    path = tmp_path / "ledger.sqlite"
+    ledger = DurableLedger(path)
+    runs = {
+        "one": ("clinic", "2023", "seed 0"),
+        "two": ("clinic", "2024", "seed 0"),
+        "three": ("p", "2023", "seed 1"),
+        "four": ("q", "2024", "seed 1"),
+        "clinic": ("z", "elsewhere", "seed 0"),
+    }
+    for number, (run, (owner, records, partition)) in enumerate(runs.items(), 1):
+        held = {"owners": [owner], "records": records, "partition": partition}
+        account = ledger.open(run=run, mechanisms=gaussians([0.1], [number]), queries=3, release=True, **held)
+        account.spend()
+        account.close()
+    ledger.abandon("clinic", who="me", reason="the machine is gone")
+    rows = sealed([text for text, _ in ledger.log], "one")
+    assert sum('"sealed"' in row for row in rows) == 4, "an account, a query, its end and the decision"
+    log = Log("".join(f"{row}\n" for row in rows).encode())
+    assert log.hashes[-1] == ledger.head.hash
+    assert {account.run for account in log.reader.ledger.accounts} == {"one", "two", "three", "four"}
+    assert log.reader.ledger.guarantee("clinic", delta=1e-5) == ledger.guarantee("clinic", delta=1e-5)
+
+
+def test_heads_that_the_ledger_should_have_taken_in_are_missed(runs):
+    """At each checkpoint, not only in the end: a head that was published on the way covers the run until then."""
+    anchors = [row["events"] for row in read_log(runs / "ledger.sqlite") if row["kind"] == "anchor"]
+    edit_log(runs / "ledger.sqlite", lambda row: None if row.get("events") == anchors[1] else row)
+    state_heads(runs)
+    assert failed(runs) == {"heads"}
+    assert "does not have the head of the events of run 'one' at line 3, a checkpoint" in outcomes(runs)["heads"].words
+
+
+def test_queries_of_which_no_file_tells_are_found(runs):
+    rows = read_log(runs / "ledger.sqlite")
+    last = max(place for place, row in enumerate(rows) if row["kind"] == "query" and row["account"] == 1)
+    write_log(runs / "ledger.sqlite", [*rows[: last + 1], rows[last] | {"number": 7}, *rows[last + 1 :]])
+    state_heads(runs)
+    assert "queries" in failed(runs)
+    assert "7 queries on record; its files tell of 6 and of 0 that were lost" in outcomes(runs)["queries"].words
+
+
+def test_a_summary_that_hides_a_run_without_privacy_is_found(tmp_path):
+    play(tmp_path, "open", private=False, noise_multiplier=None, source=None)
+    play(tmp_path)
+    assert failed(tmp_path) == set()
+    forge(tmp_path, "one", summary=lambda facts: facts | {"exposed": False})
+    assert failed(tmp_path) == {"summary"}
+    assert "run 'open' had read these records without privacy" in outcomes(tmp_path)["summary"].words
+
+
+def test_sealed_rows_leave_a_raise_no_more_room_than_they_can_hold(tmp_path):
+    ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
+    study(tmp_path, "one", dataset="digits", lot_size=24)
+    study(tmp_path, "theirs")
+    ledger.raise_budget(4.0, who="board", reason="agreed")
+    study(tmp_path, "two", dataset="digits", lot_size=24)
+    ledger.close()
+    rows = shown(pack(RunFolder.find(tmp_path / "two")))
+    sealed = sum("sealed" in row for row in rows)
+
+    def log(runs):
+        forged = [row | {"decision": row["decision"] | {"runs": runs}} if "decision" in row else row for row in rows]
+        return Log("".join(f"{chains.canonical(row)}\n" for row in forged).encode())
+
+    log(2)
+    for runs, said in ((0, f"1 to {1 + sealed}"), (2 + sealed, f"1 to {1 + sealed}")):
+        with pytest.raises(PrivacyError, match=f"raised after {runs} runs, and {said} were on record"):
+            log(runs)
+    with pytest.raises(PrivacyError, match="'two' is account 3, and 1 were opened before it"):
+        log(1)
+
+
+def test_runs_on_these_records_are_counted_and_no_others(runs):
+    study(runs, "elsewhere")
+    study(runs, "dealt-anew", dataset="digits", lot_size=24, seed=4)
+    for whole in (False, True):
+        archive = pack(RunFolder.find(runs / "one"), whole_ledger=whole)
+        found = {each.what: each for each in verify(archive, replay=False)}
+        assert "3 runs on these records" in found["ε of all runs"].words
+        assert all(each.outcome != "fails" for each in found.values())
+    alone = {each.what: each for each in verify(pack(RunFolder.find(runs / "elsewhere")), replay=False)}
+    assert "this is the only run on these records" in alone["ε of all runs"].words
 
 
 def test_a_run_that_was_stopped_is_verified_as_far_as_it_came(tmp_path):
@@ -355,64 +420,6 @@ def test_the_summary_has_the_heads_that_the_run_ended_with(played):
     assert summary["heads"]["ledger_rows"] == last
     assert rows[last - 1]["kind"] == "close"
     assert summary["heads"]["events"] == RunFolder.find(played / "one").events_head
-
-
-def test_a_run_from_python_is_verified_but_for_what_only_its_owner_has(tmp_path):
-    """Its model and records are objects that no archive holds."""
-    generator = torch.Generator().manual_seed(0)
-    parts = [(torch.randn(60, 3, generator=generator), torch.randint(2, (60,), generator=generator)) for _ in range(2)]
-    tacit.train(
-        tacit.DSGD(),
-        model=lambda: torch.nn.Linear(3, 2),
-        data=tacit.data.AgentData.from_parts(parts, name="visits"),
-        privacy=tacit.Privacy(noise_multiplier=3.0, delta=1e-3, clip=[1.0, 2.0], lot_size=6),
-        graph=tacit.graphs.path(2),
-        rounds=4,
-        lr=0.1,
-        sources=tacit.Seeded(3),
-        run="one",
-        runs=tmp_path,
-    )
-    found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
-    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    assert {what for what, each in found.items() if each.outcome == "not checked"} == {"scores", "replay"}
-    for what in ("scores", "replay"):
-        assert "nothing of the owner's is run here" in found[what].words
-    forge_python = read_events(tmp_path / "one")
-    forge_python[0]["clips"] = [1.0, 1.0]
-    write_events(tmp_path / "one", forge_python)
-    assert {"settings", "record", "heads"} <= failed(tmp_path)
-
-
-MINE = """
-import torch
-import tacit
-
-open("ran", "w").close()
-
-def model():
-    return torch.nn.Linear(3, 2)
-
-def visits():
-    generator = torch.Generator().manual_seed(0)
-    parts = [(torch.randn(60, 3, generator=generator), torch.randint(2, (60,), generator=generator)) for _ in range(4)]
-    return tacit.data.AgentData.from_parts(parts, name="visits")
-"""
-
-
-def test_code_that_settings_name_is_not_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(MINE)
-    own = {"model": "mine.py:model", "dataset": "mine.py:visits"}
-    config = RunConfig.of(own | {"agents": 4, "noise_multiplier": 3.0, "lot_size": 9, "rounds": 3, "source": "seeded"})
-    with Runner.start(tmp_path / "runs", "one", config) as runner:
-        runner.play(stop=lambda: False)
-    (tmp_path / "ran").unlink()
-    found = outcomes(tmp_path / "runs", replay=True)
-    assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    for what in ("scores", "replay"):
-        assert "nothing of the owner's is run here" in found[what].words
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_check_of_the_settings_after_the_end_changes_nothing(runs):

@@ -1,3 +1,4 @@
+import itertools
 import json
 import random
 import re
@@ -389,6 +390,140 @@ def test_a_ledger_whose_records_were_dealt_in_two_ways_before_its_budget_can_be_
         play(deal(ledger, run=f"again {number}", owners=owners, seed=number), 60)
 
 
+def of(account, owner):
+    """What a finished run asked of one owner."""
+    return next(line.event(account.spent) for line in account.lines if line.owner == owner)
+
+
+def test_epsilon_over_all_runs_counts_the_same_records_under_other_owners_and_that_of_one_run_does_not():
+    ledger = Ledger()
+    one = deal(ledger, run="one", owners=["x", "y"], seed=0, rates=(0.05, 0.1))
+    two = deal(ledger, run="two", owners=["v", "w"], seed=1, rates=(0.2, 0.02))
+    deal(ledger, run="other records", owners=["r"], seed=1, rates=(0.5,), records="mnist")
+    for account in (one, two):
+        play(account, 60)
+    for owner, run, most in (("x", one, of(two, "v")), ("y", one, of(two, "v")), ("w", two, of(one, "y"))):
+        kept = ledger.guarantee(owner, delta=1e-5)
+        assert kept.epsilon == epsilon([of(run, owner), most], delta=1e-5)
+        assert kept.basis == "plans"
+        alone = ledger.guarantee(owner, delta=1e-5, run=run.run)
+        assert (alone.epsilon, alone.basis) == (epsilon([of(run, owner)], delta=1e-5), "plan")
+        assert {asked.account.run for asked in ledger.asked(owner)} == {"one", "two"}
+    assert ledger.guarantee("r", delta=1e-5) == ledger.guarantee("r", delta=1e-5, run="other records")
+
+
+def test_other_parts_of_one_partition_are_other_records():
+    ledger = Ledger()
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    alone = ledger.guarantee("x", delta=1e-5)
+    play(deal(ledger, run="two", owners=["y", "z"], seed=0), 60)
+    assert ledger.guarantee("x", delta=1e-5) == alone
+    assert ledger.guarantee("y", delta=1e-5).epsilon > alone.epsilon
+
+
+@pytest.mark.parametrize(
+    ("accountant", "adjacency"), [("pld", "add_remove"), ("pld", "replace_one"), ("rdp", "add_remove")]
+)
+def test_whoever_held_a_record_each_time_no_epsilon_over_all_runs_is_smaller_than_what_it_lost(accountant, adjacency):
+    """Three ways to deal, two runs on each, by owners of all kinds: all 18 ways to hold a record are tried."""
+    chance, ledger, runs = random.Random(11), Ledger(), {}
+    names = {0: ["a", "b"], 1: ["c", "d", "e"], 2: ["f", "g", "h"]}
+    for seed, owners in names.items():
+        for number in range(2):
+            rates = [chance.choice([0.02, 0.1, 0.4]) for _ in owners]
+            sigmas = [rate * chance.uniform(30, 60) for rate in rates]
+            account = ledger.open(
+                run=f"{seed} {number}",
+                owners=owners,
+                mechanisms=gaussians(rates, sigmas),
+                queries=10 * (number + 1),
+                release=True,
+                records="digits",
+                partition=f"seed {seed}",
+            )
+            play(account, account.allowed)
+            runs.setdefault(seed, []).append(account)
+    terms = {"delta": 1e-5, "accountant": accountant, "adjacency": adjacency}
+    stated = {owner: ledger.guarantee(owner, **terms).epsilon for owners in names.values() for owner in owners}
+    for held in itertools.product(*names.values()):
+        lost = epsilon([of(account, owner) for seed, owner in enumerate(held) for account in runs[seed]], **terms)
+        for owner in held:
+            assert lost <= stated[owner]
+
+
+def test_a_name_that_stands_for_several_data_sets_joins_what_was_asked_of_them():
+    """Whoever is asked under one name may hold a record in both, and each was dealt out in another way, too."""
+    ledger = Ledger()
+    accounts = [
+        deal(ledger, run="one", owners=["clinic"], seed=0, rates=(0.1,), records="2023"),
+        deal(ledger, run="two", owners=["clinic"], seed=0, rates=(0.2,), records="2024"),
+        deal(ledger, run="three", owners=["p"], seed=1, rates=(0.3,), records="2023"),
+        deal(ledger, run="four", owners=["q"], seed=1, rates=(0.4,), records="2024"),
+    ]
+    for account in accounts:
+        play(account, 60)
+    events = [account.lines[0].event(60) for account in accounts]
+    assert ledger.guarantee("clinic", delta=1e-5).epsilon == epsilon(events, delta=1e-5)
+    ledger.budget = Budget(epsilon=100.0, delta=1e-5)
+    assert ledger.filtered("clinic") == ledger.budget.filtered(events)
+
+
+def test_a_run_on_other_deals_that_is_no_release_marks_all_runs_together():
+    ledger = Ledger()
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    assert ledger.guarantee("x", delta=1e-5).release
+    ledger.open(
+        run="two",
+        owners=["v"],
+        mechanisms=gaussians([0.1], [5.0]),
+        queries=1,
+        release=False,
+        records="digits",
+        partition="seed 1",
+    )
+    assert not ledger.guarantee("x", delta=1e-5).release
+    assert ledger.guarantee("x", delta=1e-5, run="one").release
+
+
+def test_a_filter_proves_its_budget_over_all_deals_if_it_let_all_of_them_in():
+    ledger = Ledger(Budget(epsilon=2.0, delta=1e-5))
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    play(deal(ledger, run="two", owners=["v", "w"], seed=1), 60)
+    for owner in "xyvw":
+        kept = ledger.guarantee(owner, delta=1e-5)
+        assert (kept.basis, kept.adaptive) == ("filter", 2.0)
+    late = Ledger()
+    play(deal(late, run="one", owners=["x", "y"], seed=0), 60)
+    late.budget = Budget(epsilon=2.0, delta=1e-5)
+    play(deal(late, run="two", owners=["v", "w"], seed=1), 60)
+    assert late.guarantee("v", delta=1e-5).basis == "plans", "its records were asked before there was a budget"
+
+
+def test_an_owners_own_budget_also_bounds_what_others_are_asked_who_may_hold_its_records():
+    small = Budget(epsilon=1.0, delta=1e-5)
+    ledger = Ledger(Budget(epsilon=9.0, delta=1e-5), {"x": small})
+    play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
+    with pytest.raises(
+        BudgetExceeded, match=r"of the records that 'x' holds, dealt to owners in another way, .*ε=1\.\d"
+    ):
+        deal(ledger, run="two", owners=["v", "w"], seed=1, queries=90)
+    play(deal(ledger, run="three", owners=["v", "w"], seed=1, queries=5), 5)
+    kept = ledger.guarantee("x", delta=1e-5)
+    assert (kept.basis, kept.adaptive) == ("plans", None), "what others were asked was let in by another budget"
+    assert ledger.filtered("x") <= 1.0
+    deal(ledger, run="four", owners=["r", "s"], seed=1, records="mnist")
+
+
+def test_a_budget_lets_nothing_in_where_the_records_were_read_without_privacy_as_others_held_them():
+    ledger = Ledger()
+    read_openly(ledger, owners=("x", "y"), records="digits", partition="seed 0").spend()
+    ledger.budget = Budget(epsilon=9.0, delta=1e-5)
+    with pytest.raises(BudgetExceeded, match="a run without privacy has read the records of 'v'"):
+        deal(ledger, run="two", owners=["v", "w"], seed=1)
+    assert ledger.filtered("x") == float("inf")
+    deal(ledger, run="three", owners=["v", "w"], seed=1, records="mnist")
+
+
 def test_counters_cannot_be_set():
     account = open_account(Ledger())
     for name in ("spent", "allowed", "remaining"):
@@ -493,6 +628,10 @@ def test_the_records_below_are_broken_by_their_change_alone():
         with_line(owner=3),
         with_line(ground="luck"),
         with_account(lines=[{"owner": "a"}]),
+        with_account(together="another"),
+        json.dumps({**GOOD, "accounts": [ACCOUNT, {**ACCOUNT, "run": "s", "allowed": 4}]}),
+        json.dumps({**GOOD, "set_after": {"a": 1}}),
+        json.dumps({**GOOD, "set_after": {"a": -1}}),
     ],
 )
 def test_a_broken_record_is_an_error(content):

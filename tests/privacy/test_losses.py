@@ -20,7 +20,7 @@ ROUNDING = 1e-11  # of float64, when differences of δ are divided by a cell: so
 @pytest.mark.parametrize("rate", [1.0, 0.5, 256 / 6000, 1e-3, 1e-6])
 @pytest.mark.parametrize("sigma", [0.5, 3.0, 50.0])
 def test_every_cell_holds_what_dp_accounting_puts_there(sigma, rate, interval, adjacency):
-    found = query_losses(rate, sigma, interval, adjacency)
+    found = query_losses(((rate, sigma),), interval, adjacency)
     expected = from_gaussian_mechanism(
         sigma, sampling_prob=rate, value_discretization_interval=interval, neighboring_relation=RELATIONS[adjacency]
     )
@@ -44,12 +44,24 @@ def test_epsilon_is_that_of_dp_accountings_own_accountant(adjacency, delta):
     accountant = PLDAccountant(RELATIONS[adjacency], value_discretization_interval=2.0**-10)
     for rate, sigma, count in queries:
         accountant.compose(PoissonSampledDpEvent(rate, GaussianDpEvent(sigma)), count)
-    found = composed_epsilon(queries, delta, adjacency, 2.0**-10)
+    cases = [(((rate, sigma),), count) for rate, sigma, count in queries]
+    found = composed_epsilon(cases, delta, adjacency, 2.0**-10)
     assert found == pytest.approx(accountant.get_epsilon(delta), rel=1e-7)
 
 
 def test_the_distribution_of_a_query_is_made_once_however_often_it_is_asked():
     query_losses.cache_clear()
     for count in (1, 10, 100):
-        composed_epsilon([(0.1, 2.0, count)], 1e-5, "add_remove", 2.0**-9)
+        composed_epsilon([(((0.1, 2.0),), count)], 1e-5, "add_remove", 2.0**-9)
     assert query_losses.cache_info().misses == 1
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_of_several_cases_the_delta_at_every_epsilon_is_the_largest_of_theirs(adjacency):
+    """Small lots under little noise lose more at large ε, and large lots under much noise at small ε."""
+    cases, interval = ((0.8, 15.0), (0.2, 4.2), (0.05, 1.2)), 2.0**-9
+    worst = query_losses(cases, interval, adjacency)
+    epsilons = np.arange(1, 2000) * interval
+    each = np.array([query_losses((case,), interval, adjacency).get_delta_for_epsilon(epsilons) for case in cases])
+    np.testing.assert_allclose(worst.get_delta_for_epsilon(epsilons), each.max(axis=0), rtol=1e-9, atol=1e-13)
+    assert len(set(each[:, each.max(axis=0) > 1e-9].argmax(axis=0))) > 1, "no case is the worst everywhere"

@@ -10,7 +10,7 @@ import time
 
 import forked
 import pytest
-from tampering import edit_lines, edit_log, gaussians, read_log
+from tampering import edit_lines, edit_log, gaussians, read_log, write_log
 
 from tacit import chains
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
@@ -142,6 +142,110 @@ def test_verify_finds_rows_that_do_not_follow_though_their_hashes_do(path, chang
     except StorageError as error:
         problems = [str(error)]
     assert any(found in problem for problem in problems)
+
+
+def with_a_raise(path, *, together=False):
+    """Two runs, opened apart or in one go, a raised budget, and a third run."""
+    ledger = DurableLedger(path, Budget(epsilon=50.0, delta=1e-5))
+    terms = {"owners": ["a"], "mechanisms": gaussians([0.1], [9.0]), "queries": 3, "release": True}
+    accounts = (
+        ledger.open_together(runs=["one", "two"], **terms)
+        if together
+        else [ledger.open(run=run, **terms) for run in ("one", "two")]
+    )
+    for account in accounts:
+        account.spend()
+    ledger.raise_budget(60.0, who="me", reason="more")
+    ledger.open(run="three", **terms).spend()
+    assert ledger.verify() == []
+    ledger.close()
+
+
+def of_raise(**changes):
+    return lambda row: row | {"decision": row["decision"] | changes} if row["kind"] == "decision" else row
+
+
+def of_run(run, **changes):
+    return lambda row: row | changes if row["kind"] == "open" and row["run"] == run else row
+
+
+def of_lines(run, **changes):
+    return lambda row: (
+        row | {"lines": [line | changes for line in row["lines"]]}
+        if row["kind"] == "open" and row["run"] == run
+        else row
+    )
+
+
+CLAIMS = {
+    "no run before the raise": (of_raise(runs=0), "raised after 0 runs, and 2 were on record"),
+    "fewer runs before the raise": (of_raise(runs=1), "raised after 1 runs, and 2 were on record"),
+    "more runs before the raise": (of_raise(runs=3), "raised after 3 runs, and 2 were on record"),
+    "one plan of runs with queries between": (of_run("three", together="one"), "together with 'one', and was not"),
+    "one plan with nobody": (of_run("two", together="nobody"), "together with 'nobody', and was not"),
+    "one plan with a run to come": (of_run("one", together="two"), "together with 'two', and was not"),
+    "another number": (of_run("three", account=7), "is account 7, and 2 were opened before it"),
+    "no budget": (of_lines("two", ground="free"), "let in as 'free' where 'a' had a budget"),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_log_that_claims_what_its_own_order_denies_is_refused(path, claim):
+    """Each would make the budget's filter, or one plan, prove more than it does."""
+    change, said = CLAIMS[claim]
+    with_a_raise(path)
+    edit_log(path, change)
+    try:
+        problems = DurableLedger(path).verify()
+    except StorageError as error:
+        problems = [str(error)]
+    assert any(said in problem for problem in problems)
+
+
+def test_runs_that_were_opened_in_one_go_are_read_as_such(path):
+    with_a_raise(path, together=True)
+    assert [account.together for account in DurableLedger(path).accounts] == ["one", "one", "three"]
+    edit_log(path, of_run("two", allowed=2))
+    with pytest.raises(StorageError, match="not opened right after it on the same terms"):
+        DurableLedger(path)
+
+
+def test_a_query_between_runs_that_claim_one_plan_is_found(path):
+    with_a_raise(path, together=True)
+    rows = read_log(path)
+    kinds = [row["kind"] for row in rows]
+    assert kinds[:4] == ["budget", "open", "open", "query"]
+    write_log(path, [*rows[:2], rows[3], rows[2], *rows[4:]])
+    assert any("together with 'one', and was not" in problem for problem in DurableLedger(path).verify())
+
+
+def test_a_filter_that_let_nobody_in_proves_nothing(path):
+    """A first run that only its plan let in, as if the filter had."""
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
+    terms = {"owners": ["a"], "release": True}
+    ledger.open(run="one", queries=45, mechanisms=gaussians([0.1], [3.0]), **terms).spend()
+    ledger.close()
+    rows = read_log(path)
+    copy = rows[1] | {"account": 2, "run": "two", "together": "two", "token": "ab" * 8}
+    write_log(path, [*rows, copy])
+    edit_lines(path, lambda _, line: line | {"ground": "filter"})
+    kept = DurableLedger(path).guarantee("a", delta=1e-5)
+    assert (kept.basis, kept.adaptive) == ("plans", None)
+
+
+def test_a_budget_of_its_own_that_an_owner_gets_later_proves_nothing_of_runs_before(path):
+    """It may have been chosen by their results."""
+    terms = {"owners": ["a"], "mechanisms": gaussians([0.1], [9.0]), "queries": 3, "release": True}
+    ledger = DurableLedger(path, Budget(epsilon=9.0, delta=1e-5))
+    for run in ("one", "two"):
+        ledger.open(run=run, **terms).spend()
+    assert ledger.guarantee("a", delta=1e-5).adaptive == 9.0
+    ledger.close()
+    late = DurableLedger(path, budgets={"a": Budget(epsilon=4.0, delta=1e-5)})
+    late.open(run="three", **terms).spend()
+    for copy in (late, Ledger.from_json(late.to_json())):
+        kept = copy.guarantee("a", delta=1e-5)
+        assert (kept.basis, kept.adaptive) == ("plans", None)
 
 
 def with_three_queries(path):

@@ -207,7 +207,9 @@ OTHERS = {
     "the ledger holds 2 queries of this run, but its events tell of 20": lambda row: (
         None if row["kind"] == "query" and row["number"] > 2 else row
     ),
-    "the ledger beside the run does not know it": lambda row: row | {"run": "other"} if row["kind"] == "open" else row,
+    "the ledger beside the run does not know it": lambda row: (
+        row | {"run": "other", "together": "other"} if row["kind"] == "open" else row
+    ),
     "the ledger beside the run knows another run by this name": lambda row: (
         row | {"token": "other"} if row["kind"] == "open" else row
     ),

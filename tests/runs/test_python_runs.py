@@ -10,6 +10,7 @@ import threading
 import time
 import tomllib
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import forked
 import networkx as nx
@@ -26,8 +27,10 @@ from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.report import Run, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
+from tacit.runs.again import make_again
 from tacit.runs.events import now
 from tacit.runs.objects import _AS_THEY_ARE
+from tacit.runs.parts import describe_function, describe_model
 from tacit.runs.python_config import PARTS
 
 PRIVATE = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
@@ -730,6 +733,23 @@ def test_weights_of_ones_own_and_named_places_are_compared(tmp_path, monkeypatch
             mixing=tacit.graphs.mixing_matrix(tacit.graphs.ring(4), "metropolis") * 0.5 + weights * 0.5 @ weights,
         )
     assert tacit.resume(tmp_path / "one", **objects, mixing=weights) is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "kept"),
+    [
+        (partial(tacit.models.mlp, (1, 8, 8), 10, hidden=(7,)), True),
+        (partial(tacit.models.mlp, input_shape=(1, 8, 8), classes=10), True),
+        (partial(tacit.models.mlp, [1, 8, 8], 10), False),
+        (partial(lambda width: nn.Linear(width, 10), 64), False),
+    ],
+)
+def test_a_function_with_some_of_its_arguments_is_kept_by_its_name_and_these(model, kept):
+    part = describe_model(model, 3) if kept else describe_function(model)
+    assert (part.made is not None) == kept
+    if kept:
+        again = make_again("model", json.loads(json.dumps(part.made)), None)
+        assert describe_model(again, 3) == part
 
 
 def test_a_run_that_was_killed_before_it_asked_anything_begins_when_it_is_resumed(tmp_path):

@@ -132,16 +132,24 @@ def verify(
         bool,
         typer.Option("--replay/--no-replay", metavar="", help="Play a seeded run again; takes as long as the run."),
     ] = True,
+    run_code: Annotated[
+        bool,
+        typer.Option(
+            "--run-code",
+            metavar="",
+            help="Run the owner's code that the settings name, from files here with the same hashes. Read it first.",
+        ),
+    ] = False,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="FOLDER", help="Folder with the data; TACIT_DATA unless given.")
     ] = None,
     runs: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Check all that an archive states: hashes, agreement, every ε, the models' scores and, of a seeded run, the models.
+    """Check all that an archive states: hashes, agreement, every ε, the plan, scores and, of a seeded run, every look and the models.
 
     Exit code 0: all that could be checked holds. 1: something fails. 2: this is no archive. Without a head that was noted or
-    signed earlier, edits of all files together are not found.
+    signed earlier, edits of all files together may not be found. Nothing of the owner's code is run without --run-code.
 
     Example: tacit verify dsgt-digits-1.audit.zip --signature head.json --key owner.key.pub
     """
@@ -166,7 +174,7 @@ def verify(
     else:
         given = pack(RunFolder.find(find_run(archive, runs)), whole_ledger=True)
     with working("verifying"):
-        findings = verify(given, head=head, signature=signed, data_dir=data_dir, replay=replay)
+        findings = verify(given, head=head, signature=signed, data_dir=data_dir, replay=replay, run_code=run_code)
     failed = [each.what for each in findings if each.outcome == "fails"]
     open_ = [each.what for each in findings if each.outcome == "not checked"]
     if json:

@@ -66,5 +66,8 @@ def _read(path: Path) -> dict[str, float]:
 def _code() -> str:
     """Tell the code that derives ε from any other."""
     folder = Path(accounting.__file__).parent
-    parts = [(folder / name).read_bytes() for name in ("accounting.py", "losses.py", "accounts.py", "mechanisms.py")]
+    parts = [
+        (folder / name).read_bytes()
+        for name in ("accounting.py", "event.py", "losses.py", "accounts.py", "mechanisms.py")
+    ]
     return hashlib.sha256(b"\0".join([*parts, version("dp-accounting").encode()])).hexdigest()

@@ -99,7 +99,7 @@ class Record:
             for run in names if runs is None else [name for name in names if name in runs]:
                 asked = [owner for owner in owners if run in self._runs_of[owner]]
                 yield self._of_highest(asked, run, delta)
-            if runs is None and len(names) > 1:
+            if runs is None and len(self.runs_on(owners)) > 1:
                 yield self._of_highest(owners, None, delta)
 
     def highest(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
@@ -109,13 +109,14 @@ class Record:
         if math.isinf(most):
             return next(pair for pair in zip(owners, kept, strict=True) if pair[1].epsilon == most)
         run = terms.pop("run", None)
-        charged = ([entry.event for entry in self.ledger.entries(owner, run)] for owner in owners)
-        place, _ = largest_epsilon([[event for event in events if event is not None] for events in charged], **terms)
-        return owners[place], kept[place]
+        histories = [(owner, events) for owner in owners for events in self.ledger.histories(owner, run)]
+        place, _ = largest_epsilon([events for _, events in histories], **terms)
+        worst = histories[place][0]
+        return worst, kept[owners.index(worst)]
 
     def runs_on(self, owners: Sequence[str]) -> list[str]:
-        """Return the runs that asked any of these owners' data."""
-        return list(dict.fromkeys(run for owner in owners for run in self._runs_of.get(owner, ())))
+        """Return the runs that asked about any of these owners' records, or may have, as others held them."""
+        return list(dict.fromkeys(asked.account.run for owner in owners for asked in self.ledger.asked(owner)))
 
     @property
     def budgets(self) -> dict[str, Budget]:
@@ -143,6 +144,7 @@ class Record:
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
             "for a record, what their groups lost adds up"
+            + ("" if runs else "; "all runs" counts a run on another group as its owner who was asked most")
             for records, partitions in ways.items()
             if len(partitions) > 1
         ]
@@ -172,13 +174,14 @@ class Record:
         )
 
     def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> Spent:
-        entries = self.ledger.entries(owner, run)
+        asked = self.ledger.asked(owner, run)
+        private = [each.account for each in asked if each.private]
         return Spent(
             owner=owner,
             run=run,
-            queries=sum(entry.spent for entry in entries if entry.event is not None),
-            charged=sum(entry.event.count for entry in entries if entry.event is not None),
-            private=all(entry.event is not None for entry in entries),
+            queries=sum(account.spent for account in private),
+            charged=sum(account.charged for account in private),
+            private=len(private) == len(asked),
             add_remove=add_remove,
             replace_one=replace_one,
         )

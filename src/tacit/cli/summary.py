@@ -52,8 +52,7 @@ def _print_all_runs(runner: Runner) -> None:
         anew = record.dealt_out_anew()
         budget = record.budget_of(owner)
         counted = None if budget is None else record.ledger.filtered(owner)
-    here = "this data, dealt out like this," if anew else "this data"
-    runs = f"the only run on {here} has" if count == 1 else f"all {count} runs on {here} together have"
+    runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
     screen, whose = console(), owner.rpartition("/")[2]
     if math.isinf(kept.epsilon):
         screen.print(f"{runs} spent ε=∞", soft_wrap=True)

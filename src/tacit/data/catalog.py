@@ -33,6 +33,16 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     return _LOADERS[choose("data set", name, _LOADERS)](data_folder(data_dir))
 
 
+def absent(name: str, data_dir: str | Path | None = None) -> str | None:
+    """Return a file of a published data set that is not in the data folder, so that `load` would download it; None if none is."""
+    folder = data_folder(data_dir)
+    if name == "cifar100-small" and all(locate(part, folder) for part in (_SMALL_TRAIN, CIFAR100.members[1])):
+        return None
+    files = _FILES[choose("data set", name, _FILES)]
+    here = [(folder / file.path).is_file() or all(locate(part, folder) for part in file.layout) for file in files]
+    return next((file.path for file, there in zip(files, here, strict=True) if not there), None)
+
+
 def synthetic(
     records: int,
     *,
@@ -170,3 +180,13 @@ _LOADERS: dict[str, Callable[[Path], DataSet]] = {
     "cifar100": _cifar100,
     "cifar100-small": _cifar100_small,
 }
+_FILES: dict[str, tuple[RemoteFile, ...]] = {
+    "digits": (),
+    "mnist": MNIST,
+    "fashion-mnist": FASHION_MNIST,
+    "cifar10": (CIFAR10,),
+    "cifar100": (CIFAR100,),
+    "cifar100-small": (CIFAR100,),
+}
+NAMES = tuple(_LOADERS)
+"""The data sets that `load` knows."""

@@ -16,8 +16,8 @@ from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.checkpoint import Checkpoint
-from tacit.runs.events import Events, Plan
-from tacit.runs.python_config import AnyConfig
+from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
+from tacit.runs.python_config import AnyConfig, PythonConfig
 
 ROUNDING = 1e-6
 # Held against something else, or of a clock: nobody can say that these are right.
@@ -29,7 +29,6 @@ _ALSO_IN_SUMMARIES = {
     "epsilon_per_agent",
     "exposed",
     "heads",
-    "seconds",
     "evaluation_seconds",
     "samples_per_second",
 }
@@ -84,16 +83,20 @@ def settings_problems(told: Told) -> Iterator[str]:
         expected["noise_multipliers"] = _spread(config.noise_multiplier, agents)
     for field, value in expected.items():
         if getattr(plan, field) != value:
-            yield f"{field} is {_short(getattr(plan, field))} in the plan, and {_short(value)} follows from the settings"
-    if isinstance(config, RunConfig) and config.algorithm in (*_QUERIES_A_ROUND, "dinno"):
-        if plan.algorithm.lower() != config.algorithm:
-            yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+            yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
+    known = not isinstance(config, RunConfig) or config.algorithm in (*_QUERIES_A_ROUND, "dinno")
+    if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule by name is called as its class is
+        yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+    if known and isinstance(config, RunConfig):
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
         if plan.queries - plan.spare_queries != asked:
             yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
-    known = not is_own(config.dataset)  # code of the owner's calls its records as it likes
+    if isinstance(config, PythonConfig):
+        for key in ("model", "loss", "lr", "graph"):
+            if key in config.parts and config.parts[key].shown != getattr(config, key):
+                yield f"{key} is {short(getattr(config, key))} in the settings, which keep {short(config.parts[key].shown)} of it"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
-    if known and plan.dataset != config.dataset and not made_up:
+    if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
@@ -138,6 +141,8 @@ def query_problems(told: Told) -> Iterator[str]:
         yield f"run {name!r} is finished by the record; its files tell of {answered} of {plan.queries} queries"
     elif account is not None and account.state == "finished" and events.finish is None:
         yield f"run {name!r} is finished by the record, and its events tell of no end"
+    elif account is not None and account.state == "finished" and made != answered + events.lost_queries:
+        yield f"run {name!r} has {made} queries on record; its files tell of {answered} and of {events.lost_queries} that were lost"
     elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
         yield f"run {name!r} is finished by its files and {account.state} by the record"
 
@@ -158,7 +163,7 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
             yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
-                yield f"run {name!r} states ε = {_short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
+                yield f"run {name!r} states ε = {short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
     if plan.epsilon is None or told.account is None:
         return
     for line, wanted, derived in zip(told.account.lines, plan.epsilon, kept, strict=True):
@@ -191,18 +196,40 @@ def summary_problems(told: Told) -> Iterator[str]:
         "dataset": told.config.dataset,
         "consensus_distance": last.consensus_distance if math.isfinite(last.consensus_distance) else None,
         "models_sha256": events.finish.models_sha256,
+        "seconds": events.finish.seconds,
     }
     if strange := sorted(set(summary) - set(expected) - _ALSO_IN_SUMMARIES):
-        yield f"the summary has a field {_short(strange[0])}, which summaries do not have"
+        yield f"the summary has a field {short(strange[0])}, which summaries do not have"
     for field, value in expected.items():
         if summary.get(field) != value:
-            yield f"{field} is {_short(summary.get(field))} in the summary, and {_short(value)} by the events"
+            yield f"{field} is {short(summary.get(field))} in the summary, and {short(value)} by the events"
     if last.accuracy and all(map(math.isfinite, last.accuracy)):
         mean, least, most = sum(last.accuracy) / len(last.accuracy), min(last.accuracy), max(last.accuracy)
         for field, value in (("accuracy_mean", mean), ("accuracy_min", least), ("accuracy_max", most)):
             claimed = summary.get(field)
             if not isinstance(claimed, int | float) or not math.isclose(claimed, value, abs_tol=1e-9):
-                yield f"{field} is {_short(claimed)} in the summary, and {value:.6g} by the events"
+                yield f"{field} is {short(claimed)} in the summary, and {value:.6g} by the events"
+    speed = last.queries * sum(plan.lot_sizes) / events.finish.seconds if events.finish.seconds else math.nan
+    if not _is_close(summary.get("samples_per_second"), speed):
+        yield f"samples_per_second is {short(summary.get('samples_per_second'))} in the summary, and {speed:.6g} by the events"
+    if plan.private and summary.get("exposed") is not True and (reader := _reader_before(told)) is not None:
+        yield f"the summary does not say that run {reader!r} had read these records without privacy"
+
+
+def _is_close(value: Any, expected: float) -> bool:
+    if not math.isfinite(expected):
+        return True
+    return isinstance(value, int | float) and math.isclose(value, expected, rel_tol=ROUNDING)
+
+
+def _reader_before(told: Told) -> str | None:
+    """Return a run without privacy on the same records that was opened before this one, if there is one."""
+    names = [account.run for account in told.ledger.accounts]
+    if told.name not in names:
+        return None
+    before = set(names[: names.index(told.name)])
+    found = told.ledger.readers_without_privacy(told.plan.owners).values()
+    return next((run for readers in found for run in readers if run in before), None)
 
 
 def head_problems(told: Told) -> Iterator[str]:
@@ -213,6 +240,11 @@ def head_problems(told: Told) -> Iterator[str]:
         yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
     if events.finish is not None and events.played_head not in told.anchors and told.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
+    for line, (event, follows) in enumerate([] if told.running else _followed(events), 1):
+        # A run that was killed in between goes on with a resume, and the last event may have no time for it.
+        due = isinstance(event, Plan | CheckpointSaved | Finish) and follows is not None
+        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in told.anchors:
+            yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"
     if told.summary is None:
         return
     heads = told.summary.get("heads")
@@ -226,11 +258,23 @@ def head_problems(told: Told) -> Iterator[str]:
         yield f"the head of the events that the summary of run {name!r} states is not theirs"
 
 
+def _followed(events: Events) -> Iterator[tuple[Any, Any]]:
+    """Yield every event with the one after it, checks of the settings aside: these may come at any time."""
+    follows, pairs = None, []
+    for event in reversed(list(events)):
+        pairs.append((event, follows))
+        follows = follows if isinstance(event, Check) else event
+    return reversed(pairs)
+
+
 def checkpoint_problems(told: Told) -> Iterator[str]:
-    """Yield where the checkpoint is not the one of which the events tell."""
-    saved = told.events.checkpoint
+    """Yield where checkpoints were not saved when they were due, or the last is not the one of which the events tell."""
+    saved, every, end = told.events.checkpoint, told.config.checkpoint_every, told.events.finish
     if told.running:
         return
+    due = range(every, told.events.round, every) if end is None else {*range(every, end.round, every), end.round}
+    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointSaved)}):
+        yield f"run {told.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
     if told.checkpoint is None:
         if saved is not None:
             yield f"run {told.name!r} has saved a checkpoint at round {saved.round}, which is gone"
@@ -259,6 +303,7 @@ def _spread(value: float | list[float] | None, agents: int) -> tuple[float, ...]
     return tuple(map(float, value)) if isinstance(value, list) else (float(value),) * agents
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return a value as a text of at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

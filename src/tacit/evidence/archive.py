@@ -10,7 +10,7 @@ checkpoint.safetensors   the last checkpoint
 code.json                SHA-256 of the library's files, and versions of what it stands on
 
 The same run gives the same bytes. Parts are stored without compression, so that what is read is never larger than the file;
-nothing is written to disk, and whatever is not such an archive is refused.
+nothing is written to disk, and whatever is not such an archive is refused. A part that was changed is found by `verify`, which names it.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import io
 import json
 import stat
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -44,10 +44,12 @@ _STANDS_ON = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "safet
 
 @dataclass(frozen=True)
 class Archive:
-    """The parts of an archive, as bytes, and the run that it is of. Nothing of them is verified yet."""
+    """The parts of an archive, as bytes, and the run that it is of. What they say is not verified yet."""
 
     run: str
     parts: Mapping[str, bytes]
+    problems: tuple[str, ...] = ()
+    """Which parts are not as the manifest lists them, or are not there."""
 
     @staticmethod
     def read(path: Path) -> "Archive":
@@ -63,26 +65,38 @@ class Archive:
 
     @staticmethod
     def of(content: bytes, where: str) -> "Archive":
-        """Read an archive that is in memory, or say why what is `where` is none."""
-        parts = _unzip(content, where)
+        """Read an archive that is in memory, or say why what is `where` is none. Parts that were changed are `problems`."""
+        parts, damaged = _unzip(content, where)
         try:
             manifest = chains.parse(parts.pop(MANIFEST))
             run, files = manifest["run"], manifest["files"]
             if set(manifest) != {"format", "run", "files"} or manifest["format"] != FORMAT or type(run) is not str:
                 raise ValueError(f"it is not of the format {FORMAT!r}")
-            if files != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
-                raise ValueError("its parts are not those that it lists")
+            if not isinstance(files, dict) or set(files) - {*REQUIRED, *OPTIONAL}:
+                raise ValueError("it does not list the parts of an archive")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{where} is not an archive for an audit: {MANIFEST}: {error}") from None
-        if missing := [name for name in REQUIRED if name not in parts]:
-            raise InvalidInput(f"{where} is not an archive for an audit: it has no {missing[0]}")
-        return Archive(run, parts)
+        return Archive(run, parts, tuple(_problems(parts, damaged, files)))
 
     def to_bytes(self) -> bytes:
         """Return the archive as a file."""
         files = {name: hashlib.sha256(part).hexdigest() for name, part in self.parts.items()}
         manifest = {"format": FORMAT, "run": self.run, "files": files}
         return _zip({MANIFEST: _json(manifest), **self.parts})
+
+
+def _problems(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in what the parts are not those that a manifest lists."""
+    for name in (*REQUIRED, *OPTIONAL):
+        if name in damaged:
+            yield f"{name} is damaged: its checksum in the archive is wrong"
+        elif name not in parts:
+            if name in files or name in REQUIRED:
+                yield f"{name} is missing"
+        elif name not in files:
+            yield f"{name} was added: the manifest does not list it"
+        elif files[name] != hashlib.sha256(parts[name]).hexdigest():
+            yield f"{name} was changed: the manifest lists another hash"
 
 
 def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
@@ -99,7 +113,7 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
             raise InvalidInput(f"the ledger {folder.ledger_file} does not know run {folder.name!r}")
         rows = [text for text, _ in ledger.log]
     if not whole_ledger:
-        rows = _sealed(rows, folder.name)
+        rows = sealed(rows, folder.name)
     parts = {
         "config.toml": _content(folder.config_file),
         "events.jsonl": _whole(_content(folder.events_file)),
@@ -112,28 +126,27 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
     return Archive(folder.name, parts)
 
 
-def _sealed(rows: list[str], run: str) -> list[str]:
-    """Return the log with a digest in the place of each row that is about other records than the run's.
+def sealed(rows: list[str], run: str) -> list[str]:
+    """Return the log with a digest in the place of each row that does not concern the run.
 
-    A budget that was raised counts which runs came before it, so that then all rows are given.
+    What concerns it are all accounts with its owners, or on records that these have ever held, with what was decided about them and
+    about the budgets of their owners. From these every ε of its owners follows, over all runs, too.
     """
     read: list[Row] = [json.loads(row) for row in rows]
-    if any(row["kind"] == "decision" and row["decision"]["kind"] == "raise" for row in read):
-        return rows
     opened = [row for row in read if row["kind"] == "open"]
-    own = next(row for row in opened if row["run"] == run)
-    owners = {line["owner"] for line in own["lines"]}
-    records = {line["records"] for line in own["lines"]} - {""}
+    own = {line["owner"] for row in opened if row["run"] == run for line in row["lines"]}
+    records = {line["records"] for row in opened for line in row["lines"] if line["owner"] in own} - {""}
     related = [
-        row for row in opened if any(line["owner"] in owners or line["records"] in records for line in row["lines"])
+        row for row in opened if any(line["owner"] in own or line["records"] in records for line in row["lines"])
     ]
     accounts, runs = {row["account"] for row in related}, {row["run"] for row in related}
+    owners = {EVERYONE, *(line["owner"] for row in related for line in row["lines"])}
 
     def is_told(row: Row) -> bool:
         if row["kind"] == "budget":
-            return row["owner"] in {EVERYONE, *owners}
+            return row["owner"] in owners
         if row["kind"] == "decision":
-            return row["decision"]["subject"] in runs
+            return row["decision"]["subject"] in (runs if row["decision"]["kind"] == "release" else owners)
         return row["account"] in accounts
 
     return [
@@ -169,9 +182,10 @@ def _zip(parts: Mapping[str, bytes]) -> bytes:
     return written.getvalue()
 
 
-def _unzip(content: bytes, where: str) -> dict[str, bytes]:
-    """Return the parts of a zip file, in memory; a name, a kind or a size that no archive has is refused."""
+def _unzip(content: bytes, where: str) -> tuple[dict[str, bytes], list[str]]:
+    """Return the parts of a zip file, in memory, and the names of damaged ones; a name, a kind or a size that no archive has is refused."""
     parts: dict[str, bytes] = {}
+    damaged: list[str] = []
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             for info in file.infolist():
@@ -179,7 +193,7 @@ def _unzip(content: bytes, where: str) -> dict[str, bytes]:
                     raise InvalidInput(
                         f"{where} holds {info.filename[:80]!r}, which is no part of an archive for an audit"
                     )
-                if info.filename in parts:
+                if info.filename in parts or info.filename in damaged:
                     raise InvalidInput(f"{where} holds {info.filename!r} twice")
                 kind = stat.S_IFMT(info.external_attr >> 16)
                 if info.is_dir() or kind not in (0, stat.S_IFREG):
@@ -191,11 +205,17 @@ def _unzip(content: bytes, where: str) -> dict[str, bytes]:
                     )
                 if info.file_size + sum(map(len, parts.values())) > len(content):
                     raise InvalidInput(f"the parts of {where} are larger than the file")
-                parts[info.filename] = file.read(info)
+                try:
+                    parts[info.filename] = file.read(info)
+                except zipfile.BadZipFile as error:
+                    if not str(error).startswith("Bad CRC-32"):
+                        raise
+                    damaged.append(info.filename)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: {error}") from None
     if MANIFEST not in parts:
-        raise InvalidInput(f"{where} is not an archive for an audit: it has no {MANIFEST}")
-    return parts
+        lost = "is damaged" if MANIFEST in damaged else "is not there"
+        raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: its {MANIFEST} {lost}")
+    return parts, damaged

@@ -16,8 +16,10 @@ from tacit import chains
 from tacit.errors import InvalidInput, PrivacyError, TacitError
 from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
-from tacit.evidence.archive import Archive
+from tacit.evidence.archive import REQUIRED, Archive
 from tacit.evidence.findings import Finding, found
+from tacit.evidence.rescoring import model_problems, rescored
+from tacit.evidence.shipped import parts_of
 from tacit.evidence.signing import Signature
 from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
@@ -31,10 +33,10 @@ _LEAST_NOISE = 0.02  # as a session has it: less costs thousands of ε, which ta
 
 
 class Log:
-    """The ledger's log in an archive, row by row: what it adds up to, every hash, and how many rows are sealed."""
+    """The ledger's log in an archive, row by row: what it adds up to, and every hash."""
 
     def __init__(self, content: bytes) -> None:
-        self.reader, self.sealed = Reader(Ledger()), 0
+        self.reader = Reader(Ledger())
         self.hashes: list[str] = []
         self.rows: list[tuple[int | None, str | None]] = []
         """Of each row, whose account it is about, and the head of events that it takes in."""
@@ -56,7 +58,7 @@ class Log:
             sealed = chains.parse(text)
             if set(sealed) != {"sealed"} or not chains.is_hash(sealed["sealed"]):
                 raise PrivacyError("it is sealed by something that is no digest")
-            self.sealed += 1
+            self.reader.skip()
             self.rows.append((None, None))
             return str(sealed["sealed"])
         row = read_row(text)
@@ -72,17 +74,23 @@ def verify(
     signature: Signature | None = None,
     data_dir: Path | None = None,
     replay: bool = True,
+    run_code: bool = False,
 ) -> list[Finding]:
     """Check all that can be checked of an archive, against an earlier head or a signed one where it is given.
 
-    The first finding that fails to be read ends it, since nothing that follows could be trusted.
+    Nothing of the owner's is run, unless `run_code`: then names of code in the settings are followed, from where this is called.
+
+    A part that is missing, or that cannot be read, ends it, since nothing that follows could be trusted.
     """
-    findings: list[Finding] = []
+    findings = [found("parts", archive.problems, f"{len(archive.parts)} parts are as the manifest lists them")]
+    if any(name not in archive.parts for name in REQUIRED):
+        return findings
     try:
         log = Log(archive.parts["ledger.jsonl"])
     except PrivacyError as error:
-        return [Finding("ledger", "fails", str(error))]
-    closed = f"; {log.sealed} rows on other records are sealed" if log.sealed else ""
+        return [*findings, Finding("ledger", "fails", str(error))]
+    sealed = log.reader.sealed
+    closed = f"; {sealed} are shown by their digests alone, and said to be of other records" if sealed else ""
     findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
     try:
         told = _told(archive, log)
@@ -110,12 +118,12 @@ def verify(
         findings.append(kept)
     except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
         return [*findings, Finding("files", "fails", str(error))]
-    findings += replaying.rescored(told, theta, data_dir)
-    if settings or not replay:
-        why = "the settings are not the plan's" if settings else "left out, as asked"
-        findings.append(Finding("replay", "not checked", why))
+    parts = parts_of(told.config, told.plan, data_dir, run_code=run_code)
+    findings += rescored(told, theta, parts)
+    if settings:
+        findings.append(Finding("replay", "not checked", "the settings are not the plan's"))
     else:
-        findings.append(replaying.replayed(told, theta, data_dir))
+        findings += replaying.made_again(told, theta, parts, play=replay)
     findings.append(_code(told, archive))
     return findings
 
@@ -217,26 +225,21 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
         f"{kept[worst]}, against {kept[worst].observer}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
     )
     yield found("ε", agreement.epsilon_problems(told, kept), words)
-    together = told.ledger.guarantees(plan.owners, **terms)
-    most: Guarantee = max(together, key=lambda each: each.epsilon)
-    runs = sum(bool(other.charged) for other in told.ledger.accounts)
-    said = "this is the only run on these records" if runs == 1 else f"{runs} runs on these records: {most}"
-    closed = (
-        f". {log.sealed} sealed rows are said to be on other records, which their digests do not show"
-        if log.sealed
-        else ""
-    )
-    yield Finding(
-        "ε of all runs", "holds", f"{said}{closed}" if runs > 1 or log.sealed else f"{said}, ε = {shown(most.epsilon)}"
-    )
+    most: Guarantee = max(told.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
+    runs = {asked.account.run for owner in plan.owners for asked in told.ledger.asked(owner)}
+    said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
+    if sealed := log.reader.sealed:
+        said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
+    value = f", ε = {shown(most.epsilon)}" if len(runs) == 1 else f": {most}"
+    yield Finding("ε of all runs", "holds", said + value)
 
 
 def _summarised(told: Told) -> str:
-    return (
-        "there is none: the run is not finished"
-        if told.summary is None
-        else "accuracies, bytes and promise are the events'"
-    )
+    if told.summary is not None:
+        return "accuracies, bytes and promise are the events'"
+    if told.events.finish is None:
+        return "there is none: the run is not finished"
+    return "there is none, though the events tell of the end: it was removed, or the run was killed before it wrote one"
 
 
 def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
@@ -252,9 +255,10 @@ def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"
         return None, Finding(what, "fails", f"models.safetensors: {error}")
     if models_sha256(theta) != finish.models_sha256:
         return None, Finding(what, "fails", "they are not those of which the events tell: another hash")
-    return theta, Finding(
-        what, "holds", f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
-    )
+    problems = list(model_problems(told, theta)) if told.events.snapshots else []
+    words = f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
+    fits = theta.shape == (told.plan.agents, told.plan.params)
+    return (theta if fits else None), found(what, problems, words)
 
 
 def _code(told: Told, archive: Archive) -> Finding:

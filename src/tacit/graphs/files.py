@@ -12,6 +12,7 @@ which stands in `graph.graph["weights"]` and is what `train` mixes with.
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,16 @@ def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
         return plain
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from error
+
+
+def graph_of(agents: int, edges: Sequence[tuple[int, int]], weights: Sequence[float] | None = None) -> nx.Graph:
+    """Return the graph with these links, and with the weights that a file of them would give."""
+    graph = from_pairs(agents, np.array(edges, dtype=np.int64).reshape(-1, 2))
+    if weights is not None:
+        pairs = {(one, other): weight for (one, other), weight in zip(edges, weights, strict=True)}
+        both = pairs | {(other, one): weight for (one, other), weight in pairs.items()}
+        graph.graph["weights"] = check_mixing_matrix(_with_own(agents, both)[0], graph)
+    return graph
 
 
 def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
@@ -155,16 +166,22 @@ def _weights(
                 f"{path}, line {number}: this link has another weight above; neighbours must weigh each other alike, so that "
                 "the matrix is symmetric"
             )
-    rows, columns = (np.array(side) for side in zip(*found, strict=True))
-    matrix = sparse.csr_array((list(found.values()), (rows, columns)), shape=(agents, agents))
-    own: NDArray[np.float64] = 1 - np.asarray(matrix.sum(axis=1), dtype=np.float64)
+    matrix, own = _with_own(agents, found)
     if own.min() < -TOLERANCE:
         worst = int(own.argmin())
         raise GraphError(
             f"{path}: the weights of agent {worst} sum to {1 - own[worst]:.6g}; they must sum to at most one, so that its own "
             "is not negative and the matrix doubly stochastic"
         )
-    return sparse.csr_array(matrix + sparse.diags_array(own))
+    return matrix
+
+
+def _with_own(agents: int, found: dict[tuple[int, int], float]) -> tuple[sparse.csr_array, NDArray[np.float64]]:
+    """Return the matrix of weights in both directions, with what is left of one on the diagonal, and that."""
+    rows, columns = (np.array(side) for side in zip(*sorted(found), strict=True))
+    matrix = sparse.csr_array(([found[pair] for pair in sorted(found)], (rows, columns)), shape=(agents, agents))
+    own: NDArray[np.float64] = 1 - np.asarray(matrix.sum(axis=1), dtype=np.float64)
+    return sparse.csr_array(matrix + sparse.diags_array(own)), own
 
 
 def _whole(path: Path, number: int, field: str) -> int:

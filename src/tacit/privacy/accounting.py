@@ -1,7 +1,7 @@
 """From events to ε, and from a wanted ε to σ. Nothing here holds data or changes anything.
 
 An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
-Gaussian noise of σ times the clipping norm. Everything is an upper bound computed by `dp-accounting`:
+Gaussian noise of σ times the clipping norm, or by whichever of several mechanisms is worst. Everything is an upper bound computed by `dp-accounting`:
 privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
 cannot handle is an error, never a guess. Calibration is by secant steps on the accountant itself, from a guess by the
 central limit theorem: as quick as a bracket by Rényi divergences, and good for both adjacencies. What noise on its grid is
@@ -12,12 +12,13 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tacit.errors import PrivacyError, choose
 from tacit.privacy.distances import LOG2_DISTANCE
+from tacit.privacy.event import Case
+from tacit.privacy.event import Event as Event
 
 if TYPE_CHECKING:  # slow to import, and whoever reads a ledger needs none of it
     import dp_accounting
@@ -35,28 +36,10 @@ _COARSE_CELL = 4e-4
 _RATE_GRID = 1.02
 _MANY = 12
 _SIGMA_RANGE = (0.05, 1e6)
-_MOST_NOISE, _MOST_QUERIES = 1e9, 10**9
 MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 """A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `for_ideal_noise`."""
 # More cells than this, for noise that protects nothing, are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """`count` queries of Poisson lots at `sample_rate` with noise σ = `noise_multiplier`."""
-
-    sample_rate: float
-    noise_multiplier: float
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 < self.sample_rate <= 1:
-            raise PrivacyError(f"sample_rate is {self.sample_rate}; it must lie in (0, 1]")
-        if not 0 < self.noise_multiplier <= _MOST_NOISE:
-            raise PrivacyError(f"noise_multiplier is {self.noise_multiplier}; it must lie in (0, {_MOST_NOISE:g}]")
-        if not 0 <= self.count <= _MOST_QUERIES:
-            raise PrivacyError(f"count is {self.count}; it must lie between 0 and {_MOST_QUERIES}")
 
 
 def check(accountant: str, adjacency: str, delta: float) -> None:
@@ -103,7 +86,7 @@ def epsilons(
     cell = _CELL
     if len(set(merged)) > _MANY:
         cell = _COARSE_CELL
-        merged = [_merge([replace(e, sample_rate=_round_rate_up(e.sample_rate)) for e in events]) for events in merged]
+        merged = [_merge([_rates_up(event) for event in events]) for events in merged]
     values = [_epsilon(events, delta, accountant, adjacency, cell) for events in merged]
     if len(set(values)) == 1 and cell == _CELL:
         return values
@@ -207,23 +190,15 @@ def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:
 
 
 def _dominates(one: Sequence[Event], other: Sequence[Event]) -> bool:
-    return len(one) == len(other) and all(
-        a.sample_rate >= b.sample_rate and a.noise_multiplier <= b.noise_multiplier and a.count >= b.count
-        for a, b in zip(one, other, strict=True)
-    )
+    return len(one) == len(other) and all(a.dominates(b) for a, b in zip(one, other, strict=True))
 
 
 def _merge(events: Sequence[Event]) -> tuple[Event, ...]:
     """Add up the counts of equal mechanisms, in a canonical order: composition does not care for order."""
-    counts: dict[tuple[float, float], int] = {}
+    counts: dict[tuple[Case, ...], int] = {}
     for event in events:
-        key = (event.sample_rate, event.noise_multiplier)
-        counts[key] = counts.get(key, 0) + event.count
-    return tuple(
-        Event(sample_rate=rate, noise_multiplier=sigma, count=count)
-        for (rate, sigma), count in sorted(counts.items())
-        if count
-    )
+        counts[event.cases] = counts.get(event.cases, 0) + event.count
+    return tuple(Event.of(cases, count) for cases, count in sorted(counts.items()) if count)
 
 
 @lru_cache(maxsize=65536)
@@ -239,12 +214,15 @@ def _epsilon(
 
 
 def _by_renyi(events: tuple[Event, ...], delta: float) -> float:
+    import numpy as np
     from dp_accounting import rdp
 
-    ledger = rdp.RdpAccountant()  # of add-or-remove-one, which is all that there is
-    for event in events:
-        ledger.compose(_dp_event(event), event.count)
-    return float(ledger.get_epsilon(delta))
+    def divergences(case: Case) -> "np.ndarray":
+        accountant = rdp.RdpAccountant()  # of add-or-remove-one, which is all that there is
+        return np.asarray(accountant.compose(_dp_event(Event.of([case], 1))).rdp)
+
+    total = sum(event.count * np.max([divergences(case) for case in event.cases], axis=0) for event in events)
+    return float(rdp.compute_epsilon(rdp.RdpAccountant().orders, total, delta)[0])
 
 
 def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, cell: float) -> float:
@@ -255,7 +233,7 @@ def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, ce
     interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
     if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
         return math.inf
-    queries = [(event.sample_rate, event.noise_multiplier, event.count) for event in events]
+    queries = [(event.cases, event.count) for event in events]
     return composed_epsilon(queries, delta, adjacency, interval)
 
 
@@ -271,14 +249,15 @@ def for_ideal_noise(delta: float) -> float:
 
 def _rough(events: Sequence[Event], delta: float) -> float:
     """About ε, by the central limit theorem of Gaussian DP. Good for choosing a grid or a first guess only."""
-    mu_squared = sum(e.count * e.sample_rate**2 * math.expm1(min(e.noise_multiplier**-2, 50.0)) for e in events)
+    mu_squared = sum(
+        event.count * max(rate**2 * math.expm1(min(sigma**-2, 50.0)) for rate, sigma in event.cases) for event in events
+    )
     return mu_squared / 2 + math.sqrt(2 * mu_squared * math.log(1 / delta))
 
 
 def _largest_loss(event: Event) -> float:
     """About the largest privacy loss of one query, at eight standard deviations."""
-    exponent = 8 / event.noise_multiplier + 0.5 / event.noise_multiplier**2
-    return math.log1p(event.sample_rate * math.expm1(min(exponent, 700.0)))
+    return max(math.log1p(rate * math.expm1(min(8 / sigma + 0.5 / sigma**2, 700.0))) for rate, sigma in event.cases)
 
 
 def _dp_event(event: Event) -> "dp_accounting.DpEvent":
@@ -354,6 +333,10 @@ def _round_up(value: float) -> float:
     """Round up to five significant digits: readable, and the same on every machine."""
     scale = 10.0 ** (4 - math.floor(math.log10(value)))
     return math.ceil(value * scale - 1e-9) / scale
+
+
+def _rates_up(event: Event) -> Event:
+    return Event.of([(_round_rate_up(rate), sigma) for rate, sigma in event.cases], event.count)
 
 
 def _round_rate_up(rate: float) -> float:

@@ -32,8 +32,8 @@ def filtered_epsilon(events: Sequence[Event], *, epsilon: float, delta: float, a
 
 
 def divergence(event: Event, order: int, adjacency: Adjacency) -> float:
-    """Return ρ(α) of an event's queries together."""
-    return event.count * _divergence(event.sample_rate, event.noise_multiplier, order, adjacency)
+    """Return ρ(α) of an event's queries together, in the worst of its cases."""
+    return event.count * max(_divergence(rate, sigma, order, adjacency) for rate, sigma in event.cases)
 
 
 @lru_cache(maxsize=1024)

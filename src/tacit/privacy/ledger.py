@@ -21,7 +21,9 @@ from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
-from tacit.privacy.guarantees import Basis, Budget, Guarantee
+from tacit.privacy.event import worst_of
+from tacit.privacy.guarantees import Basis, Budget, Guarantee, shown
+from tacit.privacy.holders import Asked, Counted, Holders
 from tacit.privacy.mechanisms import RECORD, Mechanism
 
 _FORMAT = "tacit-ledger-6"
@@ -37,8 +39,10 @@ class Ledger:
     def __init__(self, budget: Budget | None = None, budgets: Mapping[str, Budget] | None = None) -> None:
         self.budget = budget
         self.budgets = dict(budgets or {})
+        self.set_after: dict[str, int] = {}
+        """How many runs were on record when a budget was set, by its owner; none unless told."""
         self.decisions: list[Decision] = []
-        self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
+        self._holders = Holders()
         self._accounts: dict[str, Account] = {}
 
     def open(self, *, run: str, **terms: Any) -> Account:
@@ -128,92 +132,89 @@ class Ledger:
         """Return the lines with the grounds on which budgets let them in, or refuse."""
         if self.budget is None and not self.budgets:
             return lines
-        requests: list[Request] = []
-        elsewhere: dict[tuple[str, str, Budget], list[tuple[Account, Event]]] = {}
-        readers = self._readers([line.owner for line in lines])
-        for line in lines:
-            if (budget := self.budgets.get(line.owner, self.budget)) is None:
-                continue
-            if not line.private:
-                raise BudgetExceeded(
-                    f"run {runs[0]!r} has no privacy, and {line.owner!r} has a budget of {budget}: after it, nothing "
-                    "could be promised of these records. Nothing was read"
-                )
-            if readers[line.owner]:
-                raise BudgetExceeded(
-                    f"a run without privacy has read the records of {line.owner!r}: nothing is promised of them any more, "
-                    f"and no run fits its budget of {budget}. Nothing was spent"
-                    + self._reserved(
-                        [self._accounts[run] for run in readers[line.owner] if not self._accounts[run].spent]
-                    )
-                )
-            key = line.records, line.partition, budget
-            if key not in elsewhere:
-                elsewhere[key] = self._elsewhere(*key)
-            history = self._filtered_events(line.owner, line.records, line.partition, elsewhere[key])
-            held = self._by_owner.get(line.owner, [])
-            reserved = self._reserved([account for account, other in held if account.to_free(other)], elsewhere[key])
-            requests.append(
-                Request(line.owner, budget, history, [line.event(allowed)] * len(runs), line.unit, reserved)
-            )
+        counted = self._filter()
+        requests = [self._request(runs, line, allowed, counted) for line in lines if self._budget_of(line.owner)]
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
+        for owner in self.budgets.keys() - {line.owner for line in lines}:  # whose records may be among these
+            self._check_budget_of(owner, runs, lines, allowed, counted)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
+
+    def _budget_of(self, owner: str) -> Budget | None:
+        return self.budgets.get(owner, self.budget)
+
+    def _request(self, runs: Sequence[str], line: Line, allowed: int, counted: Counted) -> Request:
+        """Return what is asked of one owner's data and what counts already, or refuse what no budget lets in."""
+        owner, budget = line.owner, self._budget_of(line.owner)
+        assert budget is not None
+        if not line.private:
+            raise BudgetExceeded(
+                f"run {runs[0]!r} has no privacy, and {owner!r} has a budget of {budget}: after it, nothing "
+                "could be promised of these records. Nothing was read"
+            )
+        (history,) = self._holders.histories(owner, (line.records, line.partition))
+        if readers := [asked.account for asked in history if asked.account.charged and not asked.private]:
+            raise BudgetExceeded(
+                f"a run without privacy has read the records of {owner!r}: nothing is promised of them any more, "
+                f"and no run fits its budget of {budget}. Nothing was spent"
+                + self._reserved([account for account in readers if not account.spent])
+            )
+        charged = [asked for asked in history if counted.event(asked) is not None]
+        reserved = self._reserved(
+            [each.account for each in charged if any(map(each.account.to_free, each.lines))],
+            [each.account for each in charged if each.is_elsewhere(owner)],
+        )
+        return Request(owner, budget, counted.events(charged), [line.event(allowed)] * len(runs), line.unit, reserved)
+
+    def _check_budget_of(
+        self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: Counted
+    ) -> None:
+        """Refuse runs that would take an owner past a budget of its own: they ask others, who may hold its records now."""
+        budget = self.budgets[owner]
+        for history, others in self._holders.concerned(owner, lines):
+            if not all(line.private for line in others):
+                raise BudgetExceeded(
+                    f"run {runs[0]!r} has no privacy, and may read records of {owner!r}, which has a budget of {budget}. "
+                    "Nothing was read"
+                )
+            asked = worst_of(line.event(allowed) for line in others)
+            total = budget.filtered([*counted.events(history), *[asked] * len(runs)])
+            if total > budget.epsilon:
+                raise BudgetExceeded(
+                    f"run {runs[0]!r} asks of the records that {owner!r} holds, dealt to owners in another way, and would bring it "
+                    f"to ε={shown(total)}, past its own budget of {budget}. Nothing was spent"
+                )
 
     def filtered(self, owner: str) -> float:
         """Derive what the filter of an owner's budget counts as spent: a run that fits the rest is let in."""
         self._refresh()
-        if (budget := self.budgets.get(owner, self.budget)) is None:
+        if (budget := self._budget_of(owner)) is None:
             raise PrivacyError(f"{owner!r} has no budget")
-        held = {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}
-        return max(
-            (budget.filtered(self._filtered_events(owner, *of, self._elsewhere(*of, budget))) for of in held),
-            default=0.0,
-        )
+        if self._readers([owner])[owner]:
+            return math.inf
+        return self._filtered_epsilon(owner, budget, self._filter())
 
-    def _filtered_events(
-        self, owner: str, records: str, partition: str, elsewhere: Sequence[tuple[Account, Event]]
-    ) -> list[Event]:
-        """Return what the filter counts of an owner's data, with what was asked of its records when others held them."""
-        before = self._before_raise(owner)
-        own = [
-            line.event(count)
-            for account, line in self._by_owner.get(owner, [])
-            if not _elsewhere(line, records, partition) and (count := self._filtered(account, line, before))
-        ]
-        return own + [event for _, event in elsewhere]
+    def _filtered_epsilon(self, owner: str, budget: Budget, counted: Counted) -> float:
+        histories = self._holders.histories(owner)
+        return max((budget.filtered(counted.events(history)) for history in histories), default=0.0)
 
-    def _elsewhere(self, records: str, partition: str, budget: Budget) -> list[tuple[Account, Event]]:
-        """Return what each run asked of these records as they were dealt to owners in another way: of the owner asked most.
+    def _filter(self) -> Counted:
+        """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
+        before = {owner: self._before_raise(owner) for owner in (EVERYONE, *self.budgets)}
 
-        Which owner held a record then is not on record, and this one bounds them all.
-        """
-        found = []
-        for account in self._accounts.values():
-            events = [
-                line.event(count)
-                for line in account.lines
-                if _elsewhere(line, records, partition)
-                and line.private
-                and (count := self._filtered(account, line, self._before_raise(line.owner)))
-            ]
-            if events:
-                found.append((account, max(set(events), key=budget.divergence)))
-        return found
+        def count(account: Account, line: Line) -> int:
+            subject = line.owner if line.owner in self.budgets else EVERYONE
+            return account.charged if account.run in before[subject] else account.filtered(line)
 
-    def _filtered(self, account: Account, line: Line, before: Collection[str]) -> int:
-        """Return how many queries the filter counts: of an abandoned run those made, unless the budget was raised since."""
-        return account.charged if account.run in before else account.filtered(line)
+        return Counted(count)
 
-    def _before_raise(self, owner: str) -> set[str]:
-        """Return the runs that were opened before an owner's budget was last raised, which may be because of them."""
+    def _before_raise(self, owner: str) -> Collection[str]:
+        """Return the runs that were opened before an owner's budget was set or last raised, which may be because of them."""
         subject = owner if owner in self.budgets else EVERYONE
         raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
-        return set(list(self._accounts)[: raises[-1]]) if raises else set()
+        return set(list(self._accounts)[: max([self.set_after.get(subject, 0), *raises])])
 
-    def _reserved(self, accounts: Sequence[Account], elsewhere: Sequence[tuple[Account, Event]] = ()) -> str:
+    def _reserved(self, accounts: Sequence[Account], others: Sequence[Account] = ()) -> str:
         """Say which accounts hold queries that they have not made, and how to free them; and which asked other owners."""
-        others = [account for account, _ in elsewhere]
-        accounts = [*accounts, *(account for account in others if any(map(account.to_free, account.lines)))]
         if others:
             told = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
             return (
@@ -232,7 +233,8 @@ class Ledger:
     @property
     def owners(self) -> tuple[str, ...]:
         """Everyone on whose data something is charged."""
-        return tuple(owner for owner, held in self._by_owner.items() if any(account.charged for account, _ in held))
+        held = self._holders
+        return tuple(owner for owner in held.owners if any(account.charged for account, _ in held.lines_of(owner)))
 
     @property
     def accounts(self) -> tuple[Account, ...]:
@@ -286,58 +288,82 @@ class Ledger:
     ) -> list[Guarantee]:
         """Derive ε for several owners; with very many distinct mechanisms, each an upper bound within some percent.
 
-        What is counted is what accounts are charged: of a run that is not finished, its whole plan. Over all runs of
-        records that a run without privacy has read, ε is infinite; of one private run, it is that run's.
+        What is counted is what accounts are charged: of a run that is not finished, its whole plan. ε over all runs also counts
+        runs on the same data set that dealt it to owners in another way, each as its owner who was asked most: any of them may have held
+        a record. Over all runs of records that a run without privacy has read, ε is infinite; of one private run, it is that run's.
         """
         self._refresh()
-        charged = [self._charged(owner, run) for owner in owners]
-        for owner, own in zip(owners, charged, strict=True):
-            if not own:
+        found = [self._histories(owner, run) for owner in owners]
+        for owner, histories in zip(owners, found, strict=True):
+            if not histories:
                 of_run = "" if run is None else f" by run {run!r}"
                 raise PrivacyError(f"nothing was ever spent on {owner!r}{of_run}; {len(self.owners)} owners are known")
-        readers = self._readers(owners)
-        values = epsilons(
-            [[line.event(account.charged) for account, line in own if line.private] for own in charged],
-            delta=delta,
-            adjacency=adjacency,
-            accountant=accountant,
-        )
+        readers, filtered = self._readers(owners), self._filter()
+        terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
+        values = iter(epsilons([events for each in found for events in self._events(each)], **terms))
         made = []
-        for owner, own, value in zip(owners, charged, values, strict=True):
+        for owner, histories in zip(owners, found, strict=True):
+            value = max(next(values) for _ in histories)
+            counted = [asked for history in histories for asked in history]
             exposed = bool(readers[owner])
-            if not all(line.private for _, line in own) or (exposed and run is None):
+            if not all(asked.private for asked in counted) or (exposed and run is None):
                 value = math.inf
-            basis, adaptive = self._basis(owner, own, delta, adjacency)
+            basis, adaptive = self._basis(owner, counted, delta, adjacency, filtered)
             if adaptive is not None:
                 value = min(value, adaptive)  # an abandoned run counts here with its plan, and in the filter with less
             made.append(
                 Guarantee(
                     epsilon=value,
-                    delta=delta,
-                    adjacency=adjacency,
-                    accountant=accountant,
-                    release=all(line.release for _, line in own),
+                    **terms,
+                    release=all(asked.release for asked in counted),
                     basis="nothing" if math.isinf(value) else basis,
                     adaptive=None if math.isinf(value) else adaptive,
                     exposed=exposed,
-                    unit=own[0][1].unit,
+                    unit=counted[0].lines[0].unit,
                 )
             )
         return made
 
+    def asked(self, owner: str, run: str | None = None) -> list[Asked]:
+        """Return the runs whose queries ε of an owner counts: one, or all that asked about its records or may have."""
+        self._refresh()
+        return list({each.account: each for history in self._histories(owner, run) for each in history}.values())
+
+    def histories(self, owner: str, run: str | None = None) -> list[list[Event]]:
+        """Return what ε of an owner is derived from: the largest of these, one for each way in which it held records."""
+        self._refresh()
+        return self._events(self._histories(owner, run))
+
+    def _histories(self, owner: str, run: str | None) -> list[list[Asked]]:
+        """Return the runs that are charged for an owner's records. One by itself counts with what it asked under this name alone."""
+        if run is None:
+            every = self._holders.histories(owner)
+        else:
+            every = [[Asked(account, (line,)) for account, line in self._charged(owner, run)]]
+        return [some for history in every if (some := [asked for asked in history if asked.account.charged])]
+
+    def _events(self, histories: Sequence[Sequence[Asked]]) -> list[list[Event]]:
+        counted = Counted(lambda account, _: account.charged)
+        return [counted.events(history) for history in histories]
+
     def _basis(
-        self, owner: str, own: Sequence[tuple[Account, Line]], delta: float, adjacency: Adjacency
+        self, owner: str, counted: Sequence[Asked], delta: float, adjacency: Adjacency, filtered: Counted
     ) -> tuple[Basis, float | None]:
-        """Return on what ground the ε of these accounts holds, and what holds if runs were planned by others' results."""
-        if len({account.together for account, _ in own}) == 1:
+        """Return on what ground the ε of these runs holds, and what holds if runs were planned by others' results."""
+        if len({asked.account.together for asked in counted}) == 1:
             return "plan", None
-        budget = self.budgets.get(owner, self.budget)
+        budget = self._budget_of(owner)
         if (
             budget is not None
-            and all(line.ground == "filter" for _, line in own)
-            and not self._before_raise(owner) & {account.run for account, _ in own}
+            and all(
+                line.ground == "filter" and self._budget_of(line.owner) == budget
+                for asked in counted
+                for line in asked.lines
+            )
+            and not {asked.account.run for asked in counted}.intersection(self._before_raise(owner))
             and budget.adjacency == adjacency
             and budget.delta <= delta
+            and self._filtered_epsilon(owner, budget, filtered) <= budget.epsilon
         ):
             return "filter", budget.epsilon
         return "plans", None
@@ -348,6 +374,7 @@ class Ledger:
             "format": _FORMAT,
             "budget": asdict(self.budget) if self.budget else None,
             "budgets": {owner: asdict(budget) for owner, budget in self.budgets.items()},
+            "set_after": self.set_after,
             "accounts": [
                 {
                     "run": account.run,
@@ -375,6 +402,10 @@ class Ledger:
             for row in content["accounts"]:
                 ledger._read(**row)
             ledger.decisions = [read_decision(row) for row in content["decisions"]]
+            ledger.set_after = dict(content["set_after"])
+            for runs in (*ledger.set_after.values(), *(decision.runs for decision in ledger.decisions)):
+                if type(runs) is not int or not 0 <= runs <= len(ledger._accounts):
+                    raise TypeError(f"a budget that was set or raised after {runs!r} of {len(ledger._accounts)} runs")
         except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
             if isinstance(error, PrivacyError):
                 raise
@@ -393,34 +424,32 @@ class Ledger:
         read = tuple(_read_line(row, allowed) for row in lines)
         if not read or len({line.owner for line in read}) < len(read):
             raise TypeError(f"run {run!r} has no owner, or one twice")
-        self._keep(Account(run, read, allowed, spent, state, together))
+        account = Account(run, read, allowed, spent, state, together)
+        check_together(account, next(reversed(self._accounts.values()), None))
+        self._keep(account)
 
     def _charged(self, owner: str | None, run: str | None) -> list[tuple[Account, Line]]:
-        held = self._by_owner.values() if owner is None else [self._by_owner.get(owner, [])]
         return [
             (account, line)
-            for each in held
-            for account, line in each
+            for each in (self._holders.owners if owner is None else [owner])
+            for account, line in self._holders.lines_of(each)
             if account.charged and (run is None or account.run == run)
         ]
 
     def _readers(self, owners: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        read = [(account.run, line) for account, line in self._charged(None, None) if not line.private]
-        if not read:
+        if all(line.private for account in self._accounts.values() for line in account.lines):
             return dict.fromkeys(owners, ())
-        by_owner: dict[str, dict[str, None]] = {}
-        by_records: dict[str, dict[tuple[str, str], None]] = {}
-        for run, line in read:
-            by_owner.setdefault(line.owner, {})[run] = None
-            by_records.setdefault(line.records, {})[run, line.partition] = None
-        found = {}
-        for owner in owners:
-            runs = dict(by_owner.get(owner, {}))
-            for records, partition in {(line.records, line.partition) for _, line in self._by_owner.get(owner, [])}:
-                if records:
-                    runs |= {run: None for run, other in by_records.get(records, {}) if other != partition}
-            found[owner] = tuple(runs)
-        return found
+        return {
+            owner: tuple(
+                dict.fromkeys(
+                    asked.account.run
+                    for history in self._histories(owner, None)
+                    for asked in history
+                    if not asked.private
+                )
+            )
+            for owner in owners
+        }
 
     def _refresh(self) -> None:
         """Learn what others have written meanwhile, where others share the ledger."""
@@ -435,19 +464,29 @@ class Ledger:
 
     def _keep(self, account: Account) -> None:
         self._accounts[account.run] = account
-        for line in account.lines:
-            self._by_owner.setdefault(line.owner, []).append((account, line))
+        self._holders.add(account)
+
+
+def check_together(account: Account, before: Account | None) -> None:
+    """Refuse an account that claims to have been opened in one go with others, unless the one `before` it is such another."""
+    if account.together == account.run:
+        return
+    alike = before is not None and (before.together, before.lines, before.allowed) == (
+        account.together,
+        account.lines,
+        account.allowed,
+    )
+    if not alike:
+        raise PrivacyError(
+            f"run {account.run!r} is said to have been opened together with {account.together!r}, and was not opened right after it on "
+            "the same terms"
+        )
 
 
 def _advice(unit: str) -> str:
     if unit == RECORD:
         return "This ledger has promised records, of whom one may have several; nothing stronger can be added to that"
     return f"Protect every {unit} here, too"
-
-
-def _elsewhere(line: Line, records: str, partition: str) -> bool:
-    """Say whether a line is of the same records, dealt to owners in another way."""
-    return bool(records) and line.records == records and line.partition != partition
 
 
 def _lines(

@@ -7,12 +7,15 @@ close     an account was closed, as finished or as stopped
 decision  a person abandoned a run or raised a budget
 anchor    the head of a run's events, which the ledger's own head then covers
 
+Every row has a salt, made by chance, so that a row of which only the digest is shown cannot be found by trying.
+
 `Reader` adds rows up to what a ledger holds, and refuses a row that does not follow on those before it. It serves the ledger
-on disk and whoever verifies a copy of its log.
+on disk and whoever verifies a copy of its log, in which some rows may be shown by their digests alone.
 """
 
+import secrets
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tacit import chains
@@ -20,7 +23,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget
-from tacit.privacy.ledger import EVERYONE, Ledger
+from tacit.privacy.ledger import EVERYONE, Ledger, check_together
 
 FORMAT = "tacit-ledger-6"
 START = chains.start(FORMAT)
@@ -75,13 +78,18 @@ def anchor_row(account: int, events: str) -> Row:
     return {"kind": "anchor", "account": account, "events": events}
 
 
+def written(row: Row) -> str:
+    """Return the text of a new row, with a salt."""
+    return chains.canonical(row | {"salt": secrets.token_hex(16)})
+
+
 def read_row(text: str) -> Row:
-    """Return the row that a text holds, or raise a PrivacyError; only the canonical text of a row is one."""
+    """Return the row that a text holds, or raise a PrivacyError; only the canonical text of a row with a salt is one."""
     try:
         row = chains.parse(text)
         if not isinstance(row, dict) or row.get("kind") not in _FIELDS:
             raise ValueError("it is of no kind that is known")
-        wanted = _FIELDS[row["kind"]]
+        wanted = _FIELDS[row["kind"]] | {"salt": str}
         if set(row) != {"kind", *wanted}:
             raise ValueError(f"a row of kind {row['kind']!r} has the fields {', '.join(sorted(wanted))}")
         for name, kind in wanted.items():
@@ -91,13 +99,15 @@ def read_row(text: str) -> Row:
             raise ValueError("it is not in canonical form")
     except ValueError as error:
         raise PrivacyError(f"this is not a row of a ledger: {error}: {text[:120]}") from None
+    del row["salt"]
     return row
 
 
 class Reader:
     """Adds rows up to the accounts, budgets and decisions of a ledger.
 
-    `make` makes an account of its number, run, lines, allowance, token and what it was opened together with.
+    `make` makes an account of its number, run, lines, allowance, token and what it was opened together with. Accounts are numbered
+    from 1 as they are opened, so that a number tells how many were opened before, those in sealed rows included.
     """
 
     def __init__(self, ledger: Ledger, make: MakeAccount | None = None) -> None:
@@ -108,6 +118,12 @@ class Reader:
         self.accounts: dict[int, Account] = {}
         self.tokens: dict[int, str] = {}
         self.anchors: dict[int, list[str]] = {}
+        self.sealed = 0
+        self._opened = range(1)
+        """How many accounts may have been opened so far: a sealed row may have opened one."""
+        self._before: Account | None = None
+        self._just_opened: Account | None = None
+        """What the row before this one opened, and what this one did."""
 
     def number_of(self, run: str) -> int | None:
         """Return the number of a run's account; None if no row opened one."""
@@ -115,12 +131,19 @@ class Reader:
 
     def apply(self, row: Row) -> None:
         """Add one row, or raise a PrivacyError that says why it cannot follow on those before it."""
+        self._before, self._just_opened = self._just_opened, None
         try:
             getattr(self, f"_{row['kind']}")(**{name: value for name, value in row.items() if name != "kind"})
         except PrivacyError:
             raise
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise PrivacyError(f"a row of the ledger cannot be read: {error}") from error
+
+    def skip(self) -> None:
+        """Pass over a row of which only the digest is shown."""
+        self.sealed += 1
+        self._opened = range(self._opened.start, self._opened.stop + 1)
+        self._just_opened = None
 
     def count(self, account: int, queries: int) -> None:
         """Add so many queries of an account at once."""
@@ -136,6 +159,7 @@ class Reader:
         if known is not None:
             raise PrivacyError(f"a budget was set a second time, for {owner!r}")
         self._put_budget(owner, Budget(**budget))
+        self.ledger.set_after[owner] = len(self.accounts)
 
     def _put_budget(self, owner: str, budget: Budget) -> None:
         if owner == EVERYONE:
@@ -146,8 +170,10 @@ class Reader:
     def _open(
         self, account: int, run: str, token: str, allowed: int, together: str, lines: list[dict[str, Any]]
     ) -> None:
-        if account in self.accounts or run in self.ledger._accounts:
+        if run in self.ledger._accounts:
             raise PrivacyError(f"run {run!r} was opened a second time")
+        if account - 1 not in self._opened:
+            raise PrivacyError(f"run {run!r} is account {account}, and {self._told_opened()} were opened before it")
         read = tuple(Line.of_json(line) for line in lines)
         if not read:
             raise PrivacyError(f"run {run!r} names no data owner")
@@ -157,10 +183,20 @@ class Reader:
             raise PrivacyError(f"run {run!r} was allowed {allowed} queries")
         if len({line.private for line in read}) > 1 or any(line.release and not line.private for line in read):
             raise PrivacyError(f"run {run!r} has a line without noise")
+        for line in read:
+            if (line.ground == "free") != (self.ledger._budget_of(line.owner) is None):
+                budget = "no budget" if line.ground != "free" else "a budget"
+                raise PrivacyError(f"run {run!r} was let in as {line.ground!r} where {line.owner!r} had {budget}")
         self.ledger._check_units(run, read)
         made = self._make(account, run, read, allowed, token, together)
+        check_together(made, self._before)
         self.accounts[account], self.tokens[account] = made, token
+        self._opened, self._just_opened = range(account, account + 1), made
         Ledger._keep(self.ledger, made)
+
+    def _told_opened(self) -> str:
+        least, most = self._opened.start, self._opened.stop - 1
+        return str(least) if least == most else f"{least} to {most}"
 
     def _query(self, account: int, number: int) -> None:
         of = self._of(account)
@@ -189,8 +225,13 @@ class Reader:
             known = self.ledger.budget if made.subject == EVERYONE else self.ledger.budgets.get(made.subject)
             if known is None or made.before != known.epsilon or made.after is None or not made.after > known.epsilon:
                 raise PrivacyError(f"a budget was raised from ε={made.before}, and {known or 'none'} was stored")
-            raised = Budget(**(asdict(known) | {"epsilon": float(made.after)}))
-            self._put_budget(made.subject, raised)
+            if made.runs not in self._opened:
+                raise PrivacyError(
+                    f"a budget was raised after {made.runs} runs, and {self._told_opened()} were on record"
+                )
+            self._opened = range(made.runs, made.runs + 1)
+            self._put_budget(made.subject, replace(known, epsilon=float(made.after)))
+            made = replace(made, runs=sum(number <= made.runs for number in self.accounts))  # of those that are shown
         self.ledger.decisions.append(made)
 
     def _anchor(self, account: int, events: str) -> None:

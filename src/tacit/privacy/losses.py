@@ -16,35 +16,42 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
 from jaxtyping import Float64
 
+from tacit.privacy.event import Case
+
 _Cells = Float64[np.ndarray, "cells"]
 
 
 def composed_epsilon(
-    queries: Sequence[tuple[float, float, int]], delta: float, adjacency: str, interval: float
+    queries: Sequence[tuple[tuple[Case, ...], int]], delta: float, adjacency: str, interval: float
 ) -> float:
-    """Return ε of all queries together; each entry is a rate q, a noise σ and how many there are of them."""
+    """Return ε of all queries together; each entry is one case, or several of which any may be true, and how many there are of them."""
     whole = identity(value_discretization_interval=interval)
-    for rate, sigma, count in queries:
-        whole = whole.compose(query_losses(rate, sigma, interval, adjacency).self_compose(count))
+    for cases, count in queries:
+        whole = whole.compose(query_losses(cases, interval, adjacency).self_compose(count))
     return float(whole.get_epsilon_for_delta(delta))
 
 
 @lru_cache(maxsize=32)  # of up to 2 MB each
-def query_losses(rate: float, sigma: float, interval: float, adjacency: str) -> PrivacyLossDistribution:
-    """Return the distribution of one query of a Poisson lot under Gaussian noise, on a grid of losses."""
+def query_losses(cases: tuple[Case, ...], interval: float, adjacency: str) -> PrivacyLossDistribution:
+    """Return the distribution of one query of a Poisson lot under Gaussian noise, on a grid of losses.
+
+    Of several cases it is that of the worst: at every ε, its δ is the largest of theirs.
+    """
     if adjacency == "replace_one":
-        return PrivacyLossDistribution(_losses(rate, sigma, interval, AdjacencyType.REPLACE))
-    removed = _losses(rate, sigma, interval, AdjacencyType.REMOVE)
-    if rate == 1:
+        return PrivacyLossDistribution(_losses(cases, interval, AdjacencyType.REPLACE))
+    removed = _losses(cases, interval, AdjacencyType.REMOVE)
+    if all(rate == 1 for rate, _ in cases):
         return PrivacyLossDistribution(removed)
-    return PrivacyLossDistribution(removed, _losses(rate, sigma, interval, AdjacencyType.ADD))
+    return PrivacyLossDistribution(removed, _losses(cases, interval, AdjacencyType.ADD))
 
 
-def _losses(rate: float, sigma: float, interval: float, kind: AdjacencyType) -> PLDPmf:
-    mechanism = GaussianPrivacyLoss(sigma, sampling_prob=rate, adjacency_type=kind)
-    bounds = mechanism.connect_dots_bounds()
-    low, high = math.floor(bounds.epsilon_lower / interval), math.ceil(bounds.epsilon_upper / interval)
-    deltas = _divergences(mechanism, np.arange(low, high + 1) * interval)
+def _losses(cases: tuple[Case, ...], interval: float, kind: AdjacencyType) -> PLDPmf:
+    mechanisms = [GaussianPrivacyLoss(sigma, sampling_prob=rate, adjacency_type=kind) for rate, sigma in cases]
+    bounds = [mechanism.connect_dots_bounds() for mechanism in mechanisms]
+    low = math.floor(min(bound.epsilon_lower for bound in bounds) / interval)
+    high = math.ceil(max(bound.epsilon_upper for bound in bounds) / interval)
+    epsilons = np.arange(low, high + 1) * interval
+    deltas = np.max([_divergences(mechanism, epsilons) for mechanism in mechanisms], axis=0)
     return create_pmf_pessimistic_connect_dots_fixed_gap(interval, low, high, deltas)
 
 

@@ -21,6 +21,7 @@ from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
+from tacit.privacy.holders import Holders
 from tacit.privacy.ledger import EVERYONE, Ledger
 from tacit.privacy.log import (
     START,
@@ -33,6 +34,7 @@ from tacit.privacy.log import (
     open_row,
     query_row,
     read_row,
+    written,
 )
 
 _APPLICATION = 0x7AC17
@@ -284,8 +286,8 @@ class DurableLedger(Ledger):
 
     def _forget(self) -> None:
         """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
-        self.budget, self.budgets, self.decisions = None, {}, []
-        self._by_owner, self._accounts = {}, {}
+        self.budget, self.budgets, self.set_after, self.decisions = None, {}, {}, []
+        self._holders, self._accounts = Holders(), {}
         self._reader = Reader(self, self._known)
         self._number, self._head = 0, START
 
@@ -333,7 +335,7 @@ class DurableLedger(Ledger):
         self._reader.apply(row)
 
     def _append(self, row: Row) -> None:
-        text = chains.canonical(row)
+        text = written(row)
         number, head = self._number + 1, chains.link(self._head, chains.digest(text))
         account = row["account"] if row["kind"] == "query" else None
         self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, head))

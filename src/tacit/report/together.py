@@ -5,6 +5,7 @@ from typing import Any
 
 from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
+from tacit.privacy.holders import Counted, Holders
 from tacit.report.overlays import Entry
 from tacit.report.words import ADJACENCIES, epsilon
 
@@ -13,7 +14,7 @@ def together(entries: Sequence[Entry]) -> list[str]:
     """Return a sentence for every data set that several of the runs asked.
 
     Owners of the same name hold the same records. Where a data set was dealt out in several ways, a record may be with any
-    owner each time: each run counts with the largest rate and the least noise of all its owners, which bounds every case.
+    owner each time: a run on another deal counts with whichever of its owners was asked most.
     """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -63,20 +64,7 @@ def _sentence(asked: Sequence[Entry], names: str) -> str:
 
 def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
     """Return what may have been asked of one record, in all cases, and whether these are bounds."""
-    partitions = {line.partition for account in accounts for line in account.lines}
-    if len(partitions) > 1:
-        return [[_envelope(account) for account in accounts if account.charged]], True
-    owners: dict[str, list[Event]] = {}
-    for account in accounts:
-        for line in account.lines:
-            owners.setdefault(line.owner, []).append(line.event(account.charged))
-    return list(owners.values()), False
-
-
-def _envelope(account: Account) -> Event:
-    """Return a mechanism that no owner's exceeds."""
-    return Event(
-        sample_rate=max(line.mechanism.sample_rate for line in account.lines),
-        noise_multiplier=min(line.mechanism.noise_multiplier for line in account.lines),
-        count=account.charged,
-    )
+    holders, counted = Holders(accounts), Counted(lambda account, _: account.charged)
+    found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
+    bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)
+    return [counted.events(history) for _, history in found], bound

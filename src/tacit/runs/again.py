@@ -2,8 +2,9 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from tacit.runs.python_config import PARTS, PythonConfig
 from tacit.runs.resuming import call, described
 from tacit.shipped import BY_NAME, by_name, make_shipped
 
+Named = Callable[[str, str], Any]
+"""Returns what a name stands for; the first text says what it is for."""
+
 _DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents(?:/by unit)?")
-_SYNTHETIC = re.compile(
+SYNTHETIC = re.compile(
     r"synthetic (?P<records>\d+)x(?P<features>\d+), (?P<classes>\d+) classes, distance (?P<distance>\S+), seed (?P<seed>\d+)"
 )
 
@@ -97,10 +101,51 @@ def name_of_thing(thing: Any) -> str | None:
     return f"{module}:{name}" if value is thing else None
 
 
+def _imported(key: str, name: str) -> Any:
+    return find(key, name).value
+
+
+def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentData | None) -> Any:
+    """Return an object by what is kept of it."""
+    if "own" not in made:
+        return make_again(key, made, config, data)
+    value = make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+    return _as_it_was_dealt(value, config) if key == "data" else value
+
+
+def make_again(
+    key: str,
+    made: Mapping[str, Any],
+    config: PythonConfig,
+    data: AgentData | None = None,
+    *,
+    named: Named = _imported,
+    data_dir: Path | None = None,
+) -> Any:
+    """Return an object by what is kept of it, unless that is the name of the user's own. `named` finds functions and classes."""
+    if "shipped" in made:
+        return make_shipped(key, str(made["shipped"]), data, config.seed)
+    try:
+        if key == "data":
+            return _load(made, data_dir)
+        if key == "graph":
+            return from_pairs(config.agents, np.array(made["edges"], dtype=np.int64).reshape(-1, 2))
+        return _from_spec(key, made["value"], named)
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{key}: what config.toml keeps of it cannot be read ({error}); it was changed") from error
+
+
 def _spec(value: Any) -> Any:
     """Return how a value can be made again, as plain data, or None."""
     if isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, partial):
+        if any(each is None or isinstance(each, list) for each in (*value.args, *value.keywords.values())):
+            return None  # a file keeps neither None nor the difference between lists and tuples
+        parts = {"partial": _spec(value.func), "given": _spec(value.args), "with": _settings(value.keywords)}
+        return None if any(part is None for part in parts.values()) else parts
     if isinstance(value, list | tuple):
         each = [_spec(one) for one in value]
         return None if any(one is None for one in each) else each
@@ -111,47 +156,37 @@ def _spec(value: Any) -> Any:
     if name is None:
         return None
     if is_dataclass(value):
-        settings = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-        made = {key: _spec(each) for key, each in settings.items() if each is not None}
-        return None if any(each is None for each in made.values()) else {"name": name, "with": made}
+        made = _settings({field.name: getattr(value, field.name) for field in fields(value) if field.init})
+        return None if made is None else {"name": name, "with": made}
     return None if getattr(value, "__dict__", None) else {"name": name, "with": {}}
 
 
-def _from_spec(key: str, spec: Any) -> Any:
+def _settings(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    made = {key: _spec(each) for key, each in values.items() if each is not None}
+    return None if any(each is None for each in made.values()) else made
+
+
+def _from_spec(key: str, spec: Any, named: Named) -> Any:
     if isinstance(spec, list):
-        return [_from_spec(key, each) for each in spec]
+        return [_from_spec(key, each, named) for each in spec]
     if not isinstance(spec, dict):
         return spec
+    if "partial" in spec:
+        given = [tuple(each) if isinstance(each, list) else each for each in _from_spec(key, spec["given"], named)]
+        options = {name: _from_spec(key, each, named) for name, each in spec["with"].items()}
+        options = {name: tuple(each) if isinstance(each, list) else each for name, each in options.items()}
+        return partial(_from_spec(key, spec["partial"], named), *given, **options)
     if not isinstance(spec.get("name"), str) or not is_own(spec["name"]):
         raise InvalidInput(f"{key}: {spec!r} does not say what it is made of; config.toml was changed")
-    thing = find(key, spec["name"]).value
+    thing = named(key, spec["name"])
     if "with" not in spec:
         return thing
     if not isinstance(thing, type) or (spec["with"] and not is_dataclass(thing)):
         raise InvalidInput(f"{key}: {spec['name']} is not a class with settings; config.toml, or the file, was changed")
     try:
-        return thing(**{name: _from_spec(key, each) for name, each in spec["with"].items()})
+        return thing(**{name: _from_spec(key, each, named) for name, each in spec["with"].items()})
     except TypeError as error:
         raise InvalidInput(f"{key}: {spec['name']} cannot be made as it was: {error}") from error
-
-
-def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentData | None) -> Any:
-    """Return an object by what is kept of it."""
-    if "own" in made:
-        value = make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
-        return _as_it_was_dealt(value, config) if key == "data" else value
-    if "shipped" in made:
-        return make_shipped(key, str(made["shipped"]), data, config.seed)
-    try:
-        if key == "data":
-            return _load(made)
-        if key == "graph":
-            return from_pairs(config.agents, np.array(made["edges"], dtype=np.int64).reshape(-1, 2))
-        return _from_spec(key, made["value"])
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{key}: what config.toml keeps of it cannot be read ({error}); it was changed") from error
 
 
 def _as_it_was_dealt(data: DataSet | AgentData, config: PythonConfig) -> AgentData:
@@ -167,14 +202,14 @@ def _as_it_was_dealt(data: DataSet | AgentData, config: PythonConfig) -> AgentDa
     return data.split(int(found["agents"]), _partition(found["how"]), seed=int(found["seed"]))
 
 
-def _load(made: Mapping[str, Any]) -> AgentData:
+def _load(made: Mapping[str, Any], data_dir: Path | None) -> AgentData:
     name = str(made["dataset"])
     whole: DataSet
-    if found := _SYNTHETIC.fullmatch(name):
+    if found := SYNTHETIC.fullmatch(name):
         numbers = {key: int(found[key]) for key in ("records", "features", "classes", "seed")}
         whole = synthetic(**numbers, distance=float(found["distance"]))
     else:
-        whole = load(name)
+        whole = load(name, data_dir)
     if made.get("pooled"):
         return whole.split(1, IID()).pooled()
     return whole.split(int(made["agents"]), _partition(str(made["split"])), seed=int(made["seed"]))

@@ -1,5 +1,6 @@
 """What a session is and does, as events and as the summary of a finished run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
@@ -78,6 +79,12 @@ def weights_of(graph: nx.Graph | Topology | None) -> tuple[float, ...] | None:
     if not isinstance(graph, nx.Graph) or (weights := graph.graph.get("weights")) is None:
         return None
     return tuple(float(weights[one, other]) for one, other in graph.edges)
+
+
+def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) -> list[tuple[int, int, float | None]]:
+    """Return who talks to whom and with which weights, in one order."""
+    each = [None] * len(edges) if weights is None else weights
+    return sorted((min(edge), max(edge), weight) for edge, weight in zip(edges, each, strict=True))
 
 
 def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:

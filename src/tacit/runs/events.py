@@ -306,7 +306,7 @@ class Events:
 
 def append(path: Path, event: Event) -> None:
     """Append one event to a file, with a hash that covers it and all before it, and wait until it is on disk."""
-    (line,) = chained([_plain(event)], head(path))
+    (line,) = chained([plain(event)], head(path))
     append_line(path, line)
 
 
@@ -335,12 +335,13 @@ def chained(documents: Iterable[dict[str, Any]], previous: str = START) -> list[
 
 def to_line(event: Event) -> bytes:
     """Return an event by itself as a line, without a hash."""
-    return _to_json(_plain(event))
+    return _to_json(plain(event))
 
 
-def _plain(event: Event) -> dict[str, Any]:
-    plain: dict[str, Any] = finite(_EVENT.dump_python(event, mode="json"))
-    return plain
+def plain(event: Event) -> dict[str, Any]:
+    """Return an event as plain data, as its line has it."""
+    document: dict[str, Any] = finite(_EVENT.dump_python(event, mode="json"))
+    return document
 
 
 def _to_json(document: dict[str, Any]) -> bytes:

@@ -94,14 +94,19 @@ def training_of(
             raise InvalidInput(f"{key} is kept with the run and cannot be changed; leave it out")
         choose("object", key, PARTS)
     say("loading data")
-    settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
-    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
-    training = Training(privacy=_promise(config), **settings | rebuild(config, given, path) | aside)
+    training = training_with(config, rebuild(config, given, path) | aside)
     if changed := differences(config.parts, describe(training, {})):
         raise InvalidInput(
             f"this is not what the run began with. {'; '.join(changed)}. Give what it began with, or start a new run"
         )
     return training
+
+
+def training_with(config: PythonConfig, objects: Mapping[str, Any]) -> Training:
+    """Return the training of a run with these objects."""
+    settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
+    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
+    return Training(privacy=_promise(config), **settings | dict(objects))
 
 
 def _promise(config: PythonConfig) -> Privacy | NoPrivacy:

@@ -6,7 +6,7 @@ made by chance, is in the ledger, the plan, the checkpoint and the log: files of
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
-from tacit.runs.describe import edges_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
+from tacit.runs.describe import edges_of, links_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
 from tacit.runs.events import CheckpointSaved, Finish, Plan, Resume, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.machines import machine_of
@@ -259,7 +259,7 @@ class Runner:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
         edges, weights = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
-        if plan is not None and _links(plan.edges, plan.weights) != _links(edges, weights):
+        if plan is not None and links_of(plan.edges, plan.weights) != links_of(edges, weights):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:
@@ -354,9 +354,3 @@ def _account_is_open(folder: RunFolder) -> bool:
     with closing(DurableLedger(folder.ledger_file)) as ledger:
         account = ledger.account(folder.name)
         return account is not None and account.state == "open"
-
-
-def _links(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) -> list[tuple[int, int, float | None]]:
-    """Return who talks to whom and with which weights, in one order."""
-    each = [None] * len(edges) if weights is None else weights
-    return sorted((min(edge), max(edge), weight) for edge, weight in zip(edges, each, strict=True))

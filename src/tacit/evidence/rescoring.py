@@ -1,0 +1,99 @@
+"""The scores of a run's final models, computed again on public records, and how far the models are apart."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.errors import TacitError
+from tacit.evaluation import Score, consensus_distance, evaluate
+from tacit.evidence.agreement import Told
+from tacit.evidence.findings import Finding, found
+from tacit.evidence.shipped import Missing, Parts
+from tacit.models import FlatModel
+from tacit.preparation import make_module
+from tacit.runs.checkpoint import Checkpoint
+
+SCORE_TOLERANCE = 1e-3
+"""How far a mean loss, or a distance, relative to itself, may be from one that other hardware computed; an accuracy by one record more."""
+
+Models = Float[Tensor, "agents params"]
+
+
+def model_problems(told: Told, theta: Models) -> Iterator[str]:
+    """Yield in what the final models are not those that the last look saw and the last checkpoint holds."""
+    plan, last = told.plan, told.events.snapshots[-1]
+    if theta.shape != (plan.agents, plan.params):
+        yield f"they are of shape {tuple(theta.shape)}, and the plan has {plan.agents} of {plan.params} parameters"
+        return
+    apart = float(consensus_distance(theta[None])[0])
+    close = np.isclose(last.consensus_distance, apart, rtol=SCORE_TOLERANCE, atol=1e-6, equal_nan=True)
+    if np.isfinite(apart) and not close:
+        yield f"they are {apart:.4g} apart, and the last look states {last.consensus_distance:.4g}"
+    if told.checkpoint is not None:
+        saved = Checkpoint.of(told.checkpoint, "the checkpoint").tensors
+        held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
+        if int(saved["round"]) == plan.rounds and not any(same_numbers(tensor, theta) for tensor in held):
+            yield "the checkpoint after the last round holds other models"
+
+
+def same_numbers(one: Tensor, other: Tensor) -> bool:
+    """Say whether two tensors are equal, with whatever is not a number in the same places."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other) | ((one != one) & (other != other))).all())
+
+
+def rescored(told: Told, theta: Models | None, parts: Parts) -> list[Finding]:
+    """Score the final models on the public records again, and hold that against what the last look states."""
+    if theta is None or not told.events.snapshots:
+        return [Finding("scores", "not checked", "there are no final models; the run is not finished")]
+    try:
+        data = parts.data()
+        model = FlatModel(make_module(parts.model(), told.config.seed), parts.loss())
+        if model.size != theta.shape[1]:
+            raise Missing(f"the model has {model.size} parameters and the final models have {theta.shape[1]}")
+    except Missing as error:
+        return [Finding("scores", "not checked", f"the models were not scored again: {error}")]
+    except TacitError as error:
+        return [Finding("scores", "fails", f"the models could not be scored again: {error}")]
+    except Exception as error:  # settings can hold anything, and so can the owner's code
+        words = f"the models could not be scored again: {type(error).__name__}: {str(error)[:200]}"
+        return [Finding("scores", "not checked", words)]
+    findings = []
+    for kind, records in (("validation", data.validation), ("test", data.test)):
+        if records is None:
+            continue
+        score = evaluate(model, theta, records, data.prepare, classification=data.classes is not None)
+        right = "" if score.accuracy is None else f"{np.nanmean(score.accuracy):.2%} right on average, "
+        words = f"{right}loss {np.mean(score.loss):.4g}, on all {len(records)} {kind} records"
+        if kind == "validation":
+            findings.append(found("scores on validation", _score_problems(told, score, len(records)), words))
+        else:
+            words += "; the run states none, so this is for the record"
+            findings.append(Finding("scores on test", "holds", words))
+    return findings or [Finding("scores", "not checked", "the data set has no public records to score models on")]
+
+
+def _score_problems(told: Told, score: Score, records: int) -> Iterator[str]:
+    last = told.events.snapshots[-1]
+    if last.scored != (records, records):
+        yield f"the events state scores of {last.scored or 'no'} validation records, and there are {records}"
+    if score.accuracy is not None and not _close(last.accuracy, score.accuracy, 1.5 / records, 0.0):
+        stated, true = _mean(last.accuracy), f"{np.nanmean(score.accuracy):.2%}"
+        yield f"the events state accuracies of {stated} on average, and the models have {true}"
+    if not _close(last.loss, score.loss, 1e-6, SCORE_TOLERANCE):
+        stated, true = _mean(last.loss, ".4g"), f"{np.mean(score.loss):.4g}"
+        yield f"the events state losses of {stated} on average, and the models have {true}"
+
+
+def _close(told: tuple[float, ...] | None, computed: "np.ndarray", absolute: float, relative: float) -> bool:
+    kept = np.where(np.isfinite(computed), computed, np.nan)  # events have one word for whatever is not a number
+    return told is not None and np.allclose(
+        np.array(told, dtype=float), kept, rtol=relative, atol=absolute, equal_nan=True
+    )
+
+
+def _mean(values: tuple[float, ...] | None, form: str = ".2%") -> str:
+    return "nothing" if values is None else format(float(np.mean(values)), form)

@@ -1,0 +1,72 @@
+"""What accountants count: an `Event` is so many queries of one data set, all by one mechanism, or by one of several."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tacit.errors import PrivacyError
+
+_MOST_NOISE, _MOST_QUERIES = 1e9, 10**9
+_MOST_CASES = 64
+
+Case = tuple[float, float]
+"""A sampling rate q and a noise multiplier σ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """`count` queries of Poisson lots at `sample_rate` with noise σ = `noise_multiplier`."""
+
+    sample_rate: float
+    noise_multiplier: float
+    count: int = 1
+    otherwise: tuple[Case, ...] = ()
+    """What rate and noise may have been instead. Accountants then count whichever case is worst; see `worst_of`."""
+
+    def __post_init__(self) -> None:
+        for rate, sigma in self.cases:
+            if not 0 < rate <= 1:
+                raise PrivacyError(f"sample_rate is {rate}; it must lie in (0, 1]")
+            if not 0 < sigma <= _MOST_NOISE:
+                raise PrivacyError(f"noise_multiplier is {sigma}; it must lie in (0, {_MOST_NOISE:g}]")
+        if not 0 <= self.count <= _MOST_QUERIES:
+            raise PrivacyError(f"count is {self.count}; it must lie between 0 and {_MOST_QUERIES}")
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All rates and noises that it may have had."""
+        return ((self.sample_rate, self.noise_multiplier), *self.otherwise)
+
+    @staticmethod
+    def of(cases: Sequence[Case], count: int) -> "Event":
+        """Return so many queries by one of several mechanisms."""
+        (rate, sigma), *otherwise = cases
+        return Event(sample_rate=rate, noise_multiplier=sigma, count=count, otherwise=tuple(otherwise))
+
+    def dominates(self, other: "Event") -> bool:
+        """Say whether it is at least as many queries, and for every case of the other has one with no lower rate and no more noise.
+
+        Of the two distributions that decide ε, with and without the record, a lower rate mixes the first with the second, and more
+        noise blurs both: neither can tell them further apart.
+        """
+        return self.count >= other.count and all(
+            any(rate >= of[0] and sigma <= of[1] for rate, sigma in self.cases) for of in other.cases
+        )
+
+
+def worst_of(events: Iterable[Event]) -> Event:
+    """Return one event for several of which any may be the true one: it counts for at least as much as each of them.
+
+    An accountant gives every query of it the largest δ that any case has, at each ε by itself, and the largest divergence at each
+    order. The largest of convex curves is a convex curve, and so that of a mechanism which dominates every case; and composition keeps
+    domination (Zhu, Dong & Wang, *Optimal Accounting of Differential Privacy via Characteristic Function*, 2022).
+    """
+    several = list(events)
+    front: list[Case] = []
+    for rate, sigma in sorted(
+        {case for event in several for case in event.cases}, key=lambda case: (-case[0], case[1])
+    ):
+        if not front or sigma < front[-1][1]:  # else a higher rate comes with no more noise
+            front.append((rate, sigma))
+    step = -(-len(front) // _MOST_CASES)
+    groups = [front[start : start + step] for start in range(0, len(front), step)]
+    return Event.of([(group[0][0], group[-1][1]) for group in groups], max(event.count for event in several))
