@@ -144,7 +144,7 @@ class Record:
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
             "for a record, what their groups lost adds up"
-            + ("" if runs else "; "all runs" counts a run on another group as its owner who was asked most")
+            + ("" if runs else "; the line of all runs counts a run on another group as its owner who was asked most")
             for records, partitions in ways.items()
             if len(partitions) > 1
         ]
