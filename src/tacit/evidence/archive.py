@@ -146,7 +146,7 @@ def sealed(rows: list[str], run: str) -> list[str]:
         if row["kind"] == "budget":
             return row["owner"] in owners
         if row["kind"] == "decision":
-            return row["decision"]["subject"] in (runs if row["decision"]["kind"] == "release" else owners)
+            return row["decision"]["subject"] in (runs if row["decision"]["kind"] == "abandon" else owners)
         return row["account"] in accounts
 
     return [
