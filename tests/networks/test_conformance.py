@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 
@@ -269,6 +270,17 @@ def test_several_exchanges_in_a_round_average_exactly(network):
 def test_sums_and_messages_are_refused_where_a_round_has_several_exchanges(network, rule):
     with pytest.raises(tacit.errors.InvalidInput, match="2 exchanges in a round, of which only mix"):
         network(rule, Several(as_topology(graphs.ring(AGENTS)), 2), torch.float64)
+
+
+@pytest.mark.parametrize("network", [stacked, wired])
+def test_sums_are_refused_where_someone_hears_more_than_hear_it(network):
+    """The matrix is doubly stochastic, so mixing keeps the average; sums over neighbours keep nothing."""
+    lopsided = np.eye(AGENTS)
+    lopsided[:3, :3] = [[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0.25, 0, 0.75]]
+    links = as_links(lopsided @ TOPOLOGIES["one peer"].at(0)[0].weights.toarray())
+    check_topology(Cycle((links,)), 1)
+    with pytest.raises(tacit.errors.GraphError, match=r"agent \d hears \d and is heard by \d: .* such as DiNNO drift"):
+        network(tacit.DiNNO(), Cycle((links,)), torch.float64)
 
 
 def test_everyone_sends_before_anyone_waits_for_an_answer():

@@ -136,3 +136,31 @@ def test_a_graph_gives_the_weights_of_its_rule():
     assert links.hearing(2).tolist() == [0, 1, 3]
     with pytest.raises(GraphError, match="a topology is a graph"):
         as_topology(3)
+
+
+ONE_WAY = 0.5 * np.eye(4) + 0.5 * np.roll(np.eye(4), 1, axis=1)
+LOPSIDED = np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0.25, 0, 0.75]])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda own: [own.tolist()]])
+def test_a_matrix_of_weights_may_be_one_way(form):
+    topology = as_topology(form(ONE_WAY))
+    check_topology(topology, 10)
+    (links,) = topology.at(7)
+    np.testing.assert_array_equal(links.weights.toarray(), ONE_WAY)
+    assert (links.degrees.tolist(), links.listeners.tolist()) == ([1] * 4, [1] * 4)
+
+
+@pytest.mark.parametrize(
+    ("links", "symmetric", "balanced"),
+    [
+        (as_links(ring(5)), True, True),
+        (as_links(nx.star_graph(4)), True, True),
+        (as_links(ONE_WAY), False, True),
+        (Links.of(sparse.csr_array(ONE_WAY), as_links(ring(4)).heard), False, True),  # heard both ways, weighed one way
+        (as_links(LOPSIDED), False, False),
+    ],
+)
+def test_links_know_whether_they_are_symmetric_and_balanced(links, symmetric, balanced):
+    check_topology(Static(links), 1)
+    assert (links.symmetric, links.balanced) == (symmetric, balanced)

@@ -16,7 +16,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from tacit.errors import GraphError
-from tacit.graphs.adjacency import Pairs, simple
+from tacit.graphs.adjacency import Pairs, require_undirected, simple
 from tacit.graphs.mixing import TOLERANCE, mixing_matrix, weights_for
 
 Numbers = NDArray[np.int64]
@@ -73,10 +73,16 @@ class Links:
             return np.zeros(0)
         return np.asarray(self.weights[rows, self.heard.indices], dtype=np.float64).ravel()
 
-    @property
+    @cached_property
     def symmetric(self) -> bool:
-        """Whether whoever is heard also hears."""
-        return bool((abs(self.heard - self.heard.T)).nnz == 0)
+        """Whether whoever is heard also hears, and both give each other the same weight: real peers need that."""
+        apart = (abs(self.heard - self.heard.T), abs(self.weights - self.weights.T))
+        return all(gap.nnz == 0 or gap.max() <= TOLERANCE for gap in apart)
+
+    @cached_property
+    def balanced(self) -> bool:
+        """Whether everyone is heard by as many as it hears."""
+        return bool((self.degrees == self.listeners).all())
 
     def of_agent(self, agent: int) -> tuple[Numbers, NDArray[np.float64]]:
         """Return whom an agent hears, ascending, and how much it takes of each."""
@@ -216,11 +222,7 @@ def as_links(value: Any, mixing: str = "metropolis") -> Links:
     if isinstance(value, Links):
         return value
     if isinstance(value, nx.Graph):
-        if value.is_directed():
-            raise GraphError(
-                "a directed graph cannot be mixed over: what one agent takes nobody would give back, so the average "
-                "drifts. Give weights whose rows and columns all sum to one, such as tacit.networks.one_peer_exponential(agents)"
-            )
+        require_undirected(value)
         if sorted(value) != list(range(len(value))):
             raise GraphError("agents of a graph that changes are numbered from 0, the same in every round")
         pairs = np.array([pair for pair in value.edges() if pair[0] != pair[1]], dtype=np.int64).reshape(-1, 2)
@@ -248,15 +250,19 @@ def is_topology(value: Any) -> TypeGuard[Topology]:
     return not isinstance(value, type) and hasattr(value, "at") and hasattr(value, "agents")
 
 
-def as_topology(value: Any, *, mixing: str = "metropolis", window: int | None = None) -> Topology:
-    """Return the topology of a connected graph, of a sequence of graphs or matrices that take turns, or one itself."""
+def as_topology(value: Any, *, mixing: str = "metropolis") -> Topology:
+    """Return the topology of a connected graph or of a matrix of weights, of a sequence of such that take turns, or one itself."""
     if is_topology(value):
         return value
     if isinstance(value, nx.Graph):
-        return Static(Links.of(mixing_matrix(value, mixing), None))
+        return Static(Links.of(mixing_matrix(value, mixing)))
+    if isinstance(value, np.ndarray) or sparse.issparse(value):
+        return Static(as_links(value))
     if isinstance(value, Sequence):
         return Cycle(tuple(as_links(each, mixing) for each in value))
-    raise GraphError(f"a topology is a graph, a sequence of graphs, or has `agents` and `at(round)`; got {value!r}")
+    raise GraphError(
+        f"a topology is a graph, a matrix of weights, a sequence of these, or has `agents` and `at(round)`; got {value!r}"
+    )
 
 
 def check_topology(topology: Topology, rounds: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 from tacit.networks.codecs import DENSE, Codec, Packet
-from tacit.networks.interface import Messages, Transport, one_or_all, require_one_exchange
+from tacit.networks.interface import Messages, Transport, one_or_all, require_balance, require_one_exchange
 from tacit.networks.stacked import Tap
 from tacit.networks.topology import Links, Topology
 
@@ -107,6 +107,7 @@ class WiredInbox:
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
         self._require_one("sum()")
+        require_balance(self._stages[:1])
         sums = []
         for place, own in enumerate(self._own):
             values = [each[place] for each in self._theirs.values()]

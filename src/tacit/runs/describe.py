@@ -74,7 +74,11 @@ def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int,
 
 
 def weights_of(graph: nx.Graph | Topology | None) -> tuple[float, ...] | None:
-    """Return the weights that a graph's file gives its links, in their order; None if it gives none."""
+    """Return the weights that a graph's file gives its links, in their order; None if it gives none.
+
+    Each is what the first agent takes of the second. What the second takes may differ; it follows from all of these, since rows
+    and columns sum to one.
+    """
     if not isinstance(graph, nx.Graph) or (weights := graph.graph.get("weights")) is None:
         return None
     return tuple(float(weights[one, other]) for one, other in graph.edges)
