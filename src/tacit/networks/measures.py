@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import GraphError
-from tacit.networks.topology import Links, Topology, check_topology, edges_over
+from tacit.networks.checks import check_topology
+from tacit.networks.topology import Links, Topology, edges_over
 
 _MOST_AGENTS = 2_000  # whose matrices are multiplied whole
 _EXACT = 1e-12
