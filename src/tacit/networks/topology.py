@@ -182,7 +182,7 @@ class Changing:
     def _make(self, round: int) -> tuple[Links, ...]:
         links = as_links(self._function(round), self._mixing)
         if links.agents != self.agents:
-            raise GraphError(f"in round {round} there are {links.agents} agents in the place of {self.agents}")
+            raise GraphError(f"in round {round} there are {links.agents} agents instead of {self.agents}")
         return (links,)
 
 
