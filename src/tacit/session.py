@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
-from tacit.counting import Cost, check_rows_apart, count
+from tacit.counting import Cost, check_rows_apart, count, rows_to_check
 from tacit.data.drafting import settle
 from tacit.data.schema import check_records
 from tacit.errors import GraphError, PrivacyError
@@ -266,18 +266,26 @@ class Session:
 
     def _count(self) -> Cost:
         """Play the rule through for the hosted agents, along the run's own graph and without links."""
-        training, rule = self.training, (self.training.algorithm, self.training.rounds, self._schedule)
-        width, dtype, everyone = self.model.size, self.model.dtype, self.hosted.total
+        training, hosted, everyone = self.training, self.hosted.agents, self.hosted.total
+        rule, rounds, seed = training.algorithm, training.rounds, training.seed
+        shape: dict[str, Any] = {"width": self.model.size, "dtype": self.model.dtype}
 
-        def echo(topologies: Sequence[Topology]) -> Callable[[torch.device], EchoNetwork]:
-            return lambda device: EchoNetwork(topologies, self.hosted.agents, trials=self.trials, device=device)
+        def echo(device: torch.device) -> EchoNetwork:
+            return EchoNetwork(self._topologies, hosted, trials=self.trials, device=device)
 
-        cost = count(*rule, echo(self._topologies), training.seed, width=width, dtype=dtype)
+        cost = count(rule, rounds, self._schedule, echo, seed, **shape)
         if cost.messages and training.graph is None and everyone > 1:
             raise GraphError(f"the algorithm exchanges messages among {everyone} agents; say along which graph")
-        if len(self.hosted.agents) * self.trials > 1:
-            alone = connect(None, "", allow_drift=False, agents=everyone, trials=1, rounds=training.rounds)
-            check_rows_apart(*rule, echo(alone), training.seed, width=width)
+        if len(hosted) * self.trials > 1:
+            agents, trials = rows_to_check(len(hosted), self.trials, self.model.size)
+            rows = [trial * len(hosted) + agent for trial in range(trials) for agent in range(agents)]
+            schedule = only_rows(self._schedule, rows, len(hosted) * self.trials)
+            nobody = connect(None, "", allow_drift=False, agents=everyone, trials=1, rounds=rounds)
+
+            def alone(device: torch.device) -> EchoNetwork:
+                return EchoNetwork(nobody, hosted[:agents], trials=trials, device=device)
+
+            check_rows_apart(rule, rounds, schedule, alone, seed, **shape)
         return cost
 
     def _connected(self) -> list[Topology]:
