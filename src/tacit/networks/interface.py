@@ -93,8 +93,8 @@ def require_one_exchange(exchanges: int, what: str) -> None:
     """Raise where a round has several exchanges, which only `mix` can follow."""
     if exchanges > 1:
         raise InvalidInput(
-            f"the rule uses {what} of an inbox, and this topology has {exchanges} exchanges in a round, of which only mix() "
-            "can be had: the neighbours of one exchange are not those of the next"
+            f"the rule uses {what} of an inbox, which needs one exchange in a round; this topology has {exchanges}, where only "
+            "mix() works: the neighbours of one exchange are not those of the next"
         )
 
 
