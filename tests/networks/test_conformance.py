@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference
 import torch
-from rules import PAIRS, RULES, SEED, MedianOfNeighbors, public_loss
+from rules import PAIRS, RULES, SEED, MedianOfNeighbors, WithoutMemory, public_loss
 
 import tacit
 from tacit import graphs
@@ -98,9 +98,22 @@ def stacked(rule, topology, dtype, **settings):
     return [played(rule, network, list(range(AGENTS)), dtype)]
 
 
+class Labelled(Loopback):
+    """No message ever has the label of another: it could be taken for that one where a neighbour is slow."""
+
+    def __init__(self, agents):
+        super().__init__(agents, timeout=20)
+        self.labels = set()
+
+    def put(self, sender, to, label, data):
+        assert (sender, to, label) not in self.labels
+        self.labels.add((sender, to, label))
+        super().put(sender, to, label, data)
+
+
 def wired(rule, topology, dtype):
     """Play every agent in a thread of its own, with messages as bytes."""
-    wires, plays, failed = Loopback(AGENTS, timeout=20), {}, []
+    wires, plays, failed = Labelled(AGENTS), {}, []
 
     def run(agent):
         network = WiredNetwork(agent, topology, wires.end(agent))
@@ -209,6 +222,23 @@ def test_several_exchanges_in_a_round_average_exactly(network):
     for number in range(ROUNDS):
         mean = mean.mean(0) - LogSpaced(0.2, 0.05)(number, ROUNDS) * oracle.gradient(mean)
     torch.testing.assert_close(found, mean, rtol=0, atol=1e-12)
+
+
+class MixedTwice(WithoutMemory):
+    """Takes the same mix twice of one inbox, and sends several messages in a round."""
+
+    def round(self, state, at):
+        inbox = at.exchange(state.theta)
+        again = at.exchange(inbox.mix()).mix()
+        return state._replace(theta=0.5 * (inbox.mix() + again) - at.lr * at.gradient(state.theta))
+
+
+@pytest.mark.parametrize("exchanges", [1, 3])
+def test_an_inbox_may_be_mixed_again_on_every_network(exchanges):
+    topology = Several(TOPOLOGIES["matchings"], exchanges)
+    together, apart = (play(MixedTwice(), topology, torch.float64) for play in (stacked, wired))
+    assert torch.equal(over_rounds(together), over_rounds(apart))
+    assert bytes_sent(together) == bytes_sent(apart)
 
 
 @pytest.mark.parametrize("network", [stacked, wired])

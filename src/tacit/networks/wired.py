@@ -84,6 +84,7 @@ class WiredInbox:
     ) -> None:
         self._network, self._codec, self._label, self._stages = network, codec, label, stages
         self._own, self._theirs = network.swap(stages[0], codec, (*label, 0), tensors)
+        self._swaps = 1
 
     @property
     def degree(self) -> Float[Tensor, "1 1"]:
@@ -100,8 +101,9 @@ class WiredInbox:
     def mix(self) -> Any:
         """Return the weighted sum of every tensor that was sent."""
         mixed = self._mixed(self._stages[0], self._own, self._theirs)
-        for number, links in enumerate(self._stages[1:], start=1):
-            mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, number), mixed))
+        for links in self._stages[1:]:
+            mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, self._swaps), mixed))
+            self._swaps += 1
         return one_or_all(mixed)
 
     def sum(self) -> Any:
