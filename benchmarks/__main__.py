@@ -4,7 +4,7 @@ import argparse
 import importlib
 import json
 
-NAMES = ("step", "audit", "scale", "resnet", "rounds", "limit", "noise")
+NAMES = ("step", "audit", "scale", "resnet", "rounds", "limit", "noise", "scores")
 
 
 def main() -> None:

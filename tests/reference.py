@@ -5,6 +5,7 @@ Nothing of `tacit.algorithms`, `tacit.networks`, `tacit.graphs.mixing` or `tacit
 
 import copy
 import math
+import struct
 
 import torch
 from torch import nn
@@ -69,69 +70,117 @@ class ReferenceOracle:
         return [self.gradient(i, source.next(), thetas[i]) for i, source in enumerate(self.sources)]
 
 
+def largest(row, share):
+    """The numbers of a row that are largest by size, the first of equal ones, the others zero."""
+    kept = max(1, math.ceil(share * len(row)))
+    places = sorted(range(len(row)), key=lambda place: (-abs(float(row[place])), place))[:kept]
+    return torch.stack([row[place] if place in places else torch.zeros_like(row[place]) for place in range(len(row))])
+
+
+def bfloat16(row):
+    """Every number, as float32, rounded to its upper sixteen bits, ties to even."""
+
+    def rounded(value):
+        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+        bits += 0x7FFF + (bits >> 16 & 1)
+        return struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0]
+
+    return torch.tensor([rounded(float(value)) for value in row], dtype=row.dtype)
+
+
+def fixed(graph):
+    """Links that stay: in every round, Metropolis weights and everyone's neighbours."""
+    w = metropolis(graph)
+    near = [sorted(graph.neighbors(i)) for i in range(len(w))]
+    return lambda number: (w, near)
+
+
 def combine(w, i, values):
     return sum(w[i][j] * values[j] for j in range(len(values)))
 
 
-def neighbours(graph, i):
-    return sorted(graph.neighbors(i))
+def plain():
+    return lambda i, g: g
 
 
-def run_dsgd(oracle, graph, thetas, lrs, beta=0.0):
-    w, n = metropolis(graph), len(thetas)
-    velocity = [torch.zeros_like(t) for t in thetas]
+def momentum(beta):
+    """m ← βm + g for every agent i."""
+    velocity = {}
+
+    def step(i, g):
+        velocity[i] = beta * velocity.get(i, 0) + g
+        return velocity[i]
+
+    return step
+
+
+def adam():
+    """m ← 0.9m + 0.1g, v ← 0.999v + 0.001g² and the direction m̂/(√v̂ + 1e-8) for every agent i."""
+    moments = {}
+
+    def step(i, g):
+        m, v, t = moments.get(i, (0, 0, 0))
+        m, v, t = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2, t + 1
+        moments[i] = m, v, t
+        return (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
+
+    return step
+
+
+# Each of the following yields all agents' models after every round. `links(k)` are the weights and neighbours of round k.
+
+
+def run_local(oracle, links, thetas, lrs, step=plain):
+    step = step()
     for lr in lrs:
         g = oracle.all(thetas)
-        velocity = [beta * velocity[i] + g[i] for i in range(n)]
-        thetas = [combine(w, i, thetas) - lr * velocity[i] for i in range(n)]
-    return thetas
+        thetas = [theta - lr * step(i, g[i]) for i, theta in enumerate(thetas)]
+        yield thetas
 
 
-def run_local(oracle, graph, thetas, lrs):
-    for lr in lrs:
+def run_dsgd(oracle, links, thetas, lrs, step=plain):
+    step, n = step(), len(thetas)
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
         g = oracle.all(thetas)
-        thetas = [theta - lr * g[i] for i, theta in enumerate(thetas)]
-    return thetas
+        thetas = [combine(w, i, thetas) - lr * step(i, g[i]) for i in range(n)]
+        yield thetas
 
 
-def run_dsgt(oracle, graph, thetas, lrs):
-    w, n = metropolis(graph), len(thetas)
-    y = [torch.zeros_like(t) for t in thetas]
+def run_dsgt(oracle, links, thetas, lrs):
+    n = len(thetas)
+    mixed = [torch.zeros_like(t) for t in thetas]
     before = [torch.zeros_like(t) for t in thetas]
-    for lr in lrs:
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
         g = oracle.all(thetas)
-        y = [g[i] + combine(w, i, y) - before[i] for i in range(n)]
+        y = [g[i] + mixed[i] - before[i] for i in range(n)]
         thetas = [sum(w[i][j] * (thetas[j] - lr * y[j]) for j in range(n)) for i in range(n)]
-        before = g
-    return thetas
+        mixed, before = [combine(w, i, y) for i in range(n)], g
+        yield thetas
 
 
-def run_dinno(oracle, graph, thetas, lrs, *, rho, growth, inner, adam, carry):
+def run_dinno(oracle, links, thetas, lrs, *, rho, growth, inner, step, carry):
     n = len(thetas)
     dual = [torch.zeros_like(t) for t in thetas]
-
-    def fresh():
-        return [[torch.zeros_like(t), torch.zeros_like(t), 0] for t in thetas]
-
-    moments = fresh()
-    for lr in lrs:
-        new_dual = [dual[i] + rho * sum((thetas[i] - thetas[j]) for j in neighbours(graph, i)) for i in range(n)]
-        psi = list(thetas)
-        if not carry:
-            moments = fresh()
+    carried = step()
+    for number, lr in enumerate(lrs):
+        _, near = links(number)
+        dual = [dual[i] + rho * sum((thetas[i] - thetas[j]) for j in near[i]) for i in range(n)]
+        psi, descend = list(thetas), carried if carry else step()
         for _ in range(inner):
             g = oracle.all(psi)
-            stepped = []
-            for i in range(n):
-                # ∇ of θᵀy + ρ Σ_j ‖ψ − (θ_i + θ_j)/2‖²
-                pull = sum(2 * rho * (psi[i] - (thetas[i] + thetas[j]) / 2) for j in neighbours(graph, i))
-                direction = g[i] + new_dual[i] + pull
-                if adam:
-                    m, v, t = moments[i]
-                    m, v, t = 0.9 * m + 0.1 * direction, 0.999 * v + 0.001 * direction**2, t + 1
-                    moments[i] = [m, v, t]
-                    direction = (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8)
-                stepped.append(psi[i] - lr * direction)
-            psi = stepped
-        thetas, dual, rho = psi, new_dual, rho * growth
-    return thetas
+            # ∇ of ψᵀy + ρ Σ_j ‖ψ − (θ_i + θ_j)/2‖²
+            pull = [sum(2 * rho * (psi[i] - (thetas[i] + thetas[j]) / 2) for j in near[i]) for i in range(n)]
+            psi = [psi[i] - lr * descend(i, g[i] + dual[i] + pull[i]) for i in range(n)]
+        thetas, rho = psi, rho * growth
+        yield thetas
+
+
+def averaged(models, decay):
+    """The mean of all models so far, until the share of the newest would be under 1 − decay; that share from then on."""
+    mean = []
+    for number, thetas in enumerate(models, start=1):
+        share = max(1 - decay, 1 / number)
+        mean = [(1 - share) * old + share * new for old, new in zip(mean or thetas, thetas, strict=True)]
+        yield mean

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import tacit
+from tacit import counting
 from tacit.chance import chance, shared_chance
+from tacit.counting import rows_to_check
 from tacit.data import AgentData
 from tacit.errors import BudgetExceeded, InvalidInput, RuleError
 from tacit.networks import Moving, RandomMatchings, Several, TopK, base_graphs, one_peer_exponential
@@ -35,12 +37,13 @@ class Sparse:
 
 
 @dataclass(frozen=True)
-class Fifty(Sparse):
-    """Looks at the fifty largest numbers, and at values."""
+class Structured(Sparse):
+    """Looks at the largest three hundred numbers, at values, and at the weights of a layer as a matrix."""
 
     def round(self, state, at):
-        largest = state.theta.abs().topk(50, dim=1).values
-        if float(largest.max()) < 0:
+        largest = state.theta.abs().topk(300, dim=1).values
+        layer = state.theta[:, : 40 * WIDTH].reshape(-1, 40, WIDTH)
+        if float(largest.max()) < 0 or len(layer) != len(state.theta):
             return state
         return super().round(state, at)
 
@@ -78,7 +81,7 @@ def settings(**changes):
     } | changes
 
 
-@pytest.mark.parametrize("rule", [Sparse(), Fifty(), tacit.DSGT()], ids=["sparse", "fifty", "dsgt"])
+@pytest.mark.parametrize("rule", [Sparse(), Structured(), tacit.DSGT()], ids=["sparse", "structured", "dsgt"])
 def test_bytes_are_counted_beforehand_as_they_are_sent(rule):
     training = tacit.Training(algorithm=rule, **settings())
     with tacit.Session(training) as session:
@@ -88,6 +91,37 @@ def test_bytes_are_counted_beforehand_as_they_are_sent(rule):
         kept = -(-session.model.size // 100)
         each = 2 * session.model.size * 4 if isinstance(rule, tacit.DSGT) else kept * 8
         assert session.network.bytes_sent.tolist() == [6 * 2 * each] * AGENTS
+
+
+@pytest.mark.parametrize(
+    ("agents", "trials", "width", "checked"),
+    [
+        (10, 1, 38_424, (10, 1)),
+        (10_000, 1, 9_910, (423, 1)),
+        (3, 100, 38_424, (3, 36)),
+        (1, 50, 2**30, (1, 2)),
+        (5, 4, 2**30, (2, 1)),
+    ],
+)
+def test_large_systems_are_checked_by_some_of_their_rows(agents, trials, width, checked):
+    assert rows_to_check(agents, trials, width) == checked
+
+
+@dataclass(frozen=True)
+class Telepathic(Sparse):
+    """Reads the rows of others."""
+
+    def round(self, state, at):
+        return OnlyTheta(state.theta.mean(0) - at.lr * at.gradient(state.theta))
+
+
+@pytest.mark.parametrize("trials", [1, 3])
+def test_some_rows_have_step_sizes_of_their_own_and_show_a_rule_that_mixes_them(monkeypatch, trials):
+    monkeypatch.setattr(counting, "_MOST_NUMBERS", 1)
+    changes = settings(lr=[0.1, 0.2, 0.3, 0.4, 0.5] * trials, rounds=2)
+    assert len(tacit.train_trials(trials, Structured(), **changes)) == trials
+    with pytest.raises(InvalidInput, match=r"Telepathic.round lets an agent read another's row without an exchange"):
+        tacit.train_trials(trials, Telepathic(), **changes)
 
 
 @pytest.mark.parametrize(
@@ -145,12 +179,15 @@ def test_a_session_goes_on_where_another_was():
         saved = first.state_dict()
     with tacit.Session(training) as second:
         second.load_state_dict(saved)
-        second.real_oracle.skip(3)
-        assert second.round == 3
+        second.restore_histories(first.watch.histories)
+        assert (second.round, second.oracle.queries) == (3, 3)
         while not second.finished:
             second.advance()
         assert torch.equal(second.state.theta, whole.state.theta)
         assert second.network.bytes_sent.tolist() == whole.network.bytes_sent.tolist()
+        (one,), (other,) = second.results(), whole.results()
+        assert [look.round for look in one.history] == [look.round for look in other.history]
+        assert one.history[0] is first.watch.histories[0][0]
 
 
 def test_public_chance_follows_from_seed_round_agent_and_draw():

@@ -27,7 +27,7 @@ _SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
 _MOST_QUERIES = 1_000_000  # of a run; a rule that asks for ever is found in a minute
 _FEW = 2**18  # numbers of all hosted agents with which playing is faster than on shapes
 _REHEARSED = "This was a rehearsal with made-up answers, which counts its queries; no data was asked"
-_WIDE = 256  # parameters that are enough to see whether rows are mixed
+_MOST_NUMBERS = 2**22  # of the rows by which it is seen whether a rule mixes them
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,30 +70,33 @@ def count(
     raise AssertionError("a play with numbers ends or fails")
 
 
+def rows_to_check(agents: int, trials: int, width: int) -> tuple[int, int]:
+    """Return how many agents of how many trials are enough to see whether a rule mixes rows of this width: all, or two or more."""
+    most = max(2, _MOST_NUMBERS // width)
+    return min(agents, most), min(trials, max(1, most // agents))
+
+
 def check_rows_apart(
-    algorithm: Algorithm[Any], rounds: int, schedule: Schedule, alone: Connect, seed: int, *, width: int = 1
+    algorithm: Algorithm[Any],
+    rounds: int,
+    schedule: Schedule,
+    alone: Connect,
+    seed: int,
+    *,
+    width: int,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Refuse a rule by which an agent reads another's row without an exchange: no wire would carry that.
 
     Two rounds are played on a network without links, twice, with another start of the first agent.
     """
-
-    def ends_of(wide: int) -> list[Tensor]:
-        ends = []
-        for first in (0.5, 2.0):
-            network = alone(_NUMBERS)
-            theta = torch.linspace(0.1, 1.0, len(network.hosted))[:, None].repeat(1, wide) / wide**0.5
-            theta[0] = first / wide**0.5
-            play = _played(algorithm, theta, rounds, schedule, network, _Counting(0.3737), seed, min(rounds, 2))
-            ends.append(play.state.theta)
-        return ends
-
-    try:
-        ends = ends_of(min(width, _WIDE))
-    except RuleError:
-        if width <= _WIDE:
-            raise
-        ends = ends_of(width)  # it is written for models of this size
+    ends = []
+    for first in (0.5, 2.0):
+        network = alone(_NUMBERS)
+        theta = torch.linspace(0.1, 1.0, len(network.hosted), dtype=dtype)[:, None].repeat(1, width) / width**0.5
+        theta[0] = first / width**0.5
+        play = _played(algorithm, theta, rounds, schedule, network, _Counting(0.3737), seed, min(rounds, 2))
+        ends.append(play.state.theta)
     apart = [torch.nan_to_num(end[1:], nan=0.0) for end in ends]  # a step size that overflows tells nothing here
     if not torch.equal(*apart):
         raise InvalidInput(

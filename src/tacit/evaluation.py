@@ -13,6 +13,7 @@ from tacit.data import Records
 from tacit.data.prepare import Prepare
 from tacit.inputs import Inputs, mapped
 from tacit.models import FlatModel
+from tacit.models.pooling import QuickPools
 
 _RECORDS_AT_ONCE = 512
 _SMALL_MODEL, _MODELS_AT_ONCE = 4096, 256  # parameters, and how many such models are called at once
@@ -51,7 +52,7 @@ def evaluate(
         outputs = model.outputs(theta, inputs)
         return model.losses_of(outputs, targets), outputs.argmax(dim=1) if classification else targets
 
-    with torch.no_grad():
+    with torch.no_grad(), QuickPools():
         for start in range(0, len(records), _RECORDS_AT_ONCE):
             part = slice(start, start + _RECORDS_AT_ONCE)
             inputs = prepare(mapped(lambda table, part=part: table[part].to(device, copy=True), records.inputs))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
-from tacit.counting import Cost, check_rows_apart, count
+from tacit.counting import Cost, check_rows_apart, count, rows_to_check
 from tacit.data.drafting import settle
 from tacit.data.schema import check_records
 from tacit.errors import GraphError, PrivacyError
@@ -34,7 +34,7 @@ from tacit.preparation import (
 )
 from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
 from tacit.privacy.units import UnitModel
-from tacit.results import Result
+from tacit.results import Result, Snapshot
 from tacit.runtimes import Runtime, Stacked
 from tacit.schedules import as_schedule, only_rows
 from tacit.settings import Training
@@ -187,9 +187,13 @@ class Session:
         self.oracle = self._play.oracle = wrap(self.oracle)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all that a session needs to go on from here, but its settings, accounts and answers on record."""
+        """Return all that a session needs to go on from here, but its settings, accounts, answers on record and histories.
+
+        All of it is public and may be written to disk as it is: nothing of a lot or of noise is in it, only how many were drawn.
+        """
         facts = {
             "round": torch.tensor(self.round),
+            "queries": torch.tensor(self.oracle.queries),
             "seconds": torch.tensor(self.seconds, dtype=torch.float64),
             "evaluation_seconds": torch.tensor(self.watch.seconds, dtype=torch.float64),
             "bytes_sent": torch.from_numpy(self.network.bytes_sent.copy()),
@@ -197,11 +201,16 @@ class Session:
         return facts | flatten(self.state)
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """Go on from where another session of the same settings was."""
+        """Go on from where another session of the same settings was. Lots and noise go on after those that were drawn."""
         self._play.state = restore(self.state, saved)
+        self.real_oracle.skip(int(saved["queries"]))
         self._play.round, self.seconds = int(saved["round"]), float(saved["seconds"])
         self.watch.seconds = float(saved["evaluation_seconds"])
         self.network.bytes_sent[:] = saved["bytes_sent"].numpy()
+
+    def restore_histories(self, histories: Sequence[Sequence[Snapshot]]) -> None:
+        """Put what another session of the same settings saw, trial by trial, in the place of what was seen here."""
+        self.watch.restore(histories)
 
     def advance(self) -> None:
         """Play one round, and look at the models if it is time."""
@@ -235,7 +244,7 @@ class Session:
                 sizes=tuple(self.sizes[agent] for agent in self.hosted.agents),
                 plan=self._hosted_plan,
                 ledger=self.ledger,
-                history=self.watch.histories[trial],
+                history=list(self.watch.histories[trial]),
                 release=training.is_release,
                 seconds=self.seconds / self.trials,
                 evaluation_seconds=self.watch.seconds / self.trials,
@@ -266,18 +275,26 @@ class Session:
 
     def _count(self) -> Cost:
         """Play the rule through for the hosted agents, along the run's own graph and without links."""
-        training, rule = self.training, (self.training.algorithm, self.training.rounds, self._schedule)
-        width, dtype, everyone = self.model.size, self.model.dtype, self.hosted.total
+        training, hosted, everyone = self.training, self.hosted.agents, self.hosted.total
+        rule, rounds, seed = training.algorithm, training.rounds, training.seed
+        shape: dict[str, Any] = {"width": self.model.size, "dtype": self.model.dtype}
 
-        def echo(topologies: Sequence[Topology]) -> Callable[[torch.device], EchoNetwork]:
-            return lambda device: EchoNetwork(topologies, self.hosted.agents, trials=self.trials, device=device)
+        def echo(device: torch.device) -> EchoNetwork:
+            return EchoNetwork(self._topologies, hosted, trials=self.trials, device=device)
 
-        cost = count(*rule, echo(self._topologies), training.seed, width=width, dtype=dtype)
+        cost = count(rule, rounds, self._schedule, echo, seed, **shape)
         if cost.messages and training.graph is None and everyone > 1:
             raise GraphError(f"the algorithm exchanges messages among {everyone} agents; say along which graph")
-        if len(self.hosted.agents) * self.trials > 1:
-            alone = connect(None, "", allow_drift=False, agents=everyone, trials=1, rounds=training.rounds)
-            check_rows_apart(*rule, echo(alone), training.seed, width=width)
+        if len(hosted) * self.trials > 1:
+            agents, trials = rows_to_check(len(hosted), self.trials, self.model.size)
+            rows = [trial * len(hosted) + agent for trial in range(trials) for agent in range(agents)]
+            schedule = only_rows(self._schedule, rows, len(hosted) * self.trials)
+            nobody = connect(None, "", allow_drift=False, agents=everyone, trials=1, rounds=rounds)
+
+            def alone(device: torch.device) -> EchoNetwork:
+                return EchoNetwork(nobody, hosted[:agents], trials=trials, device=device)
+
+            check_rows_apart(rule, rounds, schedule, alone, seed, **shape)
         return cost
 
     def _connected(self) -> list[Topology]:

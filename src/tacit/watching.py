@@ -6,7 +6,7 @@ end is scored in full however short a run is, and can then be more than the tent
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,8 +68,18 @@ class Watch:
         self._model, self._data, self._network, self._gather = model, data.data, network, gather
         self.looks = looks
         self._sample = None if data.data.validation is None else public_sample(data.data.validation, looks.sample)
-        self.histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
+        self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
+
+    @property
+    def histories(self) -> Sequence[Sequence[Snapshot]]:
+        """What was seen of every trial so far; each grows with the looks."""
+        return self._histories
+
+    def restore(self, histories: Sequence[Sequence[Snapshot]]) -> None:
+        """Put what was seen elsewhere, trial by trial, in the place of what was seen here."""
+        for own, seen in zip(self._histories, histories, strict=True):
+            own[:] = seen
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
         """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
@@ -82,7 +92,7 @@ class Watch:
 
     def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False) -> None:
         """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
-        trials, started = len(self.histories), time.perf_counter()
+        trials, started = len(self._histories), time.perf_counter()
         loss = accuracy = scored = None
         records = self._data.validation if whole else self._sample
         if records is not None and self._data.validation is not None:
@@ -97,7 +107,7 @@ class Watch:
             if everyone is not None:
                 apart = consensus_distance(everyone.unflatten(0, (trials, -1)))
         sent = self._network.bytes_sent.reshape(trials, -1).copy()
-        for trial, history in enumerate(self.histories):
+        for trial, history in enumerate(self._histories):
             history.append(
                 Snapshot(
                     round=round,

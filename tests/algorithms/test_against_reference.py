@@ -1,5 +1,7 @@
 """Every algorithm, private and not, on three kinds of graph, against a slow loop from the equations."""
 
+from functools import partial
+
 import networkx as nx
 import pytest
 import reference
@@ -24,52 +26,43 @@ LRS = [0.3 * (0.05 / 0.3) ** (k / (ROUNDS - 1)) for k in range(ROUNDS)]
 PER_AGENT = [0.3, 0.1, 0.25, 0.05, 0.2]
 
 
-def run_dsgd_per_agent(oracle, graph, thetas, lrs):
+def run_dsgd_per_agent(oracle, links, thetas, lrs):
     """The same equation, with a step size for each agent."""
-    w = reference.metropolis(graph)
-    for _ in lrs:
+    for number in range(len(lrs)):
+        w, _ = links(number)
         g = oracle.all(thetas)
         thetas = [reference.combine(w, i, thetas) - PER_AGENT[i] * g[i] for i in range(len(thetas))]
-    return thetas
+        yield thetas
 
 
 def run_dinno(**settings):
-    return lambda *args: reference.run_dinno(*args, rho=0.2, growth=1.1, **settings)
-
-
-def run_dsgd_averaged(oracle, graph, thetas, lrs):
-    """The mean of all models so far until the share of the newest would be under 1 - decay."""
-    models, ask = [], oracle.all
-    oracle.all = lambda asked: models.append(asked) or ask(asked)
-    last = reference.run_dsgd(oracle, graph, thetas, lrs)
-    first, second, third, fourth = *models[1:], last
-    mean = [(a + b) / 2 for a, b in zip(first, second, strict=True)]
-    for newest in (third, fourth):
-        mean = [0.6 * old + 0.4 * new for old, new in zip(mean, newest, strict=True)]
-    return mean
+    return partial(reference.run_dinno, rho=0.2, growth=1.1, **settings)
 
 
 PAIRS = {
-    "dsgd averaged": (tacit.Averaged(tacit.DSGD(), decay=0.6), run_dsgd_averaged),
+    "dsgd averaged": (
+        tacit.Averaged(tacit.DSGD(), decay=0.6),
+        lambda *args: reference.averaged(reference.run_dsgd(*args), 0.6),
+    ),
     "local": (tacit.Local(), reference.run_local),
     "dsgd": (tacit.DSGD(), reference.run_dsgd),
     "dsgd with momentum": (
         tacit.DSGD(step=tacit.Momentum(0.9)),
-        lambda *args: reference.run_dsgd(*args, beta=0.9),
+        partial(reference.run_dsgd, step=partial(reference.momentum, 0.9)),
     ),
     "dsgd with a step size for each agent": (tacit.DSGD(), run_dsgd_per_agent),
     "dsgt": (tacit.DSGT(), reference.run_dsgt),
     "dinno": (
         tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=2),
-        run_dinno(inner=2, adam=True, carry=False),
+        run_dinno(inner=2, step=reference.adam, carry=False),
     ),
     "dinno carried": (
         tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=1, carry=True),
-        run_dinno(inner=1, adam=True, carry=True),
+        run_dinno(inner=1, step=reference.adam, carry=True),
     ),
     "dinno plain": (
         tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=3, step=tacit.Plain()),
-        run_dinno(inner=3, adam=False, carry=False),
+        run_dinno(inner=3, step=reference.plain, carry=False),
     ),
 }
 
@@ -125,7 +118,8 @@ def test_agrees_with_the_equations(name, graph, private, data):
     )
     first = starts(FlatModel(make_model()), make_model, seed=5, trials=1, agents=AGENTS, same_start=False)
     assert not torch.equal(first[0], first[1])
-    expected = torch.stack(run(oracle, GRAPHS[graph], list(first), LRS))
+    *_, last = run(oracle, reference.fixed(GRAPHS[graph]), list(first), LRS)
+    expected = torch.stack(last)
     assert result.theta.dtype == torch.float64
     torch.testing.assert_close(result.theta, expected, rtol=0, atol=GRID if private else 1e-9)
 
@@ -157,8 +151,7 @@ def test_central_sgd_with_momentum_agrees_with_the_equations(private, data):
         sigmas=[0.8] if private else None,
     )
     first = starts(FlatModel(make_model()), make_model, seed=0, trials=1, agents=1, same_start=True)
-    alone = nx.empty_graph(1)
-    expected = reference.run_dsgd(oracle, alone, list(first), LRS, beta=0.9)
+    *_, expected = reference.run_local(oracle, None, list(first), LRS, step=partial(reference.momentum, 0.9))
     torch.testing.assert_close(result.theta, torch.stack(expected), rtol=0, atol=GRID if private else 1e-9)
 
 

@@ -60,7 +60,9 @@ def test_adjacency_is_the_matrix_of_networkx():
 
 
 def test_directed_graphs_are_refused():
-    with pytest.raises(GraphError, match=r"directed graph .* both ways; .*to_undirected"):
+    with pytest.raises(
+        GraphError, match=r"directed graph .* average drifts .*to_undirected.*rows and columns all sum to one"
+    ):
         graphs.as_graph(nx.DiGraph([(0, 1)]))
 
 

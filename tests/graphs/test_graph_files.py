@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from tacit import graphs
 from tacit.errors import GraphError, StorageError
+from tacit.graphs.files import graph_of, read_graph
 from tacit.preparation import connect
+from tacit.runs.describe import weights_of
 
 
 def same(one: nx.Graph, other: nx.Graph) -> bool:
@@ -199,13 +201,27 @@ def test_weights_in_a_file_make_the_mixing_matrix(file):
         connect(graph, "max_degree", allow_drift=False, agents=3, trials=1, rounds=1)
 
 
+def test_weights_in_a_file_may_differ_by_direction(file, tmp_path):
+    graph = graphs.read_graph(file("0 1 0.5\n1 0 0\n1 2 0.5\n2 1 0\n2 0 0.5\n0 2 0\n"))
+    expected = [[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]]
+    np.testing.assert_array_equal(graph.graph["weights"].toarray(), expected)
+    graphs.write_edge_list(graph, tmp_path / "copy.txt")
+    copy = graphs.read_graph(tmp_path / "copy.txt")
+    np.testing.assert_array_equal(copy.graph["weights"].toarray(), expected)
+    (topology,) = connect(copy, "metropolis", allow_drift=False, agents=3, trials=1, rounds=1)
+    (links,) = topology.at(0)
+    np.testing.assert_array_equal(links.weights.toarray(), expected)
+    assert not links.symmetric
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ("0 1 0.7\n1 2 0.7\n", "the weights of agent 1 sum to 1.4; they must sum to at most one"),
-        ("0 1 0.5\n1 0 0.4\n", "line 2: this link has another weight above; .* symmetric"),
+        ("0 1 0.5\n1 0 0.4\n", "column 1 of W sums to 1.1; every row and column must sum to one"),
+        ("0 1 0.5\n1 0 0.5\n0 1 0.4\n", "line 3: the weight is 0.4 here and 0.5 in a line above; give it once"),
         ("0 1 0.5\n1 2\n", "line 2: the first edge has a weight, .* got 2 values"),
-        ("0 1 0.5\n1 2 x\n", "line 2: the weight is 'x'; it must be above 0 and at most 1"),
+        ("0 1 0.5\n1 2 x\n", "line 2: the weight is 'x'; it must lie between 0 and 1"),
         ("0 1 0.5\n1 2 -0.1\n", "line 2: the weight is '-0.1'"),
         ("0 1 0.5\n1 1 0.2\n", "line 2: an agent's own weight follows from the others'"),
         ("# agents 3\nnorth south\n", "agent 2 is in no edge; the 3 agents"),
@@ -215,3 +231,16 @@ def test_weights_in_a_file_make_the_mixing_matrix(file):
 def test_names_and_weights_that_make_no_sense_are_refused(file, content, message):
     with pytest.raises(GraphError, match=message):
         graphs.read_graph(file(content))
+
+
+def test_weights_that_differ_by_direction_are_kept_with_a_run_and_made_again(tmp_path):
+    path = tmp_path / "links.txt"
+    path.write_text("0 1 0.2\n1 0 0.5\n1 2 0.2\n2 1 0.5\n2 0 0.2\n0 2 0.5\n")
+    graph = read_graph(path)
+    kept = weights_of(graph)
+    assert len(kept) == 6
+    again = graph_of(3, list(graph.edges), kept)
+    assert (again.graph["weights"] != graph.graph["weights"]).nnz == 0
+    assert graph.graph["weights"][0, 1] == 0.2
+    with pytest.raises(GraphError, match="5 weights for 3 links"):
+        graph_of(3, list(graph.edges), kept[:5])

@@ -83,8 +83,15 @@ def test_spectral_gap_counts_negative_eigenvalues():
     assert graphs.spectral_gap(bipartite) >= 0
 
 
+@pytest.mark.parametrize("agents", [3, 4, 7])
+def test_spectral_gap_of_one_way_weights_is_that_of_singular_values(agents):
+    own = 0.6 * np.eye(agents) + 0.3 * np.roll(np.eye(agents), 1, axis=1) + 0.1 * np.roll(np.eye(agents), -1, axis=1)
+    own = own @ graphs.mixing_matrix(graphs.star(agents)).toarray()  # not normal: eigenvalues are another matter
+    assert graphs.spectral_gap(own) == pytest.approx(1 - np.linalg.svd(own)[1][1], abs=1e-12)
+
+
 def test_spectral_gap_wants_a_mixing_matrix():
-    with pytest.raises(GraphError, match="not symmetric"):
+    with pytest.raises(GraphError, match="column 0 of W sums to"):
         graphs.spectral_gap(graphs.mixing_matrix(graphs.star(5), "uniform", allow_drift=True))
 
 

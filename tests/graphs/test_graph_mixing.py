@@ -142,7 +142,7 @@ def test_unused_edges_are_allowed():
         (np.array([[1.5, -0.5], [-0.5, 1.5]]), r"W\[0, 1\] = -0.5; no weight may be negative"),
         (
             np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0, 0.5, 0.5]]),
-            r"not symmetric: W\[0, 1\] = 0.5, but W\[1, 0\] = 0.25; neighbours must weigh each other alike",
+            "column 1 of W sums to 1.5; every row and column must sum to one, or the agents' average drifts",
         ),
         (np.array([[0.5, 0.5], [0.5, 0.4]]), r"row 1 of W sums to 0.9; every row and column must sum to one"),
         (np.zeros((2, 2)), "row 0 of W sums to 0;"),
@@ -153,14 +153,31 @@ def test_weights_that_cannot_mix_say_why(own, message):
         graphs.check_mixing_matrix(own)
 
 
-def test_a_column_that_drifts_within_the_tolerance_of_symmetry_is_found():
+def test_a_column_that_drifts_by_many_small_weights_is_found():
     own = np.full((50, 50), 0.02)
     own[:, 0] += 9e-10
     own[:, 1] -= 9e-10
-    own[0, 0], own[1, 1] = 0.02, 0.02
-    own[0, 1], own[1, 0] = 0.02, 0.02
     with pytest.raises(GraphError, match=r"column [01] of W sums to"):
         graphs.check_mixing_matrix(own)
+
+
+ONE_WAY = 0.5 * np.eye(4) + 0.5 * np.roll(np.eye(4), 1, axis=1)
+
+
+def test_weights_need_not_be_symmetric():
+    np.testing.assert_array_equal(graphs.check_mixing_matrix(ONE_WAY, graphs.ring(4)).toarray(), ONE_WAY)
+
+
+@pytest.mark.parametrize(
+    ("own", "groups"),
+    [(np.eye(4), 4), (np.kron(np.eye(2), np.full((2, 2), 0.5)), 2), (np.diag([1 - 1e-10] * 4) + 1e-10 * RING, None)],
+)
+def test_weights_must_join_all_agents_of_a_graph(own, groups):
+    if groups is None:
+        graphs.check_mixing_matrix(own / own.sum(0), graphs.complete(4))
+        return
+    with pytest.raises(GraphError, match=f"W leaves the agents in {groups} groups that take nothing of each other"):
+        graphs.check_mixing_matrix(own, graphs.complete(4))
 
 
 def test_weights_off_the_graph_name_the_pair():

@@ -27,6 +27,12 @@ def test_all_of_a_cycle_in_one_round_is_an_average():
     assert (measures.rounds, measures.window, measures.contraction) == (1, 1, 0.0)
 
 
+@pytest.mark.parametrize(("text", "symmetric"), [("one_peer_exponential", False), ("matchings", True), ("base", True)])
+def test_a_schedule_that_real_peers_could_not_use_is_told(text, symmetric):
+    measures = measure_schedule(parse_links(text, 10))
+    assert measures.symmetric is measures.to_dict()["symmetric"] is symmetric
+
+
 @pytest.mark.parametrize(
     ("text", "period"),
     [

@@ -91,12 +91,22 @@ def halves(number):
 @pytest.mark.parametrize(
     ("topology", "rounds", "message"),
     [
-        (Changing(halves, 4), 10, "2 groups that hear nothing of each other within round 0"),
+        (
+            Changing(halves, 4),
+            10,
+            "2 groups that hear nothing of each other in round 0; .* in every round, or the window must be longer",
+        ),
         (Changing(halves, 4, window=3), 10, "2 groups .* within rounds 0 to 2"),
         (Changing(lambda k: ring(4) if k < 7 else nx.empty_graph(4), 4), 10, "4 groups .* round 7"),
-        (Changing(lambda k: ring(4 + (k == 5)), 4), 10, "in round 5 there are 5 agents in the place of 4"),
-        (Changing(lambda k: np.full((4, 4), 0.3), 4), 10, "in round 0, row 0 .* 1.2 in the place of one"),
-        (Changing(lambda k: [[1, 0], [1, 0]], 2), 10, "in round 0, column 0 .* 2 in the place of one"),
+        (Changing(lambda k: ring(4 + (k == 5)), 4), 10, "in round 5 there are 5 agents instead of 4"),
+        (Changing(lambda k: np.full((4, 4), 0.3), 4), 10, "in round 0, row 0 .* 1.2 instead of one"),
+        (Changing(lambda k: [[1, 0], [1, 0]], 2), 10, "in round 0, column 0 .* 2 instead of one"),
+        (Changing(lambda k: [[2, -1], [-1, 2]], 2), 10, "in round 0, agent 0 takes -1 of agent 1; .* not negative"),
+        (
+            Static(Links.of(sparse.csr_array(np.full((3, 3), 1 / 3)), as_links(nx.path_graph(3)).heard)),
+            10,
+            "in round 0, agent 0 takes 0.333333 of agent 2, whom it does not hear",
+        ),
         (Changing(lambda k: nx.DiGraph([(0, 1), (1, 0)]), 2), 10, "a directed graph cannot be mixed over"),
         (Changing(lambda k: "ring", 2), 10, "links are a graph or a matrix of weights"),
         (Changing(lambda k: nx.Graph([("a", "b")]), 2), 10, "numbered from 0"),
@@ -107,6 +117,39 @@ def halves(number):
 def test_what_cannot_mix_is_refused_by_its_round(topology, rounds, message):
     with pytest.raises(GraphError, match=message):
         check_topology(topology, rounds)
+
+
+def test_every_window_of_rounds_is_looked_at():
+    """Against all windows, one by one, of schedules with few links in a round."""
+    chance, refused = np.random.default_rng(0), 0
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    for _ in range(150):
+        window, rounds = int(chance.integers(1, 6)), 12
+        there = chance.random((rounds, len(pairs))) < chance.uniform(0.2, 1)
+        each = [[pair for pair, used in zip(pairs, row, strict=True) if used] for row in there]
+        graphs = [nx.Graph(edges) for edges in each]
+        for graph in graphs:
+            graph.add_nodes_from(range(4))
+        apart = [
+            end
+            for end in range(window - 1, rounds)
+            if not nx.is_connected(nx.compose_all(graphs[end - window + 1 : end + 1]))
+        ]
+        topology = Changing(graphs.__getitem__, 4, window=window)
+        if not apart:
+            check_topology(topology, rounds)
+            continue
+        refused += 1
+        named = f"round {apart[0]};" if window == 1 else f"rounds {apart[0] - window + 1} to {apart[0]};"
+        with pytest.raises(GraphError, match=named):
+            check_topology(topology, rounds)
+    assert 20 < refused < 130
+
+
+def test_links_that_are_heard_and_not_weighed_join_nobody():
+    links = Links.of(sparse.csr_array(np.eye(4)), as_links(ring(4)).heard)
+    with pytest.raises(GraphError, match="4 groups"):
+        check_topology(Static(links), 10)
 
 
 def test_a_cycle_must_join_all_agents_within_one_turn():
@@ -136,3 +179,31 @@ def test_a_graph_gives_the_weights_of_its_rule():
     assert links.hearing(2).tolist() == [0, 1, 3]
     with pytest.raises(GraphError, match="a topology is a graph"):
         as_topology(3)
+
+
+ONE_WAY = 0.5 * np.eye(4) + 0.5 * np.roll(np.eye(4), 1, axis=1)
+LOPSIDED = np.array([[0.5, 0.5, 0], [0.25, 0.5, 0.25], [0.25, 0, 0.75]])
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda own: [own.tolist()]])
+def test_a_matrix_of_weights_may_be_one_way(form):
+    topology = as_topology(form(ONE_WAY))
+    check_topology(topology, 10)
+    (links,) = topology.at(7)
+    np.testing.assert_array_equal(links.weights.toarray(), ONE_WAY)
+    assert (links.degrees.tolist(), links.listeners.tolist()) == ([1] * 4, [1] * 4)
+
+
+@pytest.mark.parametrize(
+    ("links", "symmetric", "balanced"),
+    [
+        (as_links(ring(5)), True, True),
+        (as_links(nx.star_graph(4)), True, True),
+        (as_links(ONE_WAY), False, True),
+        (Links.of(sparse.csr_array(ONE_WAY), as_links(ring(4)).heard), False, True),  # heard both ways, weighed one way
+        (as_links(LOPSIDED), False, False),
+    ],
+)
+def test_links_know_whether_they_are_symmetric_and_balanced(links, symmetric, balanced):
+    check_topology(Static(links), 1)
+    assert (links.symmetric, links.balanced) == (symmetric, balanced)

@@ -135,12 +135,29 @@ def test_a_last_answer_that_was_cut_off_is_asked_again(tmp_path):
     assert {entry.event.count for entry in ledger.entries()} == {13}
 
 
-def test_a_graph_file_that_changed(tmp_path):
+def one_way_ring(*, back):
+    """Weights that differ by direction, in a file."""
+    pairs = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    return "".join(f"{i} {j} 0.5\n{j} {i} {back}\n" for i, j in pairs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("0 1\n1 2\n2 3\n", "0 1\n1 2\n2 3\n0 3\n"),
+        ("0 1 0.3\n1 2 0.3\n2 3 0.3\n", "0 1 0.3\n1 2 0.3\n2 3 0.2\n"),
+        (one_way_ring(back=0.1), one_way_ring(back=0.2)),
+    ],
+    ids=["links", "weights", "weights of one direction"],
+)
+def test_a_graph_file_that_changed(tmp_path, before, after):
     graph = tmp_path / "graph.txt"
-    graph.write_text("0 1\n1 2\n2 3\n")
+    graph.write_text(before)
     folder = start(tmp_path / "runs", "one", die_after=7, graph=str(graph))
-    graph.write_text("0 1\n1 2\n2 3\n0 3\n")
+    graph.write_text(after)
     refused(folder, "graph.txt' was changed since the run began", InvalidInput)
+    graph.write_text("".join(sorted(before.splitlines(keepends=True))))
+    assert resume(folder) is not None
 
 
 def test_a_run_that_was_killed_before_it_began_begins(tmp_path):

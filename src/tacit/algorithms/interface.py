@@ -41,7 +41,7 @@ class At(Protocol):
         """
 
     def shared_chance(self, *shape: int) -> Float[Tensor, "..."]:
-        """Return numbers from [0, 1) that all agents have in common."""
+        """Return numbers from [0, 1) that all agents have in common, those of trials side by side as well."""
 
     def public_loss(self, theta: Stacked) -> Float[Tensor, " agents"]:
         """Return the mean loss of every agent's θ on the public validation records. It is no query, and costs nothing."""

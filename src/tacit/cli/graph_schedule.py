@@ -60,6 +60,7 @@ def _rows(measures: "ScheduleMeasures", period: int | None) -> list[tuple[str, s
         ("pairs", f"{measures.pairs:,}", "that talk in some round"),
         ("neighbours", f"{measures.most_neighbors}", "whom an agent hears in one exchange, at most"),
         ("messages", digits(measures.messages), "that an agent sends in a round, on average"),
+        ("symmetric", "yes" if measures.symmetric else "no", "neighbours weigh each other alike, as real peers must"),
         ("contraction", digits(measures.contraction), left),
     ]
     if not exact:

@@ -35,6 +35,16 @@ def adjacency(graph: nx.Graph) -> sparse.csr_array:
     return _matrix(len(labels), simple(len(labels), pairs))
 
 
+def require_undirected(graph: nx.Graph) -> None:
+    """Raise for a graph of one-way links, which says nothing of how the average is kept."""
+    if graph.is_directed():
+        raise GraphError(
+            "a directed graph cannot be mixed over: with one-way links the agents' average drifts towards those whom many "
+            "hear. Use graph.to_undirected(), or give weights whose rows and columns all sum to one: "
+            "graph=tacit.networks.as_topology(W)"
+        )
+
+
 def from_pairs(agents: int, pairs: Pairs) -> nx.Graph:
     """Return the simple graph with these edges, its nodes and edges in ascending order."""
     graph: nx.Graph = nx.Graph()
@@ -68,11 +78,7 @@ def _numbered(graph: nx.Graph) -> tuple[list[Any], Pairs]:
     """Return the labels in the order of their numbers, and the edges as numbers."""
     if not isinstance(graph, nx.Graph):
         raise GraphError(f"a communication graph is a networkx.Graph, got {type(graph).__name__}")
-    if graph.is_directed():
-        raise GraphError(
-            "a directed graph cannot be used: neighbours exchange values both ways; "
-            "convert it with graph.to_undirected()"
-        )
+    require_undirected(graph)
     if not graph:
         raise GraphError("the graph has no nodes; a communication graph has at least one agent")
     labels = list(graph)

@@ -6,10 +6,12 @@ or if its first line of numbers holds two; otherwise it is an adjacency matrix o
 `0 1` and `1 0` are the same graph either way.) Agents are numbered from 0 with none left out; self-loops and
 repeated edges count for nothing, as in `as_graph`. Agents may have names instead, which begin with a letter; sorted, they are
 agents 0, 1, 2 and so on, and stand in `graph.graph["names"]`. A third value on every line, between 0 and 1, is the weight that the two
-give each other's value in mixing: with what is left of 1 on the diagonal, these must make a symmetric doubly stochastic matrix,
-which stands in `graph.graph["weights"]` and is what `train` mixes with.
+give each other's value in mixing, or where both `i j` and `j i` are listed, the weight that the first gives the second's. With what is
+left of 1 on the diagonal, these must make a doubly stochastic matrix, which stands in `graph.graph["weights"]` and is what `train`
+mixes with.
 """
 
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -55,17 +57,28 @@ def graph_of(agents: int, edges: Sequence[tuple[int, int]], weights: Sequence[fl
     """Return the graph with these links, and with the weights that a file of them would give."""
     graph = from_pairs(agents, np.array(edges, dtype=np.int64).reshape(-1, 2))
     if weights is not None:
-        pairs = {(one, other): weight for (one, other), weight in zip(edges, weights, strict=True)}
-        both = pairs | {(other, one): weight for (one, other), weight in pairs.items()}
-        graph.graph["weights"] = check_mixing_matrix(_with_own(agents, both)[0], graph)
+        graph.graph["weights"] = check_mixing_matrix(_with_own(agents, both_ways(edges, weights))[0], graph)
     return graph
+
+
+def both_ways(edges: Sequence[tuple[int, int]], weights: Sequence[float]) -> dict[tuple[int, int], float]:
+    """Return what each end of a link takes of the other: one weight for both, or all of one direction and then all of the other."""
+    if len(weights) not in (len(edges), 2 * len(edges)):
+        raise GraphError(f"{len(weights)} weights for {len(edges)} links; give one or two for each")
+    there, back = weights[: len(edges)], weights[-len(edges) :]
+    return dict(zip([*edges, *((other, one) for one, other in edges)], [*there, *back], strict=True))
 
 
 def write_edge_list(graph: nx.Graph, path: str | os.PathLike[str]) -> None:
     """Write `as_graph(graph)` as an edge list with its `# agents N`, and with its weights if it was read with some; all or nothing."""
     weights, graph = graph.graph.get("weights"), as_graph(graph)
-    own = {} if weights is None else {(i, j): f" {float(weights[i, j])!r}" for i, j in graph.edges()}
-    lines = [f"# agents {len(graph)}", *(f"{i} {j}{own.get((i, j), '')}" for i, j in graph.edges())]
+    lines = [f"# agents {len(graph)}"]
+    for i, j in graph.edges():
+        if weights is None:
+            lines.append(f"{i} {j}")
+            continue
+        there, back = float(weights[i, j]), float(weights[j, i])
+        lines += [f"{i} {j} {there!r}", *([f"{j} {i} {back!r}"] if there != back else [])]
     write_atomically(path, ("\n".join(lines) + "\n").encode())
 
 
@@ -147,9 +160,9 @@ def _weight(path: Path, number: int, fields: list[str]) -> float:
     try:
         value = float(fields[2])
     except ValueError:
-        value = 0.0
-    if not 0 < value <= 1:
-        raise GraphError(f"{path}, line {number}: the weight is {fields[2]!r}; it must be above 0 and at most 1")
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise GraphError(f"{path}, line {number}: the weight is {fields[2]!r}; it must lie between 0 and 1")
     return value
 
 
@@ -161,11 +174,12 @@ def _weights(
     for number, (i, j), value in zip(numbers, pairs.tolist(), values, strict=True):
         if i == j:
             raise GraphError(f"{path}, line {number}: an agent's own weight follows from the others'; leave it out")
-        if found.setdefault((i, j), value) != value or found.setdefault((j, i), value) != value:
+        if found.setdefault((i, j), value) != value:
             raise GraphError(
-                f"{path}, line {number}: this link has another weight above; neighbours must weigh each other alike, so that "
-                "the matrix is symmetric"
+                f"{path}, line {number}: the weight is {value:g} here and {found[i, j]:g} in a line above; give it once"
             )
+    for (i, j), value in list(found.items()):
+        found.setdefault((j, i), value)
     matrix, own = _with_own(agents, found)
     if own.min() < -TOLERANCE:
         worst = int(own.argmin())

@@ -16,7 +16,7 @@ from scipy.sparse import csgraph
 from tacit.errors import GraphError
 from tacit.graphs.adjacency import adjacency
 from tacit.graphs.eigen import DENSE_LIMIT, Vector, perron, positive_unit, smallest
-from tacit.graphs.mixing import check_mixing_matrix, mixing_matrix
+from tacit.graphs.mixing import TOLERANCE, check_mixing_matrix, mixing_matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +81,18 @@ def density(graph: nx.Graph) -> float:
 
 
 def spectral_gap(matrix: Any) -> float:
-    """Return one minus the second largest absolute eigenvalue of a mixing matrix: the rate of consensus."""
+    """Return one minus the second largest singular value of a mixing matrix: the share of disagreement that a round removes.
+
+    Where W is symmetric that is the second largest absolute eigenvalue.
+    """
     weights = check_mixing_matrix(matrix)
     if weights.shape[0] == 1:
         return 1.0
     one = sparse.eye_array(weights.shape[0])
+    gap = abs(weights - weights.T)
+    if gap.nnz and gap.max() > TOLERANCE:
+        left = 1 - smallest(sparse.csr_array(one - weights.T @ weights), beside_ones=True)[0]
+        return 1 - min(max(left, 0.0), 1.0) ** 0.5
     gap = smallest(sparse.csr_array(one - weights), beside_ones=True)[0]
     # By Gershgorin no eigenvalue is below -1 + 2 min w_ii, so a negative one matters only if this can be.
     if 2 * weights.diagonal().min() < gap:

@@ -1,9 +1,10 @@
 """Mixing matrices W: how much of each neighbour's value an agent takes in a round.
 
-W must be symmetric and doubly stochastic: rows that sum to one keep agreement, columns that sum to one keep
-the agents' average. `metropolis` and `max_degree` are so on every graph. The paper's `uniform` is only on
-regular ones and needs an explicit flag elsewhere, which is there for reproducing the published code and
-nothing else.
+W must be doubly stochastic: rows that sum to one keep agreement, columns that sum to one keep the agents'
+average. `metropolis` and `max_degree` are so on every graph, and symmetric, too. The paper's `uniform` is so only
+on regular graphs and needs an explicit flag elsewhere, which is there for reproducing the published code and
+nothing else. One's own W need not be symmetric in simulation; between real peers it must be, since both ends of
+a link have to agree on whether it was used in a round.
 """
 
 from typing import Any
@@ -12,6 +13,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from tacit.errors import GraphError, choose
 from tacit.graphs.adjacency import adjacency
@@ -59,8 +61,8 @@ def weights_for(adjacent: sparse.csr_array, rule: str = "metropolis", *, allow_d
 def check_mixing_matrix(matrix: Any, graph: nx.Graph | None = None) -> sparse.csr_array:
     """Return one's own W, dense or sparse, in the form of `mixing_matrix`, or say why it cannot mix.
 
-    W must be square, symmetric and non-negative, with rows and columns that sum to one, all within 1e-9.
-    Given a graph, it must also be exactly zero wherever two agents are not neighbours. A weight that is
+    W must be square and non-negative, with rows and columns that sum to one, all within 1e-9. Given a graph,
+    it must also be exactly zero wherever two agents are not neighbours, and join all agents. A weight that is
     negative by rounding becomes zero.
     """
     weights = _plain(matrix)
@@ -68,22 +70,17 @@ def check_mixing_matrix(matrix: Any, graph: nx.Graph | None = None) -> sparse.cs
         raise GraphError(f"W{_entry(weights, ~np.isfinite(weights.data))}; every weight must be finite")
     if (weights.data < -TOLERANCE).any():
         raise GraphError(f"W{_entry(weights, weights.data < -TOLERANCE)}; no weight may be negative")
-    gap = sparse.csr_array(abs(weights - weights.T))
-    if gap.nnz and gap.data.max() > TOLERANCE:
-        place = gap.tocoo()
-        i, j = sorted((int(place.row[gap.data.argmax()]), int(place.col[gap.data.argmax()])))
-        raise GraphError(
-            f"W is not symmetric: W[{i}, {j}] = {weights[i, j]:g}, but W[{j}, {i}] = {weights[j, i]:g}; "
-            "neighbours must weigh each other alike"
-        )
     for line, axis in (("row", 1), ("column", 0)):
         sums = np.asarray(weights.sum(axis=axis))
         worst = int(abs(sums - 1).argmax())
         if abs(sums[worst] - 1) > TOLERANCE:
-            raise GraphError(f"{line} {worst} of W sums to {sums[worst]:.12g}; every row and column must sum to one")
+            raise GraphError(
+                f"{line} {worst} of W sums to {sums[worst]:.12g}; every row and column must sum to one, or the agents' average "
+                "drifts"
+            )
+    weights.data = np.maximum(weights.data, 0)
     if graph is not None:
         _check_support(weights, adjacency(graph))
-    weights.data = np.maximum(weights.data, 0)
     diagonal = weights.diagonal()
     return _with_diagonal(sparse.csr_array(weights - sparse.diags_array(diagonal)), diagonal)
 
@@ -119,6 +116,13 @@ def _check_support(weights: sparse.csr_array, links: sparse.csr_array) -> None:
         raise GraphError(
             f"W[{i}, {j}] = {place.data[0]:g}, but agents {i} and {j} are not neighbours on the graph; "
             "W must be zero off its edges and diagonal"
+        )
+    weights.eliminate_zeros()
+    parts = csgraph.connected_components(weights, directed=True, connection="strong")[0]
+    if parts > 1:
+        raise GraphError(
+            f"W leaves the agents in {parts} groups that take nothing of each other, so they never agree; its weights "
+            "above zero must join all agents"
         )
 
 

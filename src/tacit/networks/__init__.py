@@ -1,5 +1,6 @@
 """How neighbours' values arrive: who hears whom in which round, what a message is, and what carries it."""
 
+from tacit.networks.checks import check_topology
 from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK
 from tacit.networks.echo import EchoInbox, EchoNetwork
 from tacit.networks.interface import Inbox, Messages, Network, Transport
@@ -15,7 +16,6 @@ from tacit.networks.topology import (
     Topology,
     as_links,
     as_topology,
-    check_topology,
 )
 from tacit.networks.transports import Loopback
 from tacit.networks.wired import WiredInbox, WiredNetwork

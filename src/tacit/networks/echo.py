@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 from tacit.networks.codecs import DENSE, Codec
-from tacit.networks.interface import Messages, one_or_all, require_one_exchange
+from tacit.networks.interface import Messages, one_or_all, require_balance, require_one_exchange
 from tacit.networks.topology import Links, Topology
 
 
@@ -89,6 +89,7 @@ class EchoInbox:
     def sum(self) -> Any:
         """Return one's own values, as many times as there are neighbours."""
         self._require_one("sum()")
+        require_balance(self._stages[0])
         return one_or_all(tuple(x * self.degree.reshape(-1, *[1] * (x.ndim - 1)).to(x) for x in self._read))
 
     def messages(self) -> Any:

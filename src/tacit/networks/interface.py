@@ -4,6 +4,7 @@ A process hosts all agents of a run, some, or one. Rows of tensors are the hoste
 where the others are.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -11,8 +12,9 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tacit.errors import InvalidInput
+from tacit.errors import GraphError, InvalidInput
 from tacit.networks.codecs import DENSE, Codec
+from tacit.networks.topology import Links
 
 
 class Messages(NamedTuple):
@@ -41,7 +43,7 @@ class Inbox(Protocol):
         """Return the sum over self and neighbours, weighted by the mixing matrix, of what was read."""
 
     def sum(self) -> Any:
-        """Return the plain sum over neighbours, without self."""
+        """Return the plain sum over neighbours, without self. Everyone must be heard by as many as it hears."""
 
     def messages(self) -> Any:
         """Return every neighbour's value by itself, as `Messages`."""
@@ -91,6 +93,18 @@ def require_one_exchange(exchanges: int, what: str) -> None:
     """Raise where a round has several exchanges, which only `mix` can follow."""
     if exchanges > 1:
         raise InvalidInput(
-            f"the rule uses {what} of an inbox, and this topology has {exchanges} exchanges in a round, of which only mix() "
-            "can be had: the neighbours of one exchange are not those of the next"
+            f"the rule uses {what} of an inbox, which needs one exchange in a round; this topology has {exchanges}, where only "
+            "mix() works: the neighbours of one exchange are not those of the next"
         )
+
+
+def require_balance(links: Iterable[Links]) -> None:
+    """Raise where someone hears more than hear it: what sums over neighbours add up to would then drift."""
+    for each in links:
+        if not each.balanced:
+            agent = int((each.degrees != each.listeners).argmax())
+            raise GraphError(
+                f"the rule uses sum() of an inbox, and agent {agent} hears {each.degrees[agent]} and is heard by "
+                f"{each.listeners[agent]}: what each takes would not be what the others give, and the duals of a rule such as DiNNO "
+                "drift. Give links by which everyone is heard by as many as it hears, or use a rule that mixes, such as DSGT"
+            )

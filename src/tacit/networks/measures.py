@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import GraphError
-from tacit.networks.topology import Links, Topology, check_topology, edges_over
+from tacit.networks.checks import check_topology
+from tacit.networks.topology import Links, Topology, edges_over
 
 _MOST_AGENTS = 2_000  # whose matrices are multiplied whole
 _EXACT = 1e-12
@@ -27,6 +28,8 @@ class ScheduleMeasures:
     """Whom an agent hears in one exchange, at most."""
     messages: float
     """What an agent sends in a round, on average."""
+    symmetric: bool
+    """Whether in every round neighbours hear each other and weigh each other alike, as real peers must."""
     contraction: float
     """What is left of disagreement after these rounds, at worst: 0 is an exact average."""
 
@@ -55,6 +58,7 @@ def measure_schedule(topology: Topology, rounds: int = 100) -> ScheduleMeasures:
         pairs=len(edges_over(topology, rounds)),
         most_neighbors=max(int(links.degrees.max(initial=0)) for links in exchanges),
         messages=sum(float(links.listeners.mean()) for links in exchanges) / rounds,
+        symmetric=all(links.symmetric for links in exchanges),
         contraction=_contraction(agents, exchanges),
     )
 

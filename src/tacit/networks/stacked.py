@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.networks.adding import Sum, mixing_sum, plain_sum, product
 from tacit.networks.codecs import DENSE, Codec
-from tacit.networks.interface import Messages, one_or_all, require_one_exchange
+from tacit.networks.interface import Messages, one_or_all, require_balance, require_one_exchange
 from tacit.networks.topology import Links, Topology
 
 Tap = Callable[[tuple[Tensor, ...]], None]
@@ -165,6 +165,7 @@ class StackedInbox:
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
         self._require_one("sum()")
+        require_balance(self._first.links)
         return one_or_all(tuple(self._first.add(x) for x in self._read))
 
     def messages(self) -> Any:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 from tacit.networks.codecs import DENSE, Codec, Packet
-from tacit.networks.interface import Messages, Transport, one_or_all, require_one_exchange
+from tacit.networks.interface import Messages, Transport, one_or_all, require_balance, require_one_exchange
 from tacit.networks.stacked import Tap
 from tacit.networks.topology import Links, Topology
 
@@ -84,6 +84,7 @@ class WiredInbox:
     ) -> None:
         self._network, self._codec, self._label, self._stages = network, codec, label, stages
         self._own, self._theirs = network.swap(stages[0], codec, (*label, 0), tensors)
+        self._swaps = 1
 
     @property
     def degree(self) -> Float[Tensor, "1 1"]:
@@ -100,13 +101,15 @@ class WiredInbox:
     def mix(self) -> Any:
         """Return the weighted sum of every tensor that was sent."""
         mixed = self._mixed(self._stages[0], self._own, self._theirs)
-        for number, links in enumerate(self._stages[1:], start=1):
-            mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, number), mixed))
+        for links in self._stages[1:]:
+            mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, self._swaps), mixed))
+            self._swaps += 1
         return one_or_all(mixed)
 
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
         self._require_one("sum()")
+        require_balance(self._stages[:1])
         sums = []
         for place, own in enumerate(self._own):
             values = [each[place] for each in self._theirs.values()]

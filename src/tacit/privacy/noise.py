@@ -68,7 +68,11 @@ def grid(scale: float) -> float:
 
 
 class Noise(Protocol):
-    """Covers sums. One is made for the agents of an oracle and lives as long as it, so that it may keep something between queries."""
+    """Covers sums. One is made for the agents of an oracle and lives as long as it, so that it may keep something between queries.
+
+    Whoever has what it keeps can take noise off the answers, so it is no part of a session's state, which is written to disk in the
+    clear.
+    """
 
     def release(
         self,

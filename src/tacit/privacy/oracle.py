@@ -80,7 +80,8 @@ class _Piece:
 class LotDrawer:
     """Draws the lots of stacked agents and hands them out in pieces that fit in memory.
 
-    With several trials side by side, every trial's agents hold the same records.
+    With several trials side by side, every trial's agents hold the same records. `held` is how many records, or units, each agent
+    has.
     """
 
     def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
@@ -96,6 +97,7 @@ class LotDrawer:
         if self._unit is not None:
             numbers = units_of(data.data.train.units, self._unit, data.data.name)
             self._units = [Held(numbers, rows) for rows in self._indices]
+        self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
     def skip(self, queries: int) -> None:
@@ -115,11 +117,6 @@ class LotDrawer:
             else:
                 lots.append(self._units[place].members(stream, chosen, self._unit.most))
         return streams, lots
-
-    @property
-    def held(self) -> list[int]:
-        """How many records, or units, each agent holds."""
-        return [len(each) for each in (self._indices if self._unit is None else self._units)]
 
     def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.

@@ -13,7 +13,7 @@ from torch import Tensor
 from tacit.errors import StorageError
 from tacit.files import write_atomically
 
-_FORMAT = "tacit-checkpoint-3"
+_FORMAT = "tacit-checkpoint-4"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,18 +24,20 @@ class Checkpoint:
     """Tells the settings that the run was started with."""
     token: str
     """Tells the run from any other with the same settings."""
-    answered: int
-    """How many queries' answers went into the state."""
     tensors: dict[str, Tensor]
     """What `Session.state_dict` gave."""
 
+    @property
+    def answered(self) -> int:
+        """How many queries' answers went into the state."""
+        return int(self.tensors["queries"])
+
     def save(self, path: Path) -> str:
         """Write the checkpoint in the place of the one before, and return SHA-256 of the file."""
-        facts = {
+        facts: dict[str, str | int] = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,
             "token": self.token,
-            "answered": self.answered,
         }
         content = {name: value.detach().cpu().contiguous() for name, value in self.tensors.items()}
         facts["checksum"] = _checksum(content)
@@ -45,14 +47,12 @@ class Checkpoint:
 
     def _check(self) -> None:
         """Raise a KeyError for what no run would write."""
-        if type(self.answered) is not int or self.answered < 0:
-            raise KeyError("answered")
-        numbers = ("round", "seconds", "evaluation_seconds")
+        numbers = ("round", "queries", "seconds", "evaluation_seconds")
         for name in (*numbers, "bytes_sent"):
             if name not in self.tensors:
                 raise KeyError(name)
         if any(self.tensors[name].numel() != 1 or not self.tensors[name] >= 0 for name in numbers):
-            raise KeyError("round or seconds")
+            raise KeyError("round, queries or seconds")
 
     @staticmethod
     def load(path: Path) -> "Checkpoint":

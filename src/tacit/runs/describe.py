@@ -8,6 +8,7 @@ import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.graphs import as_graph
+from tacit.graphs.files import both_ways
 from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
@@ -75,16 +76,22 @@ def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int,
 
 
 def weights_of(graph: nx.Graph | Topology | None) -> tuple[float, ...] | None:
-    """Return the weights that a graph's file gives its links, in their order; None if it gives none."""
+    """Return the weights that a graph's file gives its links, in their order; None if it gives none.
+
+    Where the two ends of a link weigh each other differently, what the second takes of the first follows for all links.
+    """
     if not isinstance(graph, nx.Graph) or (weights := graph.graph.get("weights")) is None:
         return None
-    return tuple(float(weights[one, other]) for one, other in graph.edges)
+    there = tuple(float(weights[one, other]) for one, other in graph.edges)
+    back = tuple(float(weights[other, one]) for one, other in graph.edges)
+    return there if there == back else there + back
 
 
-def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) -> list[tuple[int, int, float | None]]:
+def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) -> list[tuple[Any, ...]]:
     """Return who talks to whom and with which weights, in one order."""
-    each = [None] * len(edges) if weights is None else weights
-    return sorted((min(edge), max(edge), weight) for edge, weight in zip(edges, each, strict=True))
+    if weights is None:
+        return sorted((min(edge), max(edge)) for edge in edges)
+    return sorted((*pair, weight) for pair, weight in both_ways(edges, weights).items())
 
 
 def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:

@@ -78,7 +78,7 @@ class Plan:
     changing: bool
     """Whether who talks to whom changes from round to round; `edges` are then those of some round."""
     weights: tuple[float, ...] | None
-    """What the graph's file says that neighbours take of each other, edge by edge; None where a rule weighs them."""
+    """What the graph's file says that the first agent of each edge takes of the second; None where a rule weighs them."""
     counts: tuple[tuple[_Count, ...], ...] | None
     """How many records of each class every agent holds; None unless the data set is a published one."""
     sizes: tuple[_Count, ...]

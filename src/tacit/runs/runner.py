@@ -154,7 +154,6 @@ class Runner:
         sha256 = Checkpoint(
             fingerprint=self.config.fingerprint,
             token=self._token,
-            answered=self._oracle.queries,
             tensors=session.state_dict(),
         ).save(self.folder.checkpoint_file)
         after = self.folder.answers_file(self._oracle.queries)
@@ -303,7 +302,7 @@ class Runner:
             )
         events = folder.events()
         if looks := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
-            session.watch.histories[0][:] = looks
+            session.restore_histories([looks])
             self._logged = len(looks)
         lost -= events.lost_queries
         folder.log(Resume(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
