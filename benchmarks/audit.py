@@ -17,7 +17,7 @@ import tacit
 from benchmarks.report import Report, Row
 from benchmarks.timing import Times, default_threads, take_turns, threads
 from tacit.data import AgentData, DataSet
-from tacit.memory import keep_pages
+from tacit.io.memory import keep_pages
 from tacit.models import convnet
 
 AGENTS, RECORDS, LOT, ROUNDS, CLIP, SIGMA, LR = 3, 100, 10, 100, 1.0, 1.5, 0.05

@@ -17,9 +17,9 @@ from tacit.data import DataSet
 from tacit.models import convnet
 from tacit.networks import StackedInbox
 from tacit.privacy import DurableLedger, Sources
-from tacit.privacy.clipping import Lot
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.privacy.gradients.clipping import Lot
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 AGENTS, RECORDS, LOT = 10, 6_000, 256
 

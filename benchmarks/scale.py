@@ -12,8 +12,8 @@ from benchmarks.report import Report, Row
 from benchmarks.timing import default_threads, peak_bytes, threads
 from tacit.data import DataSet
 from tacit.models import mlp
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 AGENTS = (10, 100, 1_000, 10_000)
 RECORDS, LOT, FEATURES, HIDDEN = 64, 16, 64, (132,)

@@ -9,8 +9,8 @@ from torch.func import vmap
 from benchmarks.report import Report, Row
 from benchmarks.timing import default_threads, take_turns, threads
 from tacit.data import Records
-from tacit.evaluation import evaluate
 from tacit.models import FlatModel, convnet, resnet9
+from tacit.training.evaluation import evaluate
 
 BATCH, VMAP_BATCH = 512, 64
 CASES: dict[str, tuple[Callable[[], nn.Module], Sequence[int], int, int]] = {

@@ -11,7 +11,7 @@ from benchmarks.report import Report, Row
 from benchmarks.timing import default_threads, take_turns, threads
 from tacit.models import FlatModel, convnet
 from tacit.privacy import Secret, choose_engine
-from tacit.privacy.clipping import Lot
+from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.noise import GridNoise
 
 AGENTS, RECORDS, CLIP, SIGMA = 10, 256, 10.0, 7.19

@@ -2,7 +2,7 @@
 
 import torch
 
-from tacit.privacy.clipping import Lot
+from tacit.privacy.gradients.clipping import Lot
 
 
 def without(lot, place):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from typing import TextIO
 
-from tacit.processes import _IMPORTED, _deaf
+from tacit.io.processes import _IMPORTED, _deaf
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload([*_IMPORTED, "tacit.runs.runner"])  # a run would import them one by one

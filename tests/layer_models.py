@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.models import FlatModel, convnet, cross_entropy, mlp
-from tacit.privacy.clipping import HAIR, Lot
+from tacit.privacy.gradients.clipping import HAIR, Lot
 
 
 class Bias(nn.Module):

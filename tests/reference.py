@@ -1,6 +1,6 @@
 """Slow, obvious loops written from the equations, agent by agent and record by record, in float64.
 
-Nothing of `tacit.algorithms`, `tacit.networks`, `tacit.graphs.mixing` or `tacit.privacy.clipping` is used here.
+Nothing of `tacit.algorithms`, `tacit.networks`, `tacit.graphs.mixing` or `tacit.privacy.gradients.clipping` is used here.
 """
 
 import copy

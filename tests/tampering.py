@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 
-from tacit import chains
+from tacit.io import chains
 from tacit.privacy import Mechanism
 from tacit.privacy.log import START
 from tacit.runs import RunFolder, list_runs

@@ -12,7 +12,7 @@ from torch import nn
 
 import tacit
 from tacit.models import FlatModel
-from tacit.preparation import starts
+from tacit.training.preparation import starts
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -10,8 +10,8 @@ import pytest
 from torch import nn
 
 import tacit
-from tacit.config import RunConfig
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 HEAVY = {"torch", "dp_accounting", "plotly", "matplotlib", "scipy", "sklearn", "networkx", "numpy"}
 LAZY = ("tacit", "tacit.evidence", "tacit.privacy", "tacit.report", "tacit.runs")

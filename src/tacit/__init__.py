@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from tacit import report as report
     from tacit import runs as runs
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
+    from tacit.api import train, train_trials
     from tacit.errors import TacitError
     from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Unit
-    from tacit.results import Result, Snapshot
     from tacit.runs.doors import resume
     from tacit.runs.loading import load
-    from tacit.schedules import Constant, LogSpaced
-    from tacit.session import Session
-    from tacit.settings import Training
-    from tacit.training import train, train_trials
+    from tacit.training.results import Result, Snapshot
+    from tacit.training.schedules import Constant, LogSpaced
+    from tacit.training.session import Session
+    from tacit.training.settings import Training
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -42,13 +42,13 @@ else:
             ),
             "tacit.errors": ("TacitError",),
             "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded", "Unit"),
-            "tacit.results": ("Result", "Snapshot"),
+            "tacit.training.results": ("Result", "Snapshot"),
             "tacit.runs.doors": ("resume",),
             "tacit.runs.loading": ("load",),
-            "tacit.schedules": ("Constant", "LogSpaced"),
-            "tacit.session": ("Session",),
-            "tacit.settings": ("Training",),
-            "tacit.training": ("train", "train_trials"),
+            "tacit.training.schedules": ("Constant", "LogSpaced"),
+            "tacit.training.session": ("Session",),
+            "tacit.training.settings": ("Training",),
+            "tacit.api": ("train", "train_trials"),
         },
         (
             "algorithms",

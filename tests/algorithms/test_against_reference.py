@@ -10,7 +10,7 @@ from torch import nn
 
 import tacit
 from tacit.models import FlatModel
-from tacit.preparation import starts
+from tacit.training.preparation import starts
 
 AGENTS, ROUNDS = 5, 4
 

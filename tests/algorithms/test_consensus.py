@@ -7,9 +7,9 @@ import torch
 
 import tacit
 from tacit import graphs
-from tacit.counting import count
 from tacit.networks import StackedNetwork, as_topology
-from tacit.schedules import Constant
+from tacit.training.counting import count
+from tacit.training.schedules import Constant
 
 ALL = {
     "complete": graphs.complete(8),

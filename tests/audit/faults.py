@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit.session
-from tacit.counting import Cost
+import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
-from tacit.privacy.clipping import Clipped, Lot, Record
-from tacit.privacy.engines.general import PerSampleKernel
-from tacit.privacy.engines.steps import Steps
+from tacit.privacy.gradients.clipping import Clipped, Lot, Record
+from tacit.privacy.gradients.general import PerSampleKernel
+from tacit.privacy.gradients.steps import Steps
 from tacit.privacy.oracle import LotDrawer, PrivateOracle
-from tacit.privacy.sources import Source, Stream
+from tacit.privacy.randomness import Source, Stream
+from tacit.training.counting import Cost
 
 
 @dataclass(frozen=True)
@@ -134,13 +134,13 @@ def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
 
 def _only_vmap(patch: pytest.MonkeyPatch, clipped_sums: Any) -> None:
     """Use the general engine, spoilt, and skip the check that would find it out before anything is asked."""
-    from tacit.privacy.engines.choice import Chosen
+    from tacit.privacy.gradients.choice import Chosen
 
     def choose(model: FlatModel, *args: Any, lot_sizes: Sequence[float], **others: Any) -> Chosen:
         return Chosen(VmapEngine(model, lot_sizes), "planted")  # in steps as large as a sound one's
 
     patch.setattr(VmapEngine, "clipped_sums", clipped_sums)
-    patch.setattr(tacit.session, "choose_engine", choose)
+    patch.setattr(tacit.training.session, "choose_engine", choose)
 
 
 def draw_at(factor: float, patch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def five_lots_under_one_noise(patch: pytest.MonkeyPatch) -> None:
 
 def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
     """ERRATA row 2: noise is settled, and the ledger charged, as if one round were one query."""
-    count, spend, asked = tacit.session.count, PrivateOracle._spend, [0]
+    count, spend, asked = tacit.training.session.count, PrivateOracle._spend, [0]
 
     def too_few(*args: Any, **settings: Any) -> Cost:
         cost = count(*args, **settings)
@@ -181,7 +181,7 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
         if asked[0] % steps == 0:
             spend(self)
 
-    patch.setattr(tacit.session, "count", too_few)
+    patch.setattr(tacit.training.session, "count", too_few)
     patch.setattr(PrivateOracle, "_spend", rarely)
     patch.setattr("tacit.privacy.ledger.Account.check", lambda self: None)
 

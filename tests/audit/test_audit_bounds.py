@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom, norm
 
-from tacit.audit.bounds import (
+from tacit.audit.bounds.rates import (
     Outcomes,
     choose_threshold,
     clopper_pearson_bound,
@@ -16,7 +16,7 @@ from tacit.audit.bounds import (
     upper_rate,
     upper_rates,
 )
-from tacit.audit.tradeoff import event_curve, gaussian_curve, tradeoff_bound
+from tacit.audit.bounds.tradeoff import event_curve, gaussian_curve, tradeoff_bound
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy.accounting import Event, epsilon, noise_multiplier
 

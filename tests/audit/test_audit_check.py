@@ -26,7 +26,7 @@ from tacit.data import AgentData
 from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
 from tacit.privacy import GhostEngine
-from tacit.session import Session
+from tacit.training.session import Session
 
 RISK = 1e-6
 AGENTS, RECORDS, LOT, QUERIES = 3, 60, 6, 50
@@ -242,7 +242,7 @@ def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monke
     mixed = replace(settings.data, data=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
     with pytest.raises(DataError, match="prepare mixes records"):
         influence_of(replace(settings, data=mixed))
-    monkeypatch.setattr("tacit.preparation.check_apart", lambda prepare, public: None)
+    monkeypatch.setattr("tacit.training.preparation.check_apart", lambda prepare, public: None)
     assert not failed(influence_of(replace(settings, data=mixed)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.audit.collecting import Collected, collect
+from tacit.audit.attacks.collecting import Collected, collect
 from tacit.errors import InvalidInput
 
 

@@ -4,11 +4,11 @@ import networkx as nx
 import pytest
 
 from tacit import DSGD, DSGT, Privacy
-from tacit.audit.collecting import collect
-from tacit.audit.distance import leaks, nearest_at_each_distance
-from tacit.audit.findings import Claim, judge
-from tacit.audit.neighbor import Neighbor
-from tacit.audit.worlds import dirac
+from tacit.audit.attacks.collecting import collect
+from tacit.audit.attacks.neighbor import Neighbor
+from tacit.audit.attacks.worlds import dirac
+from tacit.audit.bounds.findings import Claim, judge
+from tacit.audit.linear.distance import leaks, nearest_at_each_distance
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast
 

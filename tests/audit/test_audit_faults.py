@@ -23,7 +23,11 @@ from scipy.stats import binom
 from tacit import DSGD, DSGT, DiNNO, Privacy, Training
 from tacit.algorithms import Plain
 from tacit.algorithms.interface import Algorithm
-from tacit.audit.collecting import collect
+from tacit.audit.attacks.collecting import collect
+from tacit.audit.attacks.guessing import Guess
+from tacit.audit.attacks.neighbor import Neighbor
+from tacit.audit.attacks.worlds import dirac
+from tacit.audit.bounds.findings import Claim, Findings, judge
 from tacit.audit.detectors import (
     Finding,
     influence_findings,
@@ -33,12 +37,8 @@ from tacit.audit.detectors import (
     read_lots,
     read_noise,
 )
-from tacit.audit.findings import Claim, Findings, judge
-from tacit.audit.guessing import Guess
-from tacit.audit.neighbor import Neighbor
-from tacit.audit.worlds import dirac
 from tacit.privacy import Fast, Sources
-from tacit.session import Session
+from tacit.training.session import Session
 
 ASKED = int(os.environ.get("TACIT_AUDIT_RUNS", "0"))
 FEW, MANY = ASKED or 300, 5 * ASKED or 2000

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from tacit import DSGD, DiNNO, Privacy
-from tacit.audit.bounds import Outcomes, clopper_pearson_bound
-from tacit.audit.collecting import Collected, collect
-from tacit.audit.findings import Claim, _estimate, _interval, judge
-from tacit.audit.neighbor import Neighbor
-from tacit.audit.worlds import dirac
+from tacit.audit.attacks.collecting import Collected, collect
+from tacit.audit.attacks.neighbor import Neighbor
+from tacit.audit.attacks.worlds import dirac
+from tacit.audit.bounds.findings import Claim, _estimate, _interval, judge
+from tacit.audit.bounds.rates import Outcomes, clopper_pearson_bound
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast
 from tacit.privacy.accounting import Event

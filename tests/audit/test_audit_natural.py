@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tacit import DSGD, DSGT, DiNNO, Privacy
 from tacit.algorithms import Plain
-from tacit.audit.membership import Membership, paper_attack
-from tacit.audit.natural import NaturalNeighbor
-from tacit.audit.worlds import images
+from tacit.audit.attacks.membership import Membership, paper_attack
+from tacit.audit.attacks.natural import NaturalNeighbor
+from tacit.audit.attacks.worlds import images
 from tacit.data import load
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import norm
 
 from tacit.algorithms import DSGD, DSGT, Local, Momentum
-from tacit.audit.lot_tests import Draws, rate_interval, rate_p_value, spread_p_value
-from tacit.audit.noise import NoiseCheck, noise_world
-from tacit.audit.noise_report import WORDS
-from tacit.audit.worlds import dirac, images
+from tacit.audit.attacks.worlds import dirac, images
+from tacit.audit.noise.check import NoiseCheck, noise_world
+from tacit.audit.noise.lot_statistics import Draws, rate_interval, rate_p_value, spread_p_value
+from tacit.audit.noise.report import WORDS
 from tacit.data import load
 from tacit.errors import InvalidInput
 from tacit.graphs import complete, path, ring

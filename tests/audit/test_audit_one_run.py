@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from tacit.algorithms import DSGD, DSGT
-from tacit.audit.one_run import OneRun, dirac_canaries
-from tacit.audit.one_run_scores import OneRunScores, Watched, _separate, likelihoods
-from tacit.audit.responses import Responses
-from tacit.audit.worlds import World
+from tacit.audit.attacks.one_run import OneRun, dirac_canaries
+from tacit.audit.attacks.one_run_scores import OneRunScores, Watched, _separate, likelihoods
+from tacit.audit.attacks.worlds import World
+from tacit.audit.linear.responses import Responses
 from tacit.data import AgentData, Records, load
 from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
 from tacit.models import FlatModel, mlp
 from tacit.privacy import Event, Fast, Privacy
-from tacit.privacy.clipping import HAIR
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.privacy.gradients.clipping import HAIR
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 CANARIES, RECORDS = 300, 10
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from tacit.audit.bounds import gaussian_epsilon
-from tacit.audit.one_run_bounds import (
+from tacit.audit.bounds.one_run import (
     Guesses,
     fdp_refutes,
     guess,
@@ -13,7 +12,8 @@ from tacit.audit.one_run_bounds import (
     one_run_fdp_bound,
     one_run_p_value,
 )
-from tacit.audit.tradeoff import gaussian_curve
+from tacit.audit.bounds.rates import gaussian_epsilon
+from tacit.audit.bounds.tradeoff import gaussian_curve
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy.accounting import Event
 

@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from tacit.audit.collecting import Collected
-from tacit.audit.findings import Claim, judge
-from tacit.audit.noise_report import AgentNoise, Check, Estimate, NoiseReport
-from tacit.audit.one_run import OneRunFindings
-from tacit.audit.one_run_bounds import Guesses, one_run_bound, one_run_fdp_bound
-from tacit.audit.one_run_scores import OneRunScores
-from tacit.audit.page import page, write_page
-from tacit.audit.page_charts import allowed, roc
-from tacit.audit.page_words import consequence, lower, verdict, whatever_is_wrong
+from tacit.audit.attacks.collecting import Collected
+from tacit.audit.attacks.one_run import OneRunFindings
+from tacit.audit.attacks.one_run_scores import OneRunScores
+from tacit.audit.bounds.findings import Claim, judge
+from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
+from tacit.audit.noise.report import AgentNoise, Check, Estimate, NoiseReport
+from tacit.audit.pages.charts import allowed, roc
+from tacit.audit.pages.page import page, write_page
+from tacit.audit.pages.wording import consequence, lower, verdict, whatever_is_wrong
 from tacit.privacy import Privacy
 from tacit.privacy.accounting import Event
 

@@ -8,16 +8,16 @@ import reference
 import torch
 
 import tacit
-from tacit import playing
 from tacit.algorithms import DSGD, DSGT, Adam, DiNNO, Local, Momentum, Plain
-from tacit.audit import responses, views
-from tacit.audit.responses import NotLinear, Responses
-from tacit.audit.views import Row
+from tacit.audit.linear import responses, views
+from tacit.audit.linear.responses import NotLinear, Responses
+from tacit.audit.linear.views import Row
 from tacit.errors import InvalidInput
 from tacit.graphs import complete, erdos_renyi, path, ring, torus
 from tacit.networks import StackedNetwork, as_topology
-from tacit.preparation import starts as make_starts
-from tacit.schedules import LogSpaced, as_schedule
+from tacit.training import rounds as playing
+from tacit.training.preparation import starts as make_starts
+from tacit.training.schedules import LogSpaced, as_schedule
 
 IRREGULAR = erdos_renyi(7, 0.4, seed=3)
 LR = LogSpaced(0.2, 0.05)

@@ -4,7 +4,7 @@ import json
 
 from invoking import PLAIN, QUICK, one_line
 
-from tacit.cli.output import round_up
+from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger
 
 

@@ -17,11 +17,12 @@ from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.worlds import World
-from tacit.cli import app, audit_cases
-from tacit.cli.audit_output import print_audit
+from tacit.audit.attacks.worlds import World
+from tacit.cli import app
+from tacit.cli.audit import cases as audit_cases
+from tacit.cli.audit.output import print_audit
 from tacit.experiments import attack
-from tacit.files import finite
+from tacit.io.files import finite
 
 SURE = ("--confidence", 0.999999)
 IN_ONE_BATCH = ("--batch", 80)

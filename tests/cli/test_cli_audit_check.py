@@ -8,10 +8,10 @@ import pytest
 import torch
 from invoking import _invoke, complaint, one_line
 
-from tacit.audit.run_files import training_of
-from tacit.config import RunConfig
+from tacit.audit.detectors.run_files import training_of
 from tacit.report import Run, write_report
 from tacit.runs.checks import last_check
+from tacit.runs.config import RunConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
 import faults

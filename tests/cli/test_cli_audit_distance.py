@@ -3,7 +3,7 @@
 import pytest
 from invoking import answer, complaint, document, is_picture
 
-from tacit.cli.audit_systems import make_rule
+from tacit.cli.audit.systems import make_rule
 
 SMALL = ("audit", "distance", "--agents", 6, "--rounds", 6, "--runs", 200)
 

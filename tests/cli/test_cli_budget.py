@@ -5,7 +5,7 @@ import os
 import pytest
 from invoking import answer, complaint, document, is_picture, process
 
-from tacit.cli.output import bar, digits, round_up
+from tacit.cli.terminal.output import bar, digits, round_up
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 

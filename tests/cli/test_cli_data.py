@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from invoking import answer, complaint, document, is_picture, process
 
-from tacit.config import RunConfig
 from tacit.data import IID, ByClass, Dirichlet, Schema, load
 from tacit.errors import InvalidInput
-from tacit.specs import parse_split
+from tacit.runs.config import RunConfig
+from tacit.runs.specs import parse_split
 
 DIGITS = ("data", "digits", "--agents", 10)
 

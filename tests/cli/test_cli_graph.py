@@ -8,11 +8,11 @@ from invoking import answer, complaint, document, is_picture, one_line, stopped_
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.cli.graph import ranges
+from tacit.cli.commands.graph import ranges
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import build, find_graph, normalized_algebraic_connectivity, read_graph
 from tacit.graphs.topologies import KINDS
-from tacit.specs import parse_graph
+from tacit.runs.specs import parse_graph
 
 KEYS = {
     "agents",

@@ -8,8 +8,8 @@ import typer.main
 from invoking import answer, process
 
 from tacit.cli import app
-from tacit.cli.options import PANELS
-from tacit.config import RunConfig
+from tacit.cli.terminal.options import PANELS
+from tacit.runs.config import RunConfig
 
 COMMANDS = typer.main.get_command(app).commands
 

@@ -6,11 +6,11 @@ import pytest
 from invoking import PLAIN, QUICK, one_line
 from tampering import edit_log, gaussians
 
-from tacit.cli.output import round_up
-from tacit.cli.spending import Record
+from tacit.cli.commands.spending import Record
+from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger, Ledger
 from tacit.report import Run
-from tacit.report.page import report
+from tacit.report.html.page import report
 
 
 def test_the_ledger_tells_what_was_spent(tacit):

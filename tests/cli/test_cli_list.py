@@ -5,11 +5,11 @@ from contextlib import closing
 
 from invoking import PLAIN, QUICK
 
-from tacit.cli.output import round_up
-from tacit.config import RunConfig
+from tacit.cli.terminal.output import round_up
 from tacit.privacy import DurableLedger
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
+from tacit.runs.config import RunConfig
 
 
 def start(runs, name):

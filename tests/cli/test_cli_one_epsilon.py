@@ -7,11 +7,11 @@ from contextlib import closing
 import pytest
 from tampering import read_events, write_events
 
-from tacit.config import RunConfig
 from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 # Agents of so many different sizes that it would take too long to derive ε of each exactly.
 SETTINGS = {"agents": 20, "split": "dirichlet:2", "lot_size": 8.0, "rounds": 6, "evaluate_every": 3, "seed": 3}

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from tacit.cli.output import plain_table
+from tacit.cli.terminal.output import plain_table
 
 
 def test_a_heading_is_not_wrapped_at_the_width_of_the_columns_below_it():

@@ -5,10 +5,10 @@ import re
 from invoking import PLAIN, QUICK
 from rich.console import Console
 
-from tacit.cli.output import round_up
-from tacit.cli.progress import _now
-from tacit.config import RunConfig
+from tacit.cli.terminal.output import round_up
+from tacit.cli.terminal.progress import _now
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 LINE = re.compile(
     r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?; distance [\d.e+-]+; ε per record ([\d.]+) of [\d.]+"

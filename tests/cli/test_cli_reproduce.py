@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.experiments import EXPERIMENTS, load_experiment
-from tacit.lock import held
+from tacit.io.lock import held
 
 ERRATA = ("reproduce", "errata", "--profile", "smoke")
 SMALL = ("reproduce", "convergence", "--profile", "smoke", "--only", "algorithm=dsgd", "--only", "part=constant")

@@ -8,7 +8,7 @@ import time
 import pytest
 from invoking import QUICK, TACIT, one_line
 
-from tacit.cli import train_playing
+from tacit.cli.commands import train_playing
 from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 

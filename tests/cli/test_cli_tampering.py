@@ -6,8 +6,8 @@ import pytest
 from invoking import PLAIN, QUICK, one_line
 from tampering import edit_log, read_log, write_log
 
-from tacit.config import RunConfig
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 RUN = ["train", *QUICK, "--source", "seeded", "--name", "one", "-q"]
 

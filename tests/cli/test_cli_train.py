@@ -7,11 +7,11 @@ import pytest
 from invoking import PLAIN, QUICK, one_line
 from tampering import edit_log, gaussians
 
-from tacit.cli.options import given_settings
-from tacit.config import RunConfig
+from tacit.cli.terminal.options import given_settings
 from tacit.privacy import DurableLedger
 from tacit.report import Run, write_report
 from tacit.runs import RunFolder
+from tacit.runs.config import RunConfig
 
 
 def test_train_prints_the_plan_and_what_came_of_it(tacit, tmp_path):

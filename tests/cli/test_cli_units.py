@@ -8,9 +8,9 @@ from invoking import QUICK, one_line
 from rich.console import Console
 
 import tacit as library
-from tacit.cli.progress import _now
-from tacit.config import RunConfig
+from tacit.cli.terminal.progress import _now
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 WARD = """
 import torch

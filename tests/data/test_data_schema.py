@@ -18,7 +18,7 @@ from tacit.data import AgentData, DataSet, Field, Records, Schema, scattered
 from tacit.data.drafting import settle
 from tacit.data.schema import check_records
 from tacit.errors import DataError, InvalidInput
-from tacit.preparation import example, public_lot
+from tacit.training.preparation import example, public_lot
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -2,11 +2,11 @@
 
 from contextlib import closing
 
-from tacit.config import RunConfig
 from tacit.evidence.archive import Archive, pack
 from tacit.evidence.verifying import verify
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
+from tacit.runs.config import RunConfig
 
 SETTINGS = {
     "agents": 4,

@@ -9,10 +9,10 @@ import zipfile
 import pytest
 from tampering import forge
 
-from tacit import chains
 from tacit.errors import InvalidInput
 from tacit.evidence.archive import FORMAT, MANIFEST, OPTIONAL, REQUIRED, Archive, pack
 from tacit.evidence.verifying import verify
+from tacit.io import chains
 from tacit.runs import RunFolder
 
 

@@ -7,13 +7,13 @@ from contextlib import closing
 import forked
 import pytest
 
-from tacit.cli.verifying import misstated
-from tacit.config import RunConfig
+from tacit.cli.commands.verifying import misstated
 from tacit.evidence.archive import pack
 from tacit.evidence.verifying import verify
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
-from tacit.session import Session
+from tacit.runs.config import RunConfig
+from tacit.training.session import Session
 
 SETTINGS = {
     "agents": 3,

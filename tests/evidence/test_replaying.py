@@ -8,12 +8,12 @@ import pytest
 from auditing import SETTINGS, failed, head_of, outcomes, play
 from tampering import forge, read_events, relabelled
 
-from tacit.config import RunConfig
 from tacit.models.hashing import models_file, models_sha256, read_models
 from tacit.privacy import DurableLedger, Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checkpoint import Checkpoint
+from tacit.runs.config import RunConfig
 
 
 def with_models(runs, factor, processor=None, checkpoint=True):

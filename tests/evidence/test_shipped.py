@@ -10,8 +10,8 @@ from auditing import failed, head_of, outcomes, play
 from tampering import forge, read_events, write_events
 
 import tacit
-from tacit.config import RunConfig
 from tacit.runs import RunFolder, Runner
+from tacit.runs.config import RunConfig
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def changed_part(runs, key, **changes):
     [
         ("algorithm", {"value": {"name": "tacit.algorithms.dsgd:DSGD", "with": {}}}),
         ("lr", {"value": 0.6}),
-        ("sources", {"value": {"name": "tacit.privacy.sources:Seeded", "with": {"seed": 6}}}),
+        ("sources", {"value": {"name": "tacit.privacy.randomness:Seeded", "with": {"seed": 6}}}),
         ("data", {"dataset": "digits", "split": "IID", "agents": 4, "seed": 2}),
         ("graph", {"edges": [[0, 1], [1, 2], [2, 3]]}),
     ],
@@ -229,7 +229,7 @@ def model():
     [
         ("algorithm", {"value": {"name": "evil:Rule", "with": {}}}, "plan"),
         ("algorithm", {"own": "evil.py:Rule"}, "plan"),
-        ("algorithm", {"value": {"name": "tacit.naming:find"}}, "plan"),
+        ("algorithm", {"value": {"name": "tacit.runs.naming:find"}}, "plan"),
         ("loss", {"value": {"name": "os:system"}}, "scores"),
         ("lr", {"value": {"partial": {"name": "evil:model"}, "given": [], "with": {}}}, "plan"),
         ("sources", {"value": {"name": "evil:Rule", "with": {}}}, "plan"),

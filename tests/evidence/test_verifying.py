@@ -9,18 +9,18 @@ import torch
 from auditing import failed, head_of, outcomes, play
 from tampering import edit_log, forge, gaussians, read_log, relabelled, state_heads, write_log
 
-from tacit import chains
-from tacit.config import RunConfig
 from tacit.errors import PrivacyError
 from tacit.evidence.archive import pack, sealed
 from tacit.evidence.heads import statement_of
 from tacit.evidence.signing import new_key, read_signature, save, sign
 from tacit.evidence.verifying import Log, verify
+from tacit.io import chains
 from tacit.models.hashing import models_file, read_models
 from tacit.privacy import Budget, DurableLedger, Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checks import check_event
+from tacit.runs.config import RunConfig
 
 
 def test_a_run_that_was_left_alone_holds_to_the_bit(played):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tacit import graphs
 from tacit.errors import GraphError, StorageError
 from tacit.graphs.files import graph_of, read_graph
-from tacit.preparation import connect
 from tacit.runs.describe import weights_of
+from tacit.training.preparation import connect
 
 
 def same(one: nx.Graph, other: nx.Graph) -> bool:

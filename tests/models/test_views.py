@@ -8,8 +8,8 @@ from torch import nn
 import tacit
 from tacit.models import CROSS, FlatModel, Shift, Views, convnet, cross_entropy, views_cross_entropy
 from tacit.privacy import VmapEngine
-from tacit.privacy.clipping import HAIR, Lot
-from tacit.privacy.engines import GhostEngine, choose_engine
+from tacit.privacy.gradients import GhostEngine, choose_engine
+from tacit.privacy.gradients.clipping import HAIR, Lot
 
 
 @pytest.mark.parametrize("shift", [*CROSS, Shift(2, -1)])

@@ -13,8 +13,8 @@ import torch
 
 import tacit
 from tacit.algorithms import Adam, Momentum, Plain
-from tacit.chance import chance, shared_chance
 from tacit.networks import BFloat16, TopK
+from tacit.training.chance import chance, shared_chance
 
 SEED = 11
 

@@ -26,8 +26,8 @@ from tacit.networks import (
     check_topology,
     one_peer_exponential,
 )
-from tacit.playing import Play
-from tacit.schedules import LogSpaced
+from tacit.training.rounds import Play
+from tacit.training.schedules import LogSpaced
 
 AGENTS, WIDTH, ROUNDS = 7, 13, 7
 IRREGULAR = nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4), (4, 5), (4, 6), (5, 6), (1, 6)])

@@ -6,7 +6,7 @@ import pytest
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import mixing_matrix, ring, spectral_gap
 from tacit.networks import Several, as_topology, base_graphs, measure_schedule, schedule
-from tacit.specs import parse_links
+from tacit.runs.specs import parse_links
 
 
 def test_a_graph_that_stays_contracts_by_its_spectral_gap():

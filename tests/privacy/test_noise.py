@@ -13,7 +13,7 @@ from tacit.privacy import Fast, Secret, Seeded, accounting, noise
 from tacit.privacy.distances import LOG2_DISTANCE, LOG2_UNDECIDED
 from tacit.privacy.noise import BAND, GridNoise, grid
 from tacit.privacy.normals import ERROR, RADII, box_muller
-from tacit.privacy.sources import BLOCK, ChaChaStream
+from tacit.privacy.randomness import BLOCK, ChaChaStream
 
 KEY = bytes(range(32))
 

@@ -12,7 +12,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy import normals
 from tacit.privacy.distances import LEVELS, LOG2_UNDECIDED
 from tacit.privacy.normals import ERROR, RADII, box_muller, nearest
-from tacit.privacy.sources import Seeded
+from tacit.privacy.randomness import Seeded
 
 ULP = 2.0**-52
 

@@ -14,7 +14,7 @@ from tacit.data import AgentData
 from tacit.errors import BudgetExceeded, InvalidInput, PrivacyError
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Ledger, Privacy, PrivateOracle, Secret, Seeded, VmapEngine
-from tacit.privacy.clipping import HAIR, Lot
+from tacit.privacy.gradients.clipping import HAIR, Lot
 
 
 def make_data(sizes=(20, 30), features=4):

@@ -24,8 +24,8 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.models import FlatModel, convnet, cross_entropy
-from tacit.privacy.clipping import Lot
-from tacit.privacy.engines import choose_engine
+from tacit.privacy.gradients import choose_engine
+from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.units import Unit, UnitModel
 
 SECONDS = float(os.environ.get("TACIT_PROMISE_SECONDS", 0))

@@ -12,8 +12,8 @@ import forked
 import pytest
 from tampering import edit_lines, edit_log, gaussians, read_log, write_log
 
-from tacit import chains
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
+from tacit.io import chains
 from tacit.privacy import Budget, Ledger, Mechanism
 from tacit.privacy.log import START
 from tacit.privacy.store import DurableLedger

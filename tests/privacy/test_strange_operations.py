@@ -17,8 +17,8 @@ from tacit.data.guards import chance_state
 from tacit.data.prepare import apart
 from tacit.models import FlatModel
 from tacit.privacy import Lot, choose_engine
-from tacit.privacy.engines.choice import _VERDICTS
-from tacit.privacy.engines.queries import Queries
+from tacit.privacy.gradients.choice import _VERDICTS
+from tacit.privacy.gradients.queries import Queries
 
 
 def chosen_for(module, example, dtype=torch.float32, lots=(6.0, 6.0)):

@@ -16,9 +16,9 @@ from tacit.data import AgentData, DataSet, Records
 from tacit.errors import DataError, PrivacyError
 from tacit.models import FlatModel
 from tacit.privacy import Seeded, Unit
-from tacit.privacy.clipping import Lot
-from tacit.privacy.engines import choose_engine
-from tacit.privacy.engines.general import GradientKernel
+from tacit.privacy.gradients import choose_engine
+from tacit.privacy.gradients.clipping import Lot
+from tacit.privacy.gradients.general import GradientKernel
 from tacit.privacy.units import Held, UnitModel
 
 MOST, CLIP = 3, 0.7

@@ -6,7 +6,10 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from tacit.report import comparison, drawing, figure_overlays, save_comparison, save_figures
+from tacit.report import save_comparison, save_figures
+from tacit.report.figures import comparison as figure_overlays
+from tacit.report.figures import drawing
+from tacit.report.html import comparison
 
 KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.graphs import grid, ring, torus
-from tacit.report.layout import positions
+from tacit.report.figures.layout import positions
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 4), (2, 5), (4, 4), (5, 3)])

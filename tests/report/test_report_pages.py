@@ -12,7 +12,8 @@ import tacit
 from tacit.errors import InvalidInput, StorageError
 from tacit.privacy import epsilon
 from tacit.privacy.guarantees import stated
-from tacit.report import Run, frame, write_comparison, write_report
+from tacit.report import Run, write_comparison, write_report
+from tacit.report.html import frame
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
 
@@ -403,7 +404,7 @@ def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tacit.files.os.fsync", full)
+    monkeypatch.setattr("tacit.io.files.os.fsync", full)
     with pytest.raises(StorageError, match=r"report\.html: cannot be written: No space left on device"):
         write_report(runs["dsgt"], path)
     assert path.read_bytes() == before

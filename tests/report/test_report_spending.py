@@ -7,8 +7,8 @@ from tampering import edit_log, read_events, read_log, write_events, write_log
 from tacit.privacy import Event, epsilon
 from tacit.privacy.guarantees import stated
 from tacit.report import Run, spending
-from tacit.report.words import attacks
-from tacit.report.words import epsilon as shown
+from tacit.report.wording import attacks
+from tacit.report.wording import epsilon as shown
 
 
 def test_epsilon_is_that_of_the_ledger(runs):

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 import tacit
 from tacit.cli import app
-from tacit.cli.plan import plan_tables
-from tacit.config import RunConfig
+from tacit.cli.terminal.plan import plan_tables
 from tacit.errors import PrivacyError
 from tacit.report import Run
-from tacit.report.page import report
+from tacit.report.html.page import report
 from tacit.runs import Runner
+from tacit.runs.config import RunConfig
 
 HELD, OF_FIRST_CLASS = (7919, 6841), (4211, 3307)
 DECLARED = (8000, 7000)

@@ -8,10 +8,10 @@ import forked
 import pytest
 import torch
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput, PrivacyError, StorageError
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
+from tacit.runs.config import RunConfig
 
 BASE = {
     "dataset": "digits",
@@ -188,7 +188,7 @@ def test_dying_between_the_last_checkpoint_and_the_summary_changes_nothing(tmp_p
 
 
 def test_dying_before_the_account_is_closed_leaves_it_charged_its_plan_until_the_run_is_resumed(tmp_path, monkeypatch):
-    from tacit.session import Session
+    from tacit.training.session import Session
 
     def die(self):
         raise Killed

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput
 from tacit.runs import RunFolder, Runner, find_run, find_runs, fresh_name
+from tacit.runs.config import RunConfig
 
 CONFIG = RunConfig.of({"agents": 4, "noise_multiplier": 3.0, "lot_size": 24, "rounds": 2})
 

@@ -14,13 +14,13 @@ import torch
 
 import tacit
 from tacit.algorithms import RULES
-from tacit.config import ALGORITHMS, RunConfig
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models.hashing import models_sha256
-from tacit.naming import find, is_own, last_part
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.runs import RunFolder, Runner
+from tacit.runs.config import ALGORITHMS, RunConfig
+from tacit.runs.naming import find, is_own, last_part
 
 STUDY = '''
 """A study of one's own: records, model, loss, rule and graph."""

@@ -20,7 +20,6 @@ import torch
 from torch import nn
 
 import tacit
-from tacit.config import RunConfig
 from tacit.data import IID, AgentData, DataSet
 from tacit.errors import BudgetExceeded, DataError, InvalidInput, RuleError, StorageError
 from tacit.models.hashing import models_sha256
@@ -28,6 +27,7 @@ from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.report import Run, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
 from tacit.runs.again import make_again
+from tacit.runs.config import RunConfig
 from tacit.runs.events import now
 from tacit.runs.objects import _AS_THEY_ARE
 from tacit.runs.parts import describe_function, describe_model
@@ -183,7 +183,9 @@ def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(t
 def test_ctrl_c_while_a_run_is_resumed_says_that_it_is_kept(tmp_path, monkeypatch, capsys):
     settings = stopped(tmp_path, monkeypatch)
     with monkeypatch.context() as patch:
-        patch.setattr("tacit.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT))
+        patch.setattr(
+            "tacit.training.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT)
+        )
         with pytest.raises(KeyboardInterrupt):
             tacit.resume("one", runs=tmp_path, **{key: settings[key] for key in OBJECTS})
     assert "stopped before anything more was asked. The run is kept in" in capsys.readouterr().err
@@ -191,7 +193,9 @@ def test_ctrl_c_while_a_run_is_resumed_says_that_it_is_kept(tmp_path, monkeypatc
 
 
 def test_ctrl_c_before_the_first_round_leaves_no_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("tacit.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        "tacit.training.session.choose_engine", lambda *args, **options: signal.raise_signal(signal.SIGINT)
+    )
     with pytest.raises(KeyboardInterrupt):
         tacit.train(tacit.DSGT(), **given(), run="one", runs=tmp_path)
     assert not (tmp_path / "one").exists()

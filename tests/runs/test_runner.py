@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file
 from tampering import read_events, write_events
 
-from tacit.config import RunConfig
 from tacit.data import ByClass, DataSet, Schema, load
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Budget, DurableLedger, PrivateOracle
 from tacit.report import Run
-from tacit.report.page import report
+from tacit.report.html.page import report
 from tacit.runs import RunFolder, Runner, list_runs
+from tacit.runs.config import RunConfig
 from tacit.runs.events import read
 
 BASE = {
@@ -177,7 +177,7 @@ def crash():
 
 
 def test_a_setting_that_needs_an_extra_says_so(monkeypatch):
-    monkeypatch.setattr("tacit.config.find_spec", lambda name: None)
+    monkeypatch.setattr("tacit.runs.config.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"install tacit\[tensorboard\]"):
         config(tensorboard=True)
 

@@ -5,24 +5,24 @@ of it, `collect` plays many, and `judge` tells what their scores prove. `OneRun`
 `check` looks at one's own settings, with made-up records.
 """
 
-from tacit.audit.bounds import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
-from tacit.audit.checking import check
-from tacit.audit.collecting import Attack, Collected, collect
+from tacit.audit.attacks.collecting import Attack, Collected, collect
+from tacit.audit.attacks.guessing import Guess
+from tacit.audit.attacks.membership import Membership, paper_attack
+from tacit.audit.attacks.natural import NaturalNeighbor
+from tacit.audit.attacks.neighbor import Neighbor
+from tacit.audit.attacks.one_run import OneRun, OneRunFindings, dirac_canaries
+from tacit.audit.attacks.worlds import World, dirac, images
+from tacit.audit.bounds.findings import Claim, Findings, Look, judge
+from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
+from tacit.audit.bounds.rates import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
+from tacit.audit.bounds.tradeoff import tradeoff_bound
 from tacit.audit.detectors import CheckReport, Finding
-from tacit.audit.distance import Leak, leaks
-from tacit.audit.findings import Claim, Findings, Look, judge
-from tacit.audit.guessing import Guess
-from tacit.audit.membership import Membership, paper_attack
-from tacit.audit.natural import NaturalNeighbor
-from tacit.audit.neighbor import Neighbor
-from tacit.audit.noise import NoiseCheck, noise_world
-from tacit.audit.noise_report import NoiseReport
-from tacit.audit.one_run import OneRun, OneRunFindings, dirac_canaries
-from tacit.audit.one_run_bounds import Guesses, one_run_bound, one_run_fdp_bound
-from tacit.audit.responses import NotLinear, Responses
-from tacit.audit.tradeoff import tradeoff_bound
-from tacit.audit.views import View
-from tacit.audit.worlds import World, dirac, images
+from tacit.audit.detectors.checking import check
+from tacit.audit.linear.distance import Leak, leaks
+from tacit.audit.linear.responses import NotLinear, Responses
+from tacit.audit.linear.views import View
+from tacit.audit.noise.check import NoiseCheck, noise_world
+from tacit.audit.noise.report import NoiseReport
 
 __all__ = [
     "Attack",

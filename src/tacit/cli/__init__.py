@@ -9,8 +9,10 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli import audit, budget, data, evidence, graph, ledger_decisions, listing, report, reproduce, train
-from tacit.cli.failing import Commands
+from tacit.cli.audit.app import app as audit
+from tacit.cli.commands import budget, data, evidence, graph, ledger_decisions, report, reproduce, train
+from tacit.cli.commands import list as listing
+from tacit.cli.terminal.failing import Commands
 
 app = typer.Typer(
     name="tacit",
@@ -55,7 +57,7 @@ app.command("export")(evidence.export)
 app.command("verify")(evidence.verify)
 app.command("sign")(evidence.sign)
 app.add_typer(evidence.key, name="key")
-app.add_typer(audit.app, name="audit")
+app.add_typer(audit, name="audit")
 app.command("reproduce")(reproduce.reproduce)
 
 

@@ -15,12 +15,12 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tacit.data.fields import Field
+from tacit.data.inputs import Inputs, described, mapped
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, Source, concatenate
 from tacit.data.schema import Schema
 from tacit.errors import DataError
-from tacit.inputs import Inputs, described, mapped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.data.fields import Field
+from tacit.data.inputs import Inputs, Several, called, mapped, parts, rebuilt
 from tacit.data.prepare import bytes_to_unit
 from tacit.data.schema import Schema
-from tacit.inputs import Inputs, Several, called, mapped, parts, rebuilt
 
 if TYPE_CHECKING:
     from tacit.data.datasets import DataSet

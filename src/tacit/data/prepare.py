@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.guards import Guard, chance_state, restore_chance
+from tacit.data.inputs import Inputs, alike, mapped, parts, stacked
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
-from tacit.inputs import Inputs, alike, mapped, parts, stacked
 
 Prepare = Callable[[Any], Any]
 """Maps the inputs of a batch to what the model reads: a tensor, or a tuple or dictionary of some, both."""

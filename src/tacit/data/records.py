@@ -17,8 +17,8 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from tacit.data.inputs import Inputs, checked, described, kinds, mapped, stacked
 from tacit.errors import DataError
-from tacit.inputs import Inputs, checked, described, kinds, mapped, stacked
 
 Array: TypeAlias = Tensor | np.ndarray
 Column: TypeAlias = Array | list[Any]

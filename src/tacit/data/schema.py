@@ -16,9 +16,9 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from tacit.data.fields import Field, Misfits
+from tacit.data.inputs import Several, alike, described, mapped, names, parts
 from tacit.data.records import Records
 from tacit.errors import DataError
-from tacit.inputs import Several, alike, described, mapped, names, parts
 
 if TYPE_CHECKING:
     from tacit.data.datasets import AgentData, DataSet

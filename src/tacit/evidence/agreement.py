@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.config import RunConfig
-from tacit.naming import is_own
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.checkpoint import Checkpoint
+from tacit.runs.config import RunConfig
 from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
+from tacit.runs.naming import is_own
 from tacit.runs.python_config import AnyConfig, PythonConfig
 
 ROUNDING = 1e-6

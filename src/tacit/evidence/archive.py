@@ -25,13 +25,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tacit import chains
 from tacit.errors import InvalidInput, StorageError
+from tacit.io import chains
 from tacit.privacy import DurableLedger
 from tacit.privacy.ledger import EVERYONE
 from tacit.privacy.log import Row
 from tacit.runs import RunFolder
-from tacit.runs.machines import code_files
+from tacit.runs.environment import code_files
 
 FORMAT = "tacit-audit-2"
 MANIFEST = "manifest.json"

@@ -12,7 +12,7 @@ from tacit.algorithms.averaged import rule_of
 from tacit.evidence.agreement import Told, short
 from tacit.runs import events
 from tacit.runs.describe import snapshot_event
-from tacit.session import Session
+from tacit.training.session import Session
 
 REPLAY_TOLERANCE = 1e-2
 """On another fingerprint: how far models may be from those that were kept, and looks from those that were told, relative to these."""

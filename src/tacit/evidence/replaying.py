@@ -23,10 +23,10 @@ from tacit.privacy import Fast, Ledger, Seeded
 from tacit.runs import events
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.describe import links_of, plan_event
-from tacit.runs.machines import code_sha256, machine_of
+from tacit.runs.environment import code_sha256, machine_of
 from tacit.runs.parts import the_graph
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 NOISE_TOLERANCE = 5e-3
 """How far σ, if it was calibrated, may be from what another version of the accountant gives, relative to it."""

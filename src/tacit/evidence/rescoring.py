@@ -7,13 +7,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import TacitError
-from tacit.evaluation import Score, consensus_distance, evaluate
 from tacit.evidence.agreement import Told
 from tacit.evidence.findings import Finding, found
 from tacit.evidence.shipped import Missing, Parts
 from tacit.models import FlatModel
-from tacit.preparation import make_module
 from tacit.runs.checkpoint import Checkpoint
+from tacit.training.evaluation import Score, consensus_distance, evaluate
+from tacit.training.preparation import make_module
 
 SCORE_TOLERANCE = 1e-3
 """How far a mean loss, or a distance, relative to itself, may be from one that other hardware computed; an accuracy by one record more."""

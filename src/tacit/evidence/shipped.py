@@ -19,26 +19,26 @@ from torch import nn
 
 from tacit import models
 from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
-from tacit.building import loss_function, model_for
-from tacit.config import RunConfig
 from tacit.data import AgentData, DataSet
 from tacit.data.catalog import NAMES, absent
 from tacit.errors import InvalidInput, TacitError
 from tacit.graphs.files import graph_of
 from tacit.models import LOSSES, MODELS, Loss
-from tacit.naming import find, is_own
 from tacit.networks import Topology
-from tacit.own import make_own
-from tacit.preparation import Model
 from tacit.privacy import Fast, Secret, Seeded
 from tacit.runs.again import SYNTHETIC, make_again
+from tacit.runs.building import loss_function, model_for
+from tacit.runs.config import RunConfig
 from tacit.runs.events import Plan
+from tacit.runs.naming import find, is_own
 from tacit.runs.objects import training_with
+from tacit.runs.own import make_own
 from tacit.runs.parts import describe, describe_model, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
-from tacit.schedules import Constant, LogSpaced
-from tacit.settings import Training
-from tacit.specs import is_shipped, load_dataset
+from tacit.runs.specs import is_shipped, load_dataset
+from tacit.training.preparation import Model
+from tacit.training.schedules import Constant, LogSpaced
+from tacit.training.settings import Training
 
 _CLASSES = (SGD, Local, DSGD, DSGT, DiNNO, Averaged, Plain, Momentum, Adam, Constant, LogSpaced, Secret, Seeded, Fast)
 _LIBRARY: tuple[Any, ...] = (*_CLASSES, *MODELS.values(), *LOSSES.values())

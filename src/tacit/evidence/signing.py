@@ -14,9 +14,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from tacit import chains
 from tacit.errors import InvalidInput, StorageError
-from tacit.files import write_atomically
+from tacit.io import chains
+from tacit.io.files import write_atomically
 
 _FORMAT = "tacit-signature-1"
 _MOST_BYTES = 10**6

@@ -12,7 +12,6 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit import chains
 from tacit.errors import InvalidInput, PrivacyError, TacitError
 from tacit.evidence import agreement, replaying
 from tacit.evidence.agreement import Told
@@ -21,12 +20,13 @@ from tacit.evidence.findings import Finding, found
 from tacit.evidence.rescoring import model_problems, rescored
 from tacit.evidence.shipped import parts_of
 from tacit.evidence.signing import Signature
+from tacit.io import chains
 from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
 from tacit.privacy.guarantees import shown
 from tacit.privacy.log import START, Reader, read_row
 from tacit.runs import events
-from tacit.runs.machines import sha256_of
+from tacit.runs.environment import sha256_of
 from tacit.runs.python_config import read_config
 
 _LEAST_NOISE = 0.02  # as a session has it: less costs thousands of ε, which take more memory to derive than there is

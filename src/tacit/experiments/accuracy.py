@@ -17,7 +17,7 @@ from tacit.experiments.recipes import (
 )
 from tacit.experiments.statistics import change_in_points, difference, summarise, within
 from tacit.experiments.trials import accuracies, final_row, seconds, train_point
-from tacit.report.words import counted, promised
+from tacit.report.wording import counted, promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -138,7 +138,7 @@ def _beside_central(own: list[Row]) -> list[str]:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import GREY, accuracy_axis, draw_summaries, legend_below, panels, style
-    from tacit.report.palette import SERIES
+    from tacit.report.figures.palette import SERIES
 
     with style():
         figure, axes = panels(1, 1, width=6.4, height=3.4)

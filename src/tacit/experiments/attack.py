@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list
-from tacit.report.words import promised
+from tacit.report.wording import promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from tacit.audit.findings import Findings
+    from tacit.audit.bounds.findings import Findings
 
 PUBLISHED = {"sgd": 0.230, "dsgd": 0.173, "dsgt": 0.129, "dinno": 0.165}
 _NAMES = {"sgd": "DP-SGD", "dsgd": "DP-DSGD", "dsgt": "DP-DSGT", "dinno": "DP-DiNNO"}
@@ -36,7 +36,7 @@ def _points(profile: Profile) -> list[Point]:
 
 
 def _play(point: Point, place: Place) -> list[Row]:
-    from tacit.audit.membership import paper_attack
+    from tacit.audit.attacks.membership import paper_attack
     from tacit.data import load
 
     attack = paper_attack(
@@ -68,8 +68,8 @@ def judged(rows: Sequence[Row], rule: str) -> "Findings | None":
 
     The algorithms share the risk, as in `tacit audit membership --algorithm all`: all bounds hold together.
     """
-    from tacit.audit.collecting import Collected
-    from tacit.audit.findings import LEAST_RUNS, Claim, judge
+    from tacit.audit.attacks.collecting import Collected
+    from tacit.audit.bounds.findings import LEAST_RUNS, Claim, judge
     from tacit.privacy.accounting import Event
 
     own = [row for row in rows if row["algorithm"] == rule]
@@ -83,7 +83,7 @@ def judged(rows: Sequence[Row], rule: str) -> "Findings | None":
 
 
 def _finding(rows: list[Row]) -> str:
-    from tacit.audit.page_words import lower
+    from tacit.audit.pages.wording import lower
 
     begin = f"{rows[0]['dataset']}, {rows[0]['rounds']} rounds, claimed: {promised(_EPSILON, _DELTA)}."
     lines = []
@@ -119,7 +119,7 @@ def _beside(published: float, interval: tuple[float, float]) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import panels, style
-    from tacit.report.palette import SERIES
+    from tacit.report.figures.palette import SERIES
 
     found = {rule: each for rule in _NAMES if (each := judged(rows, rule)) is not None}
     with style():

@@ -113,7 +113,7 @@ def _added(algorithm: str, private: Sequence[float], free: Sequence[float]) -> s
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import accuracy_axis, legend_below, panels, style
-    from tacit.report.palette import SERIES
+    from tacit.report.figures.palette import SERIES
 
     with style():
         figure, axes = panels(2, 3, sharex=True, sharey=True, height=2.4)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.experiments.convergence_finding import NAMES
 from tacit.experiments.convergence_measures import course, least_noise, levels, of, settled, slope_in_sigma, typical
 from tacit.experiments.experiment import Row
-from tacit.report.palette import SERIES
+from tacit.report.figures.palette import SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,9 +17,9 @@ from tacit.algorithms import DSGD, DSGT, Algorithm, DiNNO, Plain
 from tacit.data import AgentData
 from tacit.graphs import build
 from tacit.privacy import Fast, NoPrivacy, Privacy
-from tacit.runtimes import Stacked
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.training.runtimes import Stacked
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 RULES: dict[str, tuple[Algorithm[Any], float]] = {
     "dsgd": (DSGD(), 0.5),

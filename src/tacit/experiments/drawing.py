@@ -14,9 +14,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from tacit.experiments.hyperparameters import NAMES
 from tacit.experiments.statistics import Summary
-from tacit.files import write_atomically
-from tacit.report.drawing import percents
-from tacit.report.palette import SERIES
+from tacit.io.files import write_atomically
+from tacit.report.figures.drawing import percents
+from tacit.report.figures.palette import SERIES
 
 COLOURS = dict(zip(NAMES, SERIES, strict=False))
 MARKERS = {"dsgd": "o", "dsgt": "s", "dinno": "^", "central": "D"}

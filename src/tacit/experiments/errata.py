@@ -127,7 +127,7 @@ def _verdict(row: Row) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import GREY, log_axis, panels, style
-    from tacit.report.palette import SERIES
+    from tacit.report.figures.palette import SERIES
 
     with style():
         figure, axes = panels(1, 1, width=7.8, height=2.6)

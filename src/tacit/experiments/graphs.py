@@ -70,7 +70,7 @@ def _finding(rows: list[Row]) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import panels, style
-    from tacit.report.layout import positions
+    from tacit.report.figures.layout import positions
 
     with style():
         figure, axes = panels(1, len(rows), width=3.6, height=3.6)

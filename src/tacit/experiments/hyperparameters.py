@@ -10,7 +10,7 @@ from typing import Any
 from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, DiNNO, Momentum
 from tacit.errors import InvalidInput
 from tacit.experiments.experiment import Profile, shown
-from tacit.schedules import Constant, LogSpaced, Schedule
+from tacit.training.schedules import Constant, LogSpaced, Schedule
 
 AGENTS = 10
 DELTA = 1e-5

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tacit import journal
 from tacit.errors import InvalidInput
 from tacit.experiments.experiment import Point, Row
-from tacit.files import finite
+from tacit.io import journal
+from tacit.io.files import finite
 
 Facts = dict[str, Any]
 

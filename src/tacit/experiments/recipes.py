@@ -13,7 +13,7 @@ from tacit.experiments.experiment import Point, Profile, Value
 from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, Steps, setting
 from tacit.experiments.hyperparameters import steps as published_steps
 from tacit.experiments.trials import PIXELS, SCATTERING
-from tacit.schedules import LogSpaced
+from tacit.training.schedules import LogSpaced
 
 EPSILON = 1.0
 PUBLISHED, NETWORK, FEATURES = "published", "network", "features"

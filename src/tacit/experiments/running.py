@@ -18,9 +18,9 @@ from typing import Any
 from tacit.errors import InvalidInput
 from tacit.experiments import keeping
 from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
-from tacit.files import finite, write_atomically
-from tacit.processes import spread
-from tacit.report.words import duration
+from tacit.io.files import finite, write_atomically
+from tacit.io.processes import spread
+from tacit.report.wording import duration
 
 POINTS, TABLE, DOCUMENT, FINDING = "points.jsonl", "results.csv", "results.json", "finding.md"
 FIGURES = ("figure.png", "figure.pdf")

@@ -6,7 +6,7 @@ from tacit.experiments.experiment import Point, Row, budget
 from tacit.experiments.hyperparameters import DELTA, NAMES, setting, steps
 from tacit.experiments.trials import graph_of
 from tacit.graphs import density, eigenvector_centrality, normalized_algebraic_connectivity
-from tacit.report.words import ADJACENCIES, counted
+from tacit.report.wording import ADJACENCIES, counted
 
 PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
 """What every ε of a figure or finding stands for."""

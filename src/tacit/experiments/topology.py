@@ -141,7 +141,7 @@ def _beside_central(rows: list[Row], measure: str) -> list[str]:
 
 def _draw(rows: list[Row], measure: str, label: str) -> "Figure":
     from tacit.experiments.drawing import GREY, accuracy_axis, draw_summaries, legend_below, panels, style
-    from tacit.report.palette import SERIES
+    from tacit.report.figures.palette import SERIES
 
     budgets = levels_of(rows, "epsilon")
     shown_algorithms = [name for name in DECENTRALIZED if any(row["algorithm"] == name for row in rows)]

@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 from torch import nn
 
+from tacit.api import train_trials
 from tacit.data import AgentData, ByClass, DataSet, load, scattered
 from tacit.experiments.experiment import Place, Point, Row, Value
 from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DELTA, Scale, Setting, setting
@@ -21,8 +22,7 @@ from tacit.graphs import build, find_graph
 from tacit.models import CROSS, Views, cross_entropy, views_cross_entropy
 from tacit.models import build as build_model
 from tacit.privacy import Fast, NoPrivacy, Privacy
-from tacit.results import Result
-from tacit.training import train_trials
+from tacit.training.results import Result
 
 PIXELS, SCATTERING = "pixels", "scattering"  # what a model reads of an image
 

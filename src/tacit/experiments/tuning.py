@@ -10,7 +10,7 @@ from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, NAME
 from tacit.experiments.recipes import ALGORITHMS, EPSILON, FEATURES, NETWORK, RECIPES, recipe_point, setting_of
 from tacit.experiments.trials import seconds, train_point
 from tacit.models import CROSS
-from tacit.report.words import counted, promised
+from tacit.report.wording import counted, promised
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

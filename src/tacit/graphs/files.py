@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from tacit.errors import GraphError
-from tacit.files import write_atomically
 from tacit.graphs.adjacency import as_graph, from_pairs
 from tacit.graphs.mixing import TOLERANCE, check_mixing_matrix
+from tacit.io.files import write_atomically
 
 NPY_MAGIC = b"\x93NUMPY"
 HEADER = re.compile(r"#\s*agents\s+(\S+)\s*")

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from tacit.data.inputs import Inputs, called, mapped, names, parts
 from tacit.errors import ModelError
-from tacit.inputs import Inputs, called, mapped, names, parts
 
 
 def check_module(module: nn.Module, example: Inputs) -> None:

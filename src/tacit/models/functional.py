@@ -12,8 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from tacit.data.inputs import Inputs, arguments, mapped
 from tacit.errors import ModelError
-from tacit.inputs import Inputs, arguments, mapped
 
 # Maps a batch of outputs and targets to one loss per record.
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -1,7 +1,7 @@
 """Max pooling as maxima of slices: the same numbers as torch's own, in a tenth of its time on a processor.
 
-torch's kernel goes through an image number by number. Where pooling windows do not overlap, the largest of every window is found by a
-maximum over rows and one over columns, which work on whole vectors. It is for scoring: gradients of ties would be shared out otherwise.
+torch's kernel goes through an image number by number. Where pooling windows do not overlap, a maximum over rows and one over columns
+find the largest of every window, and both work on whole vectors. This is for scoring only: the gradient at a tie would differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Sides = int | Sequence[int]
 
 
 class QuickPools(TorchFunctionMode):
-    """While it is entered, two-dimensional max pooling takes maxima of slices wherever that gives the same."""
+    """While active, two-dimensional max pooling takes maxima of slices wherever that gives the same numbers."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -7,15 +7,15 @@ from tacit.lazy import lazily
 if TYPE_CHECKING:
     from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
     from tacit.privacy.accounts import Account, Entry, Line
-    from tacit.privacy.clipping import Engine, Lot, PerSample, Record
     from tacit.privacy.decisions import Decision
-    from tacit.privacy.engines import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
+    from tacit.privacy.gradients import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
+    from tacit.privacy.gradients.clipping import Engine, Lot, PerSample, Record
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.mechanisms import Mechanism
     from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
-    from tacit.privacy.sources import Fast, Secret, Seeded, Sources
-    from tacit.privacy.specification import NoPrivacy, Plan, Privacy
+    from tacit.privacy.planning import NoPrivacy, Plan, Privacy
+    from tacit.privacy.randomness import Fast, Secret, Seeded, Sources
     from tacit.privacy.store import DurableAccount, DurableLedger
     from tacit.privacy.units import Unit
 else:
@@ -24,15 +24,15 @@ else:
         {
             "tacit.privacy.accounting": ("Accountant", "Adjacency", "Event", "epsilon", "noise_multiplier"),
             "tacit.privacy.accounts": ("Account", "Entry", "Line"),
-            "tacit.privacy.clipping": ("Engine", "Lot", "PerSample", "Record"),
+            "tacit.privacy.gradients.clipping": ("Engine", "Lot", "PerSample", "Record"),
             "tacit.privacy.decisions": ("Decision",),
-            "tacit.privacy.engines": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
+            "tacit.privacy.gradients": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
             "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
             "tacit.privacy.ledger": ("Ledger",),
             "tacit.privacy.mechanisms": ("Mechanism",),
             "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
-            "tacit.privacy.sources": ("Fast", "Secret", "Seeded", "Sources"),
-            "tacit.privacy.specification": ("NoPrivacy", "Plan", "Privacy"),
+            "tacit.privacy.randomness": ("Fast", "Secret", "Seeded", "Sources"),
+            "tacit.privacy.planning": ("NoPrivacy", "Plan", "Privacy"),
             "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
             "tacit.privacy.units": ("Unit",),
         },

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, get_args
 
-from tacit.chains import parse
 from tacit.errors import BudgetExceeded, PrivacyError
+from tacit.io.chains import parse
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
 from tacit.privacy.accounts import Account, Entry, Ground, Line, State
 from tacit.privacy.budgets import Request, grounds

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
-from tacit import chains
 from tacit.errors import PrivacyError
+from tacit.io import chains
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget

@@ -27,7 +27,7 @@ from torch import Tensor
 from tacit.errors import PrivacyError
 from tacit.privacy.mechanisms import Gaussian, Mechanism
 from tacit.privacy.normals import RADII, box_muller, nearest
-from tacit.privacy.sources import BLOCK, ChaChaStream, Stream
+from tacit.privacy.randomness import BLOCK, ChaChaStream, Stream
 
 _STEPS_BITS = 11  # s/γ lies between 2^10 and 2^11
 # normals.ERROR times s/γ is 2^-29, and rounding of product and sum, which stay below 2^14, adds 2^-38.

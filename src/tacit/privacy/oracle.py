@@ -17,18 +17,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
+from tacit.data.inputs import mapped
 from tacit.data.prepare import apart
 from tacit.errors import PrivacyError
-from tacit.inputs import mapped
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
-from tacit.privacy.arithmetic import own_arithmetic
-from tacit.privacy.clipping import Clipped, Engine, Lot, PerSample
-from tacit.privacy.engines.queries import Queries
+from tacit.privacy.gradients.arithmetic import own_arithmetic
+from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
+from tacit.privacy.gradients.queries import Queries
+from tacit.privacy.lots import draw_lot
 from tacit.privacy.noise import noise_of
-from tacit.privacy.sampling import draw_lot
-from tacit.privacy.sources import Source, Stream
-from tacit.privacy.specification import Plan
+from tacit.privacy.planning import Plan
+from tacit.privacy.randomness import Source, Stream
 from tacit.privacy.units import Held, units_of
 
 _PLAIN_PIECE_RECORDS = 512

@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tacit import chains, lock
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
+from tacit.io import chains, lock
 from tacit.privacy.accounts import Account, Line, State
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget

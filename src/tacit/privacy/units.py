@@ -15,12 +15,12 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.func import vmap
 
+from tacit.data.inputs import Inputs
 from tacit.errors import DataError, PrivacyError
-from tacit.inputs import Inputs
 from tacit.models.functional import FlatModel
-from tacit.privacy.clipping import PerSample, Record
+from tacit.privacy.gradients.clipping import PerSample, Record
 from tacit.privacy.mechanisms import unit_in
-from tacit.privacy.sources import Stream
+from tacit.privacy.randomness import Stream
 
 Rows = npt.NDArray[np.int64]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from tacit.lazy import lazily
 
 if TYPE_CHECKING:
-    from tacit.report.comparison import write_comparison
     from tacit.report.errata import Erratum, applicable
-    from tacit.report.figure_overlays import save_comparison
-    from tacit.report.figures import save_figures
-    from tacit.report.page import write_report
+    from tacit.report.figures.comparison import save_comparison
+    from tacit.report.figures.run import save_figures
+    from tacit.report.html.comparison import write_comparison
+    from tacit.report.html.page import write_report
     from tacit.report.reading import Run, Scores
     from tacit.report.spent import Spending, spending
     from tacit.runs.events import Plan, Snapshot
@@ -20,11 +20,11 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "tacit.report.comparison": ("write_comparison",),
+            "tacit.report.html.comparison": ("write_comparison",),
             "tacit.report.errata": ("Erratum", "applicable"),
-            "tacit.report.figure_overlays": ("save_comparison",),
-            "tacit.report.figures": ("save_figures",),
-            "tacit.report.page": ("write_report",),
+            "tacit.report.figures.comparison": ("save_comparison",),
+            "tacit.report.figures.run": ("save_figures",),
+            "tacit.report.html.page": ("write_report",),
             "tacit.report.reading": ("Run", "Scores"),
             "tacit.report.spent": ("Spending", "spending"),
             "tacit.runs.events": ("Plan", "Snapshot"),

@@ -6,8 +6,8 @@ from typing import Any
 from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
 from tacit.privacy.holders import Counted, Holders
-from tacit.report.overlays import Entry
-from tacit.report.words import ADJACENCIES, epsilon
+from tacit.report.html.overlays import Entry
+from tacit.report.wording import ADJACENCIES, epsilon
 
 
 def together(entries: Sequence[Entry]) -> list[str]:

@@ -13,11 +13,11 @@ import numpy as np
 from tacit.data import IID, AgentData, ByClass, DataSet, Dirichlet, Partition, load, synthetic
 from tacit.errors import InvalidInput
 from tacit.graphs.adjacency import from_pairs
-from tacit.naming import find, is_own
-from tacit.own import make_own
+from tacit.runs.naming import find, is_own
+from tacit.runs.own import make_own
 from tacit.runs.python_config import PARTS, PythonConfig
 from tacit.runs.resuming import call, described
-from tacit.shipped import BY_NAME, by_name, make_shipped
+from tacit.runs.shipped import BY_NAME, by_name, make_shipped
 
 Named = Callable[[str, str], Any]
 """Returns what a name stands for; the first text says what it is for."""

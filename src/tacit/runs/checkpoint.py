@@ -11,7 +11,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from tacit.errors import StorageError
-from tacit.files import write_atomically
+from tacit.io.files import write_atomically
 
 _FORMAT = "tacit-checkpoint-4"
 

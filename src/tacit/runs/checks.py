@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
+from tacit.io.jsonl import whole_lines
+from tacit.runs.config import RunConfig
 from tacit.runs.events import Check, now, parse, to_line
-from tacit.runs.lines import whole_lines
 from tacit.runs.python_config import AnyConfig
 
 CHECKS = "checks.jsonl"

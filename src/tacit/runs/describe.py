@@ -14,11 +14,11 @@ from tacit.networks import Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy.guarantees import stated
 from tacit.privacy.mechanisms import EVERYBODY
-from tacit.results import Result, Snapshot
 from tacit.runs import events
-from tacit.runs.machines import machine_of
+from tacit.runs.environment import machine_of
 from tacit.runs.python_config import AnyConfig
-from tacit.session import Session
+from tacit.training.results import Result, Snapshot
+from tacit.training.session import Session
 
 
 def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:

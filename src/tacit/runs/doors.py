@@ -13,21 +13,21 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput
-from tacit.naming import Own
+from tacit.io.stopping import Stopping
 from tacit.privacy import Budget, DurableLedger
 from tacit.privacy.guarantees import per, shown, terms
-from tacit.results import Result
+from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
 from tacit.runs.names import as_path, find_run
+from tacit.runs.naming import Own
 from tacit.runs.objects import config_of
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.resuming import after_failure, call, is_kept
 from tacit.runs.runner import Runner
-from tacit.settings import Training
-from tacit.stopping import Stopping
-from tacit.training import rounds_bar
+from tacit.training.progress import rounds_bar
+from tacit.training.results import Result
+from tacit.training.settings import Training
 
 SPARE_QUERIES: int = RunConfig.model_fields["spare_queries"].default
 _CHECKPOINT_EVERY: int = RunConfig.model_fields["checkpoint_every"].default

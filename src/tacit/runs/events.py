@@ -23,12 +23,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from tacit import chains
 from tacit.errors import InvalidInput
-from tacit.files import finite
+from tacit.io import chains
+from tacit.io.files import finite
+from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.mechanisms import RECORD, Mechanism, unit_in
-from tacit.runs.lines import append_line, last_whole_line, whole_lines
 
 # JSON has no word for what is not a finite number; the writer puts null there.
 _Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]

@@ -18,12 +18,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from tacit import lock
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput, StorageError
-from tacit.files import finite, sync_folder, write_atomically
+from tacit.io import lock
+from tacit.io.files import finite, sync_folder, write_atomically
+from tacit.io.jsonl import append_line
 from tacit.runs import events
-from tacit.runs.lines import append_line
+from tacit.runs.config import RunConfig
 from tacit.runs.python_config import AnyConfig, read_config
 
 LEDGER = "ledger.sqlite"

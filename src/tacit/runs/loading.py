@@ -8,16 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
-from tacit.building import loss_function, model_for
-from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.models import FlatModel
-from tacit.preparation import make_module
 from tacit.privacy import DurableLedger, Plan, Privacy, Unit
-from tacit.results import Absent, Result
 from tacit.runs import events
 from tacit.runs.again import rebuild
+from tacit.runs.building import loss_function, model_for
+from tacit.runs.config import RunConfig
 from tacit.runs.describe import snapshot_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
@@ -26,7 +24,9 @@ from tacit.runs.parts import describe_data, describe_function, describe_model, d
 from tacit.runs.python_config import Part, PythonConfig
 from tacit.runs.record import Records
 from tacit.runs.resuming import how_to_resume
-from tacit.settings import check_kind
+from tacit.training.preparation import make_module
+from tacit.training.results import Absent, Result
+from tacit.training.settings import check_kind
 
 
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:

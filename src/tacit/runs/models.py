@@ -8,9 +8,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from tacit.errors import StorageError
-from tacit.files import write_atomically
+from tacit.io.files import write_atomically
 from tacit.models.hashing import models_file, models_sha256
-from tacit.results import Result
+from tacit.training.results import Result
 
 _FORMAT = "tacit-models-1"
 

@@ -7,11 +7,11 @@ from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput
-from tacit.naming import last_part
 from tacit.privacy import DurableLedger
+from tacit.runs.config import RunConfig
 from tacit.runs.folder import LEDGER, RunFolder
+from tacit.runs.naming import last_part
 
 
 def as_path(name: str, value: str | os.PathLike[str]) -> Path:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tacit.algorithms.averaged import name_of
-from tacit.config import need_tensorboard
 from tacit.errors import InvalidInput, choose
-from tacit.naming import Own
 from tacit.privacy import Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
 from tacit.runs.again import rebuild
+from tacit.runs.config import need_tensorboard
+from tacit.runs.naming import Own
 from tacit.runs.parts import describe, differences
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
-from tacit.settings import Training
+from tacit.training.settings import Training
 
 _SOURCES: dict[type, str] = {Secret: "secret", Seeded: "seeded", Fast: "fast"}
 _PROMISE = ("epsilon", "noise_multiplier", "delta", "clip", "lot_size", "adjacency", "accountant")

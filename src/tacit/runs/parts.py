@@ -16,21 +16,20 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor, nn
 
-from tacit import inputs
 from tacit.algorithms import Algorithm
 from tacit.algorithms.averaged import name_of
-from tacit.data import AgentData
+from tacit.data import AgentData, inputs
 from tacit.errors import GraphError
 from tacit.graphs import as_graph
-from tacit.naming import Own
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
-from tacit.preparation import Model, declared_sizes, make_module
 from tacit.privacy import Unit
 from tacit.runs.again import recipe_of, spec_of
 from tacit.runs.codes import code_sha256, is_library, tensor_sha256, written
+from tacit.runs.naming import Own
 from tacit.runs.python_config import Part
-from tacit.settings import Training
+from tacit.training.preparation import Model, declared_sizes, make_module
+from tacit.training.settings import Training
 
 _MOST_EDGES = 20_000  # of a graph that is kept whole
 

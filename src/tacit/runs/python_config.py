@@ -12,10 +12,10 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tacit.config import RunConfig
 from tacit.errors import InvalidInput, choose
+from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.wording import mistake
+from tacit.runs.config import RunConfig
 
 PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
 """What may be an object: these can be given again when a run is resumed or loaded."""

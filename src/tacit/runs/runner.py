@@ -15,29 +15,29 @@ from typing import Any, Self
 
 import torch
 
-from tacit.config import RunConfig
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
-from tacit.preparation import declared_sizes
 from tacit.privacy import Budget, DurableAccount, DurableLedger
 from tacit.privacy.mechanisms import RECORD
-from tacit.results import Result, Snapshot
 from tacit.runs.answers import AnswerLog, RecordingOracle
-from tacit.runs.board import Board
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
+from tacit.runs.config import RunConfig
 from tacit.runs.describe import edges_of, links_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
+from tacit.runs.environment import machine_of
 from tacit.runs.events import CheckpointSaved, Finish, Plan, Resume, now
 from tacit.runs.folder import RunFolder
-from tacit.runs.machines import machine_of
 from tacit.runs.models import save_models
 from tacit.runs.objects import maker
 from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.runs.tensorboard import Board
+from tacit.training.preparation import declared_sizes
+from tacit.training.results import Result, Snapshot
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 Say = Callable[[str], None]
 Make = Callable[[Say], Training]

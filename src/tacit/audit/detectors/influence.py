@@ -16,11 +16,11 @@ from tacit.audit.detectors.made_up import hostile_records, ordinary_inputs, ordi
 from tacit.audit.detectors.report import Finding, Outcome
 from tacit.audit.detectors.search import SCALES, ascend
 from tacit.data import AgentData, DataSet, Records
+from tacit.data.inputs import Inputs, kinds, mapped, parts
 from tacit.data.prepare import apart
 from tacit.errors import TacitError
-from tacit.inputs import Inputs, kinds, mapped, parts
 from tacit.privacy import Lot, Privacy
-from tacit.session import Session
+from tacit.training.session import Session
 
 _MOST_AGENTS, _MOST_RECORDS = 3, 80
 _CLIMBERS = 3

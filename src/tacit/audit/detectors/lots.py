@@ -14,14 +14,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from tacit.algorithms import Local
+from tacit.audit.attacks.worlds import first_output, linear_model
 from tacit.audit.detectors import lot_dependence as dependence
 from tacit.audit.detectors.report import Finding, judged, share
-from tacit.audit.lot_tests import Draws, rate_p_value, spread_p_value
-from tacit.audit.worlds import first_output, linear_model
+from tacit.audit.noise.lot_statistics import Draws, rate_p_value, spread_p_value
 from tacit.data import AgentData, Records
 from tacit.privacy import Plan, Privacy
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 _NOISE = 0.02  # in clipping norms; a drawn record adds half of one
 _MOST_AGENTS = 12

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from tacit.data import AgentData, DataSet, Records
-from tacit.inputs import Inputs, mapped, names, parts, rebuilt
-from tacit.preparation import declared_sizes
+from tacit.data.inputs import Inputs, mapped, names, parts, rebuilt
 from tacit.privacy import Unit
-from tacit.settings import Training
+from tacit.training.preparation import declared_sizes
+from tacit.training.settings import Training
 
 _HELD_OUT = 8  # as many public records as a session checks engines on, and few enough to be scored at once
 _SIZES = (0.0, 1.0, -1.0, 1e-45, 1e-30, 1e-8, 1e4, -1e4, 1e10, 1e30, 3e38)

@@ -11,13 +11,13 @@ from jaxtyping import Float
 from scipy.stats import chi2, kstest, norm
 
 from tacit.algorithms import Local
+from tacit.audit.attacks.worlds import first_output, linear_model
 from tacit.audit.detectors.report import Finding, judged, share
 from tacit.audit.detectors.shifts import closest_shift
-from tacit.audit.worlds import first_output, linear_model
 from tacit.data import AgentData
 from tacit.privacy import Plan, Privacy
-from tacit.session import Session
-from tacit.settings import Training
+from tacit.training.session import Session
+from tacit.training.settings import Training
 
 _MOST_AGENTS, _RECORDS = 12, 4
 _MOST_WIDTH, _MOST_NUMBERS = 2**16, 2**23

@@ -1,0 +1,130 @@
+"""`train`, the front door, and `train_trials` for several independent systems side by side."""
+
+import os
+from dataclasses import MISSING, fields
+from typing import Any
+
+from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms.averaged import name_of, rule_of
+from tacit.data import DataSet
+from tacit.errors import InvalidInput, choose
+from tacit.privacy import Budget, Privacy
+from tacit.runs.config import RunConfig
+from tacit.runs.naming import Own
+from tacit.runs.shipped import BY_NAME, by_name
+from tacit.runs.specs import parse_split
+from tacit.training.progress import rounds_bar
+from tacit.training.results import Result
+from tacit.training.runtimes import Stacked
+from tacit.training.session import Session
+from tacit.training.settings import Training, not_dealt
+
+# What other libraries call things.
+_OTHER_NAMES = {
+    "learning_rate": "the step size is lr",
+    "epochs": "give the number of rounds",
+    "iterations": "give the number of rounds",
+    "batch_size": "the lot size is part of the promise: Privacy(lot_size=...)",
+    "epsilon": "the promise is privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
+}
+_DEAL = ("agents", "split")
+AGENTS: int = RunConfig.model_fields["agents"].default
+SPLIT: str = RunConfig.model_fields["split"].default
+
+
+def train(
+    algorithm: Algorithm[Any] | str,
+    *,
+    run: str | None = None,
+    runs: str | os.PathLike[str] | None = None,
+    budget: Budget | None = None,
+    checkpoint_every: int | None = None,
+    tensorboard: bool = False,
+    **settings: Any,
+) -> Result:
+    """Train once and return what came of it. The settings are the fields of `Training`, which documents them.
+
+    The algorithm, `model`, `loss`, `data` and `graph` may also be given by the names that `tacit train` takes: shipped ones, such as
+    `"dsgt"`, `"logistic"`, `"digits"` and `"ring"`, and your own, as `"package.module:name"` or `"file.py:name"`.
+
+    agents, split: how data that is given as a whole, by its name or as a `DataSet`, is divided: among 10 agents by A(1) unless given, as by
+        `tacit train`. `split` is a partition, or its name, such as `"iid"`. `seed` deals the records.
+    run: keep the run in a folder of this name, as `tacit train` does. It can then be resumed after it was killed (`tacit.resume`),
+        loaded when it is finished (`tacit.load`), and listed, compared and reported by `tacit`. Its queries are in the
+        ledger beside it, and two spare ones are added unless `spare_queries` says otherwise. Ctrl-C lets the round finish, saves,
+        says how to resume and raises KeyboardInterrupt; a second one stops at once.
+    runs: the folder of all runs that are kept, with their ledger; `runs` unless given.
+    budget: stored in that ledger; it bounds what all runs there spend together.
+    checkpoint_every: rounds between checkpoints of a run that is kept, 50 unless given.
+    tensorboard: whether a run that is kept also writes event files for TensorBoard.
+    """
+    if run is None:
+        kept = {"budget": budget, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard, "runs": runs}
+        for name, value in kept.items():
+            if value is not None and value is not False:
+                advice = "; for a run that is not kept, pass ledger=Ledger(Budget(...))" if name == "budget" else ""
+                raise InvalidInput(f'{name} is for a run that is kept; give it a name with run="NAME"{advice}')
+        return train_trials(1, algorithm, **settings)[0]
+    from tacit.runs.doors import SPARE_QUERIES, train_kept
+
+    private = isinstance(settings.get("privacy"), Privacy)
+    spare = {"spare_queries": SPARE_QUERIES} if private and "spare_queries" not in settings else {}
+    training, names = _training(algorithm, settings, spare)
+    how: dict[str, Any] = {"checkpoint_every": checkpoint_every, "budget": budget, "tensorboard": tensorboard}
+    return train_kept(training, names, run, "runs" if runs is None else runs, **how)
+
+
+def train_trials(trials: int, algorithm: Algorithm[Any] | str, **settings: Any) -> list[Result]:
+    """Train several independent systems on the same data, side by side; trial t starts from `seed + t`."""
+    if "run" in settings or "runs" in settings:
+        raise InvalidInput(
+            "a folder keeps one run; train several with tacit.train(..., run=...), each under its own name"
+        )
+    training, _ = _training(algorithm, settings)
+    with Session(training, Stacked(trials)) as session:
+        with rounds_bar(training.progress, name_of(training.algorithm), training.rounds) as advanced:
+            while not session.finished:
+                session.advance()
+                advanced()
+        return session.results()
+
+
+def _training(
+    algorithm: Algorithm[Any] | str, settings: dict[str, Any], more: dict[str, Any] | None = None
+) -> tuple[Training, dict[str, Own | str]]:
+    """Return all settings in one object, and what was given by name: the user's own, and names of what is shipped."""
+    for key in settings:
+        if key in _OTHER_NAMES:
+            raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
+        choose("setting", key, [*_DEAL, *(field.name for field in fields(Training))])
+    needed = [field.name for field in fields(Training) if field.default is MISSING and field.name != "algorithm"]
+    if missing := [name for name in needed if name not in settings]:
+        raise InvalidInput(
+            f"give {' and '.join(f'{name}=' for name in missing)}; help(tacit.Training) explains all settings"
+        )
+    found: dict[str, Any] = {"algorithm": algorithm, **settings}
+    deal = {key: found.pop(key) for key in _DEAL if key in found}
+    names: dict[str, Own | str] = {}
+    for key in BY_NAME:
+        if isinstance(text := found.get(key), str):
+            found[key], own = by_name(key, text, found.get("data"), found.get("seed", 0))
+            names[key] = own or text
+        if key == "data":
+            found[key] = _dealt(found[key], deal, found.get("seed", 0), named=key in names)
+    if "data" in names and type(rule_of(found["algorithm"])) is SGD:
+        found["data"] = found["data"].pooled()
+    return Training(**found, **(more or {})), names
+
+
+def _dealt(data: Any, deal: dict[str, Any], seed: int, *, named: bool) -> Any:
+    """Return data that was given as a whole as it is divided among agents."""
+    if not isinstance(data, DataSet):
+        if deal:
+            raise InvalidInput(
+                f"{' and '.join(deal)} says how data that is given as a whole is divided, and data is {data!r}; leave it out"
+            )
+        return data
+    if not (named or deal):
+        raise InvalidInput(not_dealt(data))
+    agents, how = deal.get("agents", AGENTS), deal.get("split", SPLIT)
+    return data.split(agents, parse_split(how) if isinstance(how, str) else how, seed=seed)

@@ -1,0 +1,116 @@
+"""How much leaks to whom: what a curious agent learns of another, by their distance in the graph.
+
+What an agent sees of a target's answers is known from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so that its best
+attack can be played without training anything. The share of information is exact. The lower bound is on the ε that the
+target promises, as proven from where the observers are; what an attack cannot show may still be there.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.algorithms import Algorithm
+from tacit.audit.attacks.collecting import Collected
+from tacit.audit.bounds.findings import Claim, judge
+from tacit.audit.linear.responses import Responses
+from tacit.audit.linear.views import log_ratio
+from tacit.errors import InvalidInput
+from tacit.privacy.accounting import Event, noise_multiplier
+from tacit.training.schedules import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """What observers learn of one target.
+
+    share: how much of each of the target's answers is seen on average, from 0 to 1; sum_share: how much of their sum, to
+    which a record adds in all rounds; exact: how many answers are reconstructed fully.
+    epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
+    """
+
+    target: int
+    distance: int
+    share: float
+    sum_share: float
+    exact: int
+    queries: int
+    epsilon: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def leaks(
+    algorithm: Algorithm[Any],
+    graph: nx.Graph,
+    observers: Collection[int],
+    *,
+    rounds: int,
+    lr: float | Schedule,
+    epsilon: float = 1.0,
+    delta: float = 1e-2,
+    sample_rate: float = 0.1,
+    targets: Sequence[int] | None = None,
+    runs: int = 20_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> list[Leak]:
+    """Return what the observers, together, learn of each target: of everyone else unless named, the nearest first."""
+    responses = Responses.of(algorithm, graph, rounds=rounds, lr=lr)
+    view = responses.view(observers)
+    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    if targets is None:
+        targets = [agent for agent in sorted(away, key=lambda agent: (away[agent], agent)) if agent not in observers]
+    if missing := [agent for agent in targets if agent not in away]:
+        raise InvalidInput(f"agent {missing[0]} is not in the graph, or no path leads there")
+    sigma = noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=sample_rate, queries=responses.queries)
+    event = Event(sample_rate=sample_rate, noise_multiplier=sigma, count=responses.queries)
+    claim = Claim.of(event, delta)
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for target in targets:
+        information = view.information(target)
+        scores = Collected(
+            *({"likelihood": _play(information, event, runs, side, generator)} for side in (False, True))
+        )
+        found.append(
+            Leak(
+                target=target,
+                distance=int(away[target]),
+                share=view.share(target),
+                sum_share=view.sum_share(target),
+                exact=int(view.exact(target).sum()),
+                queries=responses.queries,
+                epsilon=judge(scores, claim, confidence=confidence).epsilon,
+            )
+        )
+    return found
+
+
+def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> list[int]:
+    """Return one agent for each distance from the observers, the first.
+
+    Enough where all at one distance look alike to one observer: on a ring, a complete graph, a hypercube.
+    """
+    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    return [min(agent for agent in away if away[agent] == links) for links in sorted({*away.values()} - {0})]
+
+
+def _play(
+    information: Float[Tensor, "queries queries"], event: Event, runs: int, present: bool, generator: torch.Generator
+) -> Float[np.ndarray, " runs"]:
+    """Score runs whose reconstructions are drawn from what is known of them."""
+    queries, sigma = len(information), event.noise_multiplier
+    values, vectors = torch.linalg.eigh(information)
+    root = vectors * values.clamp(min=0).sqrt()
+    noise = torch.randn(runs, queries, dtype=torch.float64, generator=generator) @ root.T
+    lots = torch.rand(runs, queries, dtype=torch.float64, generator=generator) < event.sample_rate
+    seen = sigma * noise + (lots.double() @ information if present else 0.0)
+    return log_ratio(information, seen, rate=event.sample_rate, noise=sigma).numpy()

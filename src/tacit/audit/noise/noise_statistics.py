@@ -1,0 +1,162 @@
+"""Tests of recovered noise and lots against what is stated.
+
+For normal noise the p-values are exact, by χ², Fisher's F and the Kolmogorov-Smirnov distribution, or a hair too large
+(`lag`, `agents`, `repeats`). That of `shifts` is a bound for quadratic forms (`detectors.shifts`); those of lots, `rate` and
+`lots`, are Chernoff bounds (`lot_tests`): never too small, and so true however few records are drawn.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+from jaxtyping import Float
+from scipy.spatial import cKDTree
+from scipy.stats import chi2, f, kstest, norm
+from torch import Tensor
+
+from tacit.audit.detectors.shifts import closest_shift
+from tacit.audit.noise.lot_statistics import Draws, rate_interval, rate_p_value, spread_p_value
+from tacit.audit.noise.report import Check, Estimate
+
+_TINY = 1e-300  # in place of a sum of squares that is nought
+_LEAST_NOISE = 1e-9  # in place of no noise at all
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Noise:
+    """One agent's recovered answers, in clipping norms.
+
+    bare: along axes without records, in units of the stated σ; standard normal if all is well.
+    drawn: along the records' sum, Σ pulls of those drawn + σξ.
+    pulls: what each record adds there.
+    rounding: how far at most each value of `bare` is from the noise that was drawn.
+    """
+
+    agent: int
+    bare: Float[Tensor, "trials queries axes"]
+    drawn: Float[Tensor, "trials queries"]
+    pulls: Float[Tensor, " records"]
+    rate: float
+    sigma: float
+    rounding: float
+
+
+def checks_of(noise: Noise) -> list[Check]:
+    """Return the checks of one agent alone; how lots vary is looked at where all records pull alike."""
+    bare, drawn = noise.bare.numpy(), _draws(noise)
+    values = {
+        "sigma": _size(bare),
+        "shape": float(kstest(bare.ravel(), "norm").pvalue),
+        "tail": _tail(bare),
+        "lag": _lag(bare),
+        "rounds": _common(np.moveaxis(bare, 1, 0)),
+        "trials": _common(bare),
+        "shifts": closest_shift(_over_time(noise)).p_value,
+        "rate": rate_p_value(drawn, noise.rate, noise.sigma),
+    }
+    if drawn.alike:
+        values["lots"] = spread_p_value(drawn, noise.rate, noise.sigma)
+    return [Check(name=name, agents=(noise.agent,), p_value=value) for name, value in values.items()]
+
+
+def joint_checks(noises: Sequence[Noise]) -> list[Check]:
+    """Return the checks across agents: two by two, and all of them for noise that occurs twice."""
+    found = [
+        Check(name="agents", agents=(one.agent, other.agent), p_value=_normal(_correlation(*_shared(one, other))))
+        for one, other in combinations(noises, 2)
+    ]
+    found += [
+        Check(
+            name="shifts",
+            agents=(one.agent, other.agent),
+            p_value=closest_shift(_over_time(one), _over_time(other)).p_value,
+        )
+        for one, other in combinations(noises, 2)
+    ]
+    return [*found, Check(name="repeats", agents=tuple(noise.agent for noise in noises), p_value=_repeats(noises))]
+
+
+def sigma_estimate(noise: Noise, risk: float) -> Estimate:
+    """Return σ with its χ² interval, wrong with probability `risk`."""
+    total, count = float(noise.bare.square().sum()), noise.bare.numel()
+    low, high = (noise.sigma * math.sqrt(total / quantile) for quantile in chi2(count).ppf([1 - risk / 2, risk / 2]))
+    return Estimate(stated=noise.sigma, estimate=noise.sigma * math.sqrt(total / count), low=low, high=high)
+
+
+def rate_estimate(noise: Noise, risk: float) -> Estimate:
+    """Return q by least squares of the answers on the records' sum, with an interval.
+
+    It has every q that is not refuted, where σ is at the upper end of its own interval; wrong with probability `risk` if
+    that one is right.
+    """
+    drawn = _draws(noise)
+    low, high = rate_interval(drawn, max(sigma_estimate(noise, risk).high, _LEAST_NOISE), risk)
+    return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
+
+
+def _over_time(noise: Noise) -> Float[np.ndarray, "times axes"]:
+    """Return the noise of all runs, one after another."""
+    return noise.bare.flatten(0, 1).numpy()
+
+
+def _draws(noise: Noise) -> Draws:
+    return Draws(answers=noise.drawn.numpy().ravel(), pulls=noise.pulls.numpy())
+
+
+def _size(bare: Float[np.ndarray, "trials queries axes"]) -> float:
+    law, squares = chi2(bare.size), float(np.sum(bare**2))
+    return _two_sided(float(law.cdf(squares)), float(law.sf(squares)))
+
+
+def _tail(bare: Float[np.ndarray, "trials queries axes"]) -> float:
+    """Return how probable a largest value so far out, or so far in, is. It finds noise that is cut off."""
+    log_below = bare.size * np.log1p(-min(2 * norm.sf(np.abs(bare).max()), 1 - 1e-16))
+    return _two_sided(float(np.exp(log_below)), float(-np.expm1(log_below)))
+
+
+def _lag(bare: Float[np.ndarray, "trials queries axes"]) -> float:
+    """Add up how far each round's noise lies along that of the round before; given the past, every term is centred."""
+    rounds = np.moveaxis(bare, 1, 0).reshape(bare.shape[1], -1)
+    scores = [_correlation(one, other) for one, other in pairwise(rounds)]
+    return _normal(sum(scores) / math.sqrt(len(scores)))
+
+
+def _common(repeated: Float[np.ndarray, "times ..."]) -> float:
+    """Compare what is the same every time with what is not: variance between groups and within, Fisher's F."""
+    times, groups = len(repeated), repeated[0].size
+    between = times * float(np.sum(repeated.mean(axis=0) ** 2))
+    within = max(float(np.sum(repeated**2)) - between, _TINY)
+    law, ratio = f(groups, groups * (times - 1)), between * (times - 1) / within
+    return _two_sided(float(law.cdf(ratio)), float(law.sf(ratio)))
+
+
+def _repeats(noises: Sequence[Noise]) -> float:
+    """Find the two answers whose noise is closest, and bound the chance that any two are as close.
+
+    Rounding may have brought them together. Along one axis alone that says nothing.
+    """
+    axes = min(noise.bare.shape[2] for noise in noises)
+    points = np.concatenate([noise.bare[:, :, :axes].flatten(0, 1).numpy() for noise in noises])
+    distances, _ = cKDTree(points).query(points, k=[2])  # the first is the point itself
+    nearest = float(np.min(distances)) + 2 * math.sqrt(axes) * max(noise.rounding for noise in noises)
+    return min(1.0, math.comb(len(points), 2) * float(chi2(axes).cdf(nearest**2 / 2)))
+
+
+def _shared(one: Noise, other: Noise) -> tuple[np.ndarray, np.ndarray]:
+    axes = min(one.bare.shape[2], other.bare.shape[2])
+    return one.bare[:, :, :axes].numpy().ravel(), other.bare[:, :, :axes].numpy().ravel()
+
+
+def _correlation(one: Float[np.ndarray, " n"], other: Float[np.ndarray, " n"]) -> float:
+    """Return √n·cos of the angle between two noises: variance 1 and lighter tails than the normal's."""
+    return float(math.sqrt(one.size) * (one @ other) / max(np.linalg.norm(one) * np.linalg.norm(other), _TINY))
+
+
+def _normal(score: float) -> float:
+    return float(2 * norm.sf(abs(score)))
+
+
+def _two_sided(below: float, above: float) -> float:
+    return min(1.0, 2 * min(below, above))

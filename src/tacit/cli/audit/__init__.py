@@ -1,0 +1,1 @@
+"""`tacit audit`: one module for each attack."""

@@ -1,0 +1,75 @@
+"""Parts of the systems that audits attack, from options: the rule, the graph, and who watches. Mistakes are found here."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import networkx as nx
+
+from tacit.algorithms import DSGD, DSGT, Adam, Algorithm, DiNNO, Plain
+from tacit.errors import InvalidInput
+from tacit.graphs.topologies import KINDS
+from tacit.report.wording import agents as listed
+from tacit.runs.specs import parse_graph
+
+AGENTS = 3
+
+
+def make_rule(algorithm: str, inner_steps: int | None = None, adam: bool | None = None) -> Algorithm[Any]:
+    """Return the rule of this name; DiNNO takes one plain inner step unless told otherwise."""
+    if algorithm == "dinno":
+        return DiNNO(step=Adam() if adam else Plain(), inner_steps=1 if inner_steps is None else inner_steps)
+    for name, value in (("--inner-steps", inner_steps), ("--adam" if adam else "--plain", adam)):
+        if value is not None:
+            raise InvalidInput(f"{name} is about DiNNO's inner steps; {algorithm} has none")
+    return DSGD() if algorithm == "dsgd" else DSGT()
+
+
+def plain_dinno() -> dict[str, Any]:
+    """Return how DiNNO steps unless told otherwise, to be named beside results of it."""
+    rule = make_rule("dinno")
+    assert isinstance(rule, DiNNO)
+    return {"step": "plain", "inner_steps": rule.inner_steps, "rho": rule.rho}
+
+
+def make_graph(graph: str, agents: int | None, seed: int, *, default: int = AGENTS) -> nx.Graph:
+    """Return the graph of this kind, of so many agents unless that was said; a file knows its own number."""
+    kind = graph.strip().partition(":")[0].replace("-", "_")
+    if agents is None and kind in (*KINDS, "random"):
+        agents = default
+    return parse_graph(graph, agents, seed)
+
+
+def check_agents(graph: nx.Graph, name: str, given: Sequence[int]) -> None:
+    """Refuse numbers that no agent has."""
+    for agent in given:
+        if agent not in graph:
+            raise InvalidInput(f"{name} is {agent}; it must be an agent, from 0 to {len(graph) - 1}")
+
+
+def who_watches(graph: nx.Graph, target: int, given: Sequence[int]) -> list[int]:
+    """Return the observers: those given, or the target's first neighbour."""
+    check_agents(graph, "target", [target])
+    check_agents(graph, "observer", given)
+    near = sorted(graph[target])
+    if not given and not near:
+        raise InvalidInput(f"agent {target} has no neighbours, so nobody is there to watch it")
+    return sorted(set(given)) or near[:1]
+
+
+def at_least(least: int, **given: int) -> None:
+    """Refuse numbers that are too small, by their names."""
+    for name, value in given.items():
+        if value < least:
+            raise InvalidInput(f"{name} is {value}; it must be at least {least}")
+
+
+def watchers(observers: Sequence[int]) -> str:
+    """Begin a sentence on what the observers see: `Agent 1 sees`."""
+    if len(observers) > 1:
+        return f"Agents {listed(list(observers))} together see"
+    return f"Agent {observers[0]} sees"
+
+
+def links_of(graph: nx.Graph) -> list[list[int]]:
+    """Return all links in one order."""
+    return sorted([min(pair), max(pair)] for pair in graph.edges)

@@ -1,0 +1,203 @@
+"""`tacit data`: who gets which records of a data set, as a table that is its own heat map."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tacit.cli.terminal.output import check_picture, console, plain_table, print_json, save_picture, working
+from tacit.errors import InvalidInput
+from tacit.report.wording import counted
+from tacit.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tacit.data import Schema
+
+    Counts = npt.NDArray[np.int64]
+
+SHOWN = 20  # agents, before the rest is summed up
+NUMBERED = 66  # columns for the counts of all classes on a line of 80
+CELLS = 50  # shaded cells on a line, where the classes are more
+_SHADES = "·░▒▓█"
+_PALE, _DEEP = (198, 219, 239), (8, 69, 148)
+
+
+def data(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as file.py:NAME.",
+        ),
+    ],
+    agents: Annotated[int | None, typer.Option(help="How many share the training records; 10 unless given.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="t of A(t), from 0 (even) to 1 (own classes, the default); iid; or dirichlet:ALPHA."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Deals the records; the same seed, the same deal.")] = 0,
+    data_dir: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where data sets lie; else TACIT_DATA, else a cache.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the heat map: png, pdf or svg.")] = None,
+) -> None:
+    """Show who gets what when a data set is divided among agents, as tacit train would divide it.
+
+    Your own data may be divided already. To show it runs your file.
+
+    [bold]Example[/]
+
+    tacit data mnist --agents 10 --split 0.5 --plot split.png
+    """
+    from tacit.data import Schema
+    from tacit.runs.specs import parse_split
+
+    check_picture(plot)
+    given = {"agents": agents, "split": split, "data_dir": None if data_dir is None else str(data_dir)}
+    options = {key: value for key, value in given.items() if value is not None}
+    config = RunConfig.of({"dataset": name, "seed": seed, "private": False}, options)
+    how = parse_split(config.split)
+    with working("loading and dealing"):
+        dealt = config.load_data()
+        schema = Schema.draft(dealt.data) if dealt.data.schema is None else dealt.data.schema
+        counts = None if dealt.data.classes is None else dealt.counts
+        divided = dealt.partition.startswith(f"{dealt.data.name}/{how}/")
+        ways = f"{how}, {counted(dealt.agents, 'agent')}, seed {seed}" if divided else counted(dealt.agents, "agent")
+        title = f"{name}, {ways}: {sum(dealt.sizes):,} training records"
+        if plot is not None:
+            if counts is None:
+                raise InvalidInput(f"{name} has no classes, so there is no heat map to draw; leave out --plot")
+            from tacit.cli.terminal.pictures import draw_partition
+
+            save_picture(draw_partition(counts, title=title), plot)
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "agents": dealt.agents,
+                "classes": dealt.data.classes,
+                "sizes": list(dealt.sizes),
+                "counts": None if counts is None else counts.tolist(),
+                "split": config.split if divided else None,
+                "seed": seed,
+                "schema": schema.to_dict(),
+            }
+        )
+        return
+    screen = console()
+    screen.print(Text(title, style="bold"), soft_wrap=True)
+    _print_summary(screen, dealt.sizes, counts, schema)
+    if counts is None:
+        _print_sizes(screen, dealt.sizes)
+    elif counts.shape[1] * _width(counts) <= NUMBERED:
+        _print_numbers(screen, counts)
+    else:
+        _print_shades(screen, counts)
+    if dealt.agents > SHOWN:
+        screen.print(f"The first {SHOWN} of {dealt.agents:,} agents; --json lists all.")
+    if plot is not None:
+        screen.print(f"Picture: {plot}", soft_wrap=True)
+
+
+def _print_summary(screen: Console, sizes: Sequence[int], counts: "Counts | None", schema: "Schema") -> None:
+    screen.print(f"records of an agent: {_span(sizes)}")
+    if counts is not None:
+        screen.print(f"classes of an agent, of {counts.shape[1]}: {_span((counts > 0).sum(axis=1).tolist())}")
+    screen.print(Text(f"a record: {schema}"), soft_wrap=True)
+    screen.print()
+
+
+def _print_sizes(screen: Console, sizes: Sequence[int]) -> None:
+    table = plain_table()
+    for name in ("agent", "records"):
+        table.add_column(name, justify="right")
+    for agent, size in enumerate(sizes[:SHOWN]):
+        table.add_row(str(agent), f"{size:,}")
+    screen.print(table)
+
+
+def _width(counts: "Counts") -> int:
+    """Return the columns of a cell: a space or a shade, and the largest number of a class."""
+    return 2 + len(str(counts.sum(axis=0).max()))
+
+
+def _print_numbers(screen: Console, counts: "Counts") -> None:
+    """Print the counts in cells that are as dark as they are full; without colours a shade stands before the number."""
+    import numpy as np
+
+    coloured, width = screen.color_system is not None, _width(counts)
+    table = plain_table()
+    table.padding = (0, 0, 0, 0)
+    table.add_column("agent", justify="right", no_wrap=True)
+    for label in range(counts.shape[1]):
+        table.add_column(str(label), justify="right", no_wrap=True, min_width=width - 1)
+    table.add_column("   all", justify="right", no_wrap=True)
+    for agent, row in enumerate(counts[:SHOWN]):
+        cells = [_cell(count, count / counts.max(), width, coloured) for count in row]
+        table.add_row(str(agent), *cells, Text(str(row.sum()), style="bold"))
+    if len(counts) > SHOWN:
+        table.add_row("…", *["…"] * (counts.shape[1] + 1))
+    table.add_section()
+    with_all = np.column_stack([counts, counts.sum(axis=1)])
+    if len(counts) > 1:
+        for name, row in (
+            ("min", with_all.min(axis=0)),
+            ("mean", with_all.mean(axis=0)),
+            ("max", with_all.max(axis=0)),
+        ):
+            table.add_row(name, *(f"{value:.0f}" for value in row))
+    table.add_row("all", *map(str, with_all.sum(axis=0)), style="bold")
+    screen.print(table)
+
+
+def _cell(count: int, share: float, width: int, coloured: bool) -> Text:
+    if not count:
+        return Text(_SHADES[0], style="dim")
+    if not coloured:
+        return Text(f"{_shade(share)}{count}")
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(_PALE, _DEEP, strict=True))
+    ink = "#ffffff" if share > 0.5 else "#000000"
+    return Text(f"{count:>{width - 1}}", style=f"{ink} on rgb({red},{green},{blue})")
+
+
+def _print_shades(screen: Console, counts: "Counts") -> None:
+    """Print one character for a few classes at a time."""
+    import numpy as np
+
+    classes = counts.shape[1]
+    together = -(-classes // CELLS)
+    cells = np.add.reduceat(counts, np.arange(0, classes, together), axis=1)
+    table = plain_table()
+    for name in ("agent", "records", "classes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    last = str(classes - 1)
+    table.add_column("0" + last.rjust(cells.shape[1] - 1), no_wrap=True)
+    for agent, row in enumerate(cells[:SHOWN]):
+        drawn = "".join(_shade(value / cells.max()) if value else _SHADES[0] for value in row)
+        held = (counts[agent] > 0).sum()
+        table.add_row(str(agent), f"{counts[agent].sum():,}", str(held), Text(drawn, style="cyan"))
+    if len(counts) > SHOWN:
+        table.add_row("…", "…", "…", "…")
+    screen.print(table)
+    steps = len(_SHADES) - 1
+    legend = ", ".join(f"{_SHADES[step]} up to {cells.max() * step // steps:,}" for step in range(1, steps + 1))
+    unit = "a class" if together == 1 else f"{together} classes"
+    screen.print(f"each cell is {unit}: {_SHADES[0]} none, {legend}")
+
+
+def _shade(share: float) -> str:
+    """Return the shade of a share above zero."""
+    return _SHADES[max(1, math.ceil(share * (len(_SHADES) - 1)))]
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}, {sum(values) / len(values):,.1f} on average"

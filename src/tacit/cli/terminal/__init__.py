@@ -1,0 +1,1 @@
+"""What commands share: printing, progress, pictures, options and how they fail."""

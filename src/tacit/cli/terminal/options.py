@@ -1,0 +1,144 @@
+"""The options of `tacit train`: one for every setting of a run, in the panels of its help.
+
+A setting that is on or off has two options. Help shows the one that changes what happens; the other, which is hidden,
+takes a setting in a file back.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Optional, get_args, get_type_hints
+
+import typer
+
+from tacit.errors import InvalidInput
+from tacit.runs.config import PER_AGENT, RunConfig
+
+PANELS = {
+    "Data and graph": ("dataset", "data_dir", "agents", "split", "graph", "mixing", "allow_drift"),
+    "Model": ("model", "loss"),
+    "Privacy": (
+        "epsilon",
+        "noise_multiplier",
+        "private",
+        "delta",
+        "clip",
+        "lot_size",
+        "adjacency",
+        "accountant",
+        "unit",
+        "source",
+        "spare_queries",
+        "private_diagnostics",
+    ),
+    "Algorithm": (
+        "algorithm",
+        "rounds",
+        "lr",
+        "lr_final",
+        "step",
+        "momentum",
+        "averaging",
+        "rho",
+        "rho_growth",
+        "inner_steps",
+        "carry",
+    ),
+    "Run": ("seed", "device", "compile", "step_agents", "evaluate_every", "checkpoint_every", "tensorboard"),
+}
+RUN_PANEL = "Run"
+COMPILE: dict[str, Any] = {"auto": "auto", "true": True, "yes": True, "false": False, "no": False}
+FLAG = ""  # what stands in help where an option takes no value
+_PLACEHOLDERS = {int: "N", float: "NUMBER", str: "NAME"}
+_PLACEHOLDER_OF = {
+    "data_dir": "FOLDER",
+    "split": "HOW",
+    "graph": "KIND",
+    "epsilon": "ε",
+    "noise_multiplier": "σ",
+    "delta": "δ",
+    "clip": "C",
+    "lot_size": "RECORDS",
+    "evaluate_every": "ROUNDS",
+    "checkpoint_every": "ROUNDS",
+    "compile": "WHEN",
+}
+
+_TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
+
+Parameters = Mapping[str, tuple[Any, Any]]
+"""Annotation and default by name."""
+
+
+def with_parameters(command: Callable[..., None], parameters: Parameters, help: str) -> Callable[..., None]:
+    """Give a command these parameters, each of them a keyword, in the way that typer reads them."""
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in parameters.items()
+        ]
+    )
+    command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
+    command.__doc__ = help
+    return command
+
+
+def settings_options() -> dict[str, tuple[Any, Any]]:
+    """Return an option for every setting, and the hidden counterpart of each flag."""
+    return {name: option for panel, keys in PANELS.items() for key in keys for name, option in _options(key, panel)}
+
+
+def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that were given as options, out of what typer hands over."""
+    keys = [key for panel in PANELS.values() for key in panel]
+    given = {key: _read(key, values[key]) for key in keys if values[key] is not None}
+    for key in keys:
+        if values.get(f"no_{key}"):
+            if key in given:
+                name = key.replace("_", "-")
+                raise InvalidInput(f"--{name} and --no-{name} contradict each other; leave one of them out")
+            given[key] = False
+    return given
+
+
+def _read(key: str, value: Any) -> Any:
+    """Return the value of an option; one that may be given per agent is a number, or several with commas."""
+    if key == "compile":
+        return COMPILE.get(value.lower(), value)
+    if key not in PER_AGENT:
+        return value
+    try:
+        numbers = [float(part) for part in value.split(",")]
+    except ValueError:
+        name = key.replace("_", "-")
+        raise InvalidInput(
+            f"--{name} is {value!r}; it must be a number, or one for each agent with commas, as in 1,2,4"
+        ) from None
+    return numbers if "," in value else numbers[0]
+
+
+def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    field, kind = RunConfig.model_fields[key], get_type_hints(RunConfig)[key]
+    look: dict[str, Any] = {"rich_help_panel": panel, "show_default": False}
+    if kind is bool:
+        name = key.replace("_", "-")
+        on = typer.Option(f"--{name}", help=field.description, hidden=field.default, metavar=FLAG, **look)
+        off = typer.Option(f"--no-{name}", help=_TAKEN_BACK.get(key), hidden=not field.default, metavar=FLAG, **look)
+        yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
+        yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
+        return
+    if key in PER_AGENT or key == "compile":
+        kind = str  # one number or several with commas; a word that the library has as a bool
+    default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
+    placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
+    option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)
+    yield key, (Annotated[Optional[kind], option], None)  # noqa: UP045
+
+
+def _placeholder(kind: Any) -> str:
+    """Return what stands in help for a value of a type, or of one that may also be missing."""
+    kinds = (kind, *get_args(kind))
+    return next((word for each, word in _PLACEHOLDERS.items() if each in kinds), "NAME")
+
+
+def _shown(default: object) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)

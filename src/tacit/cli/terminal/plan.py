@@ -1,0 +1,99 @@
+"""What a run will ask and say, printed before it does."""
+
+import resource
+import shlex
+
+from rich.table import Table
+
+from tacit.cli.terminal.output import plain_table, round_up
+from tacit.data.inputs import parts
+from tacit.privacy import Unit
+from tacit.privacy.guarantees import per, terms
+from tacit.privacy.mechanisms import RECORD
+from tacit.runs import Runner
+
+_AGENTS_SHOWN = 20
+
+
+def plan_tables(runner: Runner) -> list[Table]:
+    """Return the plan as a whole and, where agents differ and are not too many to look at, of each."""
+    return [_plan(runner), *_mechanisms(runner)]
+
+
+def _plan(runner: Runner) -> Table:
+    session = runner.session
+    plan, cost = session.plan, session.cost
+    width = session.model.size
+    table = plain_table(f"plan of {runner.folder.name}")
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    table.add_row("algorithm", f"{runner.config.algorithm}, {session.training.rounds} rounds")
+    table.add_row("model", f"{runner.config.model}, {width:,} parameters")
+    table.add_row("queries of each agent", f"{cost.queries:,} and {session.training.spare_queries} spare")
+    if plan.privacy is not None:
+        table.add_row("protects", _protected(session.training.unit))
+        table.add_row("noise multiplier σ", _span(plan.noise_multipliers))
+        table.add_row("sampling rate q", _span(plan.sample_rates))
+        promised = runner.epsilon(plan.queries)
+        assert promised is not None
+        stated = terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant)
+        table.add_row(f"{per(runner.protected)} in the end", f"{round_up(promised)} at {stated}")
+        table.add_row("checked", _checked(runner))
+        table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
+    else:
+        table.add_row("privacy", "none: nothing is promised")
+    table.add_row("sent by an agent a round", _bytes(cost.bytes_sent.max() / session.training.rounds) + " at most")
+    table.add_row("gradients", session.chosen.why)
+    table.add_row("memory, about", _bytes(_memory(runner)))
+    return table
+
+
+def _protected(unit: Unit | None) -> str:
+    """Say to whom the promise is made."""
+    return f"every {RECORD}" if unit is None else f"every {unit.name}, with up to {unit.most} records in a query"
+
+
+def _checked(runner: Runner) -> str:
+    """Say whether these settings were ever checked, or how to do it."""
+    found = runner.folder.events().check
+    if found is None:
+        return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
+    return f"{found.verdict}, {found.checked[:10]}"
+
+
+def _mechanisms(runner: Runner) -> list[Table]:
+    plan, sizes = runner.session.plan, runner.session.sizes
+    each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
+    if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
+        return []
+    table = plain_table()
+    for column in ("agent", f"{runner.protected}s", "lot", "rate q", "noise σ"):
+        table.add_column(column, justify="right")
+    for agent, (size, lot, rate, sigma) in enumerate(each):
+        table.add_row(str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")
+    return [table]
+
+
+def _span(values: tuple[float, ...]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return ""
+
+
+def _memory(runner: Runner) -> float:
+    """Return about how much memory the run takes: what the process holds now, states, one query's lots and work."""
+    session = runner.session
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    theta = session.state.theta
+    lots = sum(session.plan.lot_sizes)
+    numbers = sum(table[0].numel() for table in parts(session.training.data.data.train.inputs))
+    inputs = 2 * lots * numbers * theta.element_size()
+    states = 8 * theta.numel() * theta.element_size()
+    return float(held + states + inputs + session.chosen.engine.working_bytes(lots))

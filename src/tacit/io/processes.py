@@ -1,0 +1,96 @@
+"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them.
+
+On Linux they are forked from a server that has imported the library and done nothing else, so that each begins at once, also
+where work is spread again and again. Elsewhere every process imports it.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, resource_tracker
+from multiprocessing.context import BaseContext
+from typing import Any, TypeVar
+
+import torch
+
+from tacit.errors import ProcessLost
+
+# What most work imports sooner or later; the first gradient imports the first of them.
+_IMPORTED = ["torch._dynamo", "tacit.audit", "tacit.experiments", "tacit.privacy.losses", "tacit.training.session"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def spread(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int
+) -> Generator[tuple[Item, Result], None, None]:
+    """Yield each item with what came of it, in the order in which they finish.
+
+    Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
+    """
+    others = set(active_children())
+    pool = ProcessPoolExecutor(
+        min(workers, len(items)), mp_context=_context(), initializer=_prepare, initargs=(work, dict(os.environ))
+    )
+    try:
+        with _deaf():
+            futures = {pool.submit(_do, item): item for item in items}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+    except BrokenProcessPool:
+        raise ProcessLost(
+            "a process that did part of the work was ended from outside, as happens where memory runs out; what was finished "
+            "is kept. Try fewer at once (--workers 1)"
+        ) from None
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True)
+
+
+def _context() -> BaseContext:
+    """Return how processes are started: never by a fork of this one, which would copy locks of threads that are not there."""
+    if sys.platform != "linux":
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Block Ctrl-C. Processes that are started meanwhile inherit this, and so do not hear it while they import."""
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which unblocks it when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_work: Callable[[Any], Any] | None = None
+
+
+def _prepare(work: Callable[[Any], Any], environment: dict[str, str]) -> None:
+    global _work
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.clear()
+    os.environ.update(environment)  # a server has that of the moment when it began
+    _work = work
+    torch.set_num_threads(1)
+
+
+def _do(item: Any) -> Any:
+    assert _work is not None
+    return _work(item)

@@ -1,0 +1,323 @@
+"""A module for stacked agents: a copy whose layers with parameters know whose record is whose.
+
+Records of all blocks go through the user's own forward code and loss under one `vmap`, so that code sees a single record
+and cannot mix two of them. Only the layers that hold trainable parameters are swapped, on a copy, for `_Unit`s. They step
+out of the `vmap`, split its batch into blocks, use each block's own parameters, and keep what went in and came out. One
+backward pass from the losses to those outputs then gives every g that the rules in `layers` need. Nothing is hooked, and
+the user's module is not touched.
+"""
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.func import vmap
+
+from tacit.data.guards import Guard
+from tacit.data.inputs import Inputs, called, mapped
+from tacit.data.products import EvenProducts
+from tacit.models.functional import FlatModel
+from tacit.privacy.gradients.clipping import HAIR, Lot, Quantum, clip_factors
+from tacit.privacy.gradients.convolution import convolution_rule
+from tacit.privacy.gradients.layers import (
+    LEAST_SHARE,
+    Accounted,
+    Call,
+    EmbeddingRule,
+    LinearRule,
+    NormRule,
+    Rule,
+    account_per_sample,
+)
+from tacit.privacy.gradients.steps import Public, Unsupported
+from tacit.privacy.gradients.whole import WholeRule
+
+_MOST_HAIR = 2.0**-7
+
+
+class StackedModel:
+    """Clipped sums over blocks of records, each block with its own parameters."""
+
+    def __init__(self, model: FlatModel, *, compiled: bool) -> None:
+        self._model = model
+        module = copy.deepcopy(model.training_module)
+        self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+        if any(id(p) in self._names for p in module.parameters(recurse=False)) and _rule_type(module) is None:
+            raise Unsupported("the module holds parameters of its own beside its layers")
+        self._trace = _Trace()
+        self._compiled = compiled
+        self._hair = HAIR
+        self._odd_products = True  # unless none is seen
+        self.exact = True  # until a layer says that its sums are rounded
+        self.strange: set[str] = set()
+        self._module = nn.ModuleList([module])
+        self._swap(self._module, {})
+
+    def clipped(
+        self,
+        public: Public,
+        inputs: Inputs,
+        targets: Tensor,
+        keep: Bool[Tensor, "blocks records"],
+        clip: Float[Tensor, " blocks"],
+        quantum: Quantum,
+    ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
+        """Return every block's sum of clipped gradients, and every record's norm, in float64."""
+        accounted = self._account(public[0], inputs, targets, keep)
+        norms = torch.stack([each.squares for each in accounted]).sum(0).sqrt()
+        factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None], self._hair), 0)
+        return self._weighted(accounted, factors, quantum), norms
+
+    def plain(
+        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
+    ) -> Float[Tensor, "blocks params"]:
+        """Return every block's sum of gradients, unclipped, in float64."""
+        return self._weighted(self._account(public[0], inputs, targets, keep), keep.double(), None)
+
+    def numbers_kept(self, example: Lot) -> int:
+        """Return how many numbers are kept for one record, such as the first of these."""
+        calls = self._try(example)[0]
+        kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in calls)
+        used = _uses(calls)
+        counts = zip(self._model.names, self._model.counts, strict=True)
+        return kept + sum(count for name, count in counts if used[name] > 1)  # those have per-sample gradients
+
+    def leave_room(self, example: Lot, block: int, most_in_lot: int) -> None:
+        """Clip to so much less than C that the rounding of all sums of a lot, with and without a record, fits in.
+
+        Only sums of ghost norms over several positions are rounded: K float64 products for a number of a block, so a record
+        with Σ‖aₜ‖‖gₜ‖ = s and factor w adds at most (K + 2)·2⁻⁵³·w·s, and w·s ≤ C / `LEAST_SHARE`.
+        """
+        rounded = [each.rounded * block for each in self._try(example)[1] if each.rounded]
+        if not rounded:
+            return
+        self.exact = False
+        error = (max(rounded) + 2) * 2.0**-53 / LEAST_SHARE * math.sqrt(len(rounded))
+        self._hair = HAIR + 2 * most_in_lot * error
+        if self._hair > _MOST_HAIR:
+            raise Unsupported("so many positions and records cannot be added up with a bound on the rounding")
+
+    def _try(self, example: Lot) -> tuple[list["_Taken"], list[Accounted]]:
+        """Run one public record, and return the calls of layers with what they add."""
+        theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
+        inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
+        keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
+        self._odd_products = False
+        with EvenProducts() as products:
+            with torch.enable_grad():
+                run = self._run(theta, inputs, targets, keep.shape)
+            accounted = self._account(theta, inputs, targets, keep)
+        self._odd_products = products.needed
+        self.strange |= products.strange
+        return run.calls, accounted
+
+    def _run(self, theta: Tensor, inputs: Inputs, targets: Tensor, shape: torch.Size) -> "_Run":
+        """Run every record by itself through the module and the loss."""
+
+        def one(input: Inputs, target: Tensor) -> Tensor:
+            outputs = called(self._module[0], mapped(lambda tensor: tensor[None], input))
+            return self._model.loss_at(outputs, target)
+
+        parameters = self._model.unflatten_stacked(theta)
+        with Guard() as guard:
+            run = self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
+        guard.check()
+        self.strange |= guard.strange
+        return run
+
+    def _account(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
+        """Run forward and backward; return what every layer adds to norms and sums."""
+        with EvenProducts() if self._odd_products else nullcontext():
+            return self._accounted(theta, inputs, targets, keep)
+
+    def _accounted(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
+        with torch.enable_grad():
+            run = self._run(theta, inputs, targets, keep.shape)
+            outputs = [taken.outputs for taken in run.calls]
+            gradients: tuple[Tensor | None, ...] = torch.autograd.grad(run.losses.sum(), outputs, allow_unused=True)
+        used = _uses(run.calls)
+        left = [(each.unit, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
+        del run, outputs, gradients  # memory: what is done with is dropped, here and below
+        left.reverse()
+        accounted = []
+        repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
+        while left:
+            unit, given, own, gradient = left.pop()
+            if gradient is None:  # the loss does not depend on this call
+                continue
+            call = Call(given, own, gradient.detach().unflatten(0, keep.shape))
+            if all(used[name] == 1 for name in unit.names.values()):
+                accounted.append(_renamed(unit.rule.account(call), unit.names))
+                continue
+            for local, each in unit.rule.per_sample(call).items():
+                name = unit.names[local]
+                repeated[name] = repeated[name] + each if name in repeated else each
+        return [*accounted, account_per_sample(repeated)] if repeated else accounted
+
+    def _weighted(
+        self, accounted: list[Accounted], weights: Float[Tensor, "blocks records"], quantum: Quantum | None
+    ) -> Float[Tensor, "blocks params"]:
+        """Return the sums, and empty the list: what a layer kept is dropped once it is added up."""
+        found: dict[str, Tensor] = {}
+        while accounted:
+            found |= accounted.pop().sums(weights, quantum)
+        blocks = len(weights)
+        pieces = [
+            found[name].reshape(blocks, count) if name in found else weights.new_zeros(blocks, count)
+            for name, count in zip(self._model.names, self._model.counts, strict=True)
+        ]
+        return torch.cat(pieces, dim=1)
+
+    def _swap(self, parent: nn.Module, made: dict[int, nn.Module]) -> None:
+        for key, child in parent._modules.items():
+            if child is None:
+                continue
+            if getattr(child, "inplace", False) is True:
+                child.inplace = False  # type: ignore[assignment]  # it would overwrite what a layer before it kept
+            if id(child) not in made:
+                made[id(child)] = self._unit(child) or child
+                if made[id(child)] is child:
+                    self._swap(child, made)
+            parent._modules[key] = made[id(child)]
+
+    def _unit(self, layer: nn.Module) -> "_Unit | None":
+        """Return what takes the place of a layer that holds trainable parameters itself; None for any other."""
+        own = {name: p for name, p in layer.named_parameters(recurse=False) if id(p) in self._names}
+        if not own:
+            return None
+        make = _rule_type(layer)
+        if make is None:
+            held = {name: p for name, p in layer.named_parameters() if id(p) in self._names}
+            return _Unit(WholeRule(layer, frozenset(held)), self._globals(held), {}, self._trace)
+        trainable, frozen = frozenset(own), dict(layer.named_parameters(recurse=False))
+        rule: Rule
+        if isinstance(layer, nn.Conv1d | nn.Conv2d):
+            rule = convolution_rule(layer, trainable, compiled=self._compiled)
+        else:
+            rule = make(layer, trainable)
+        constants = {name: p.detach() for name, p in frozen.items() if name not in trainable}
+        return _Unit(rule, self._globals(own), constants, self._trace)
+
+    def _globals(self, held: Mapping[str, nn.Parameter]) -> dict[str, str]:
+        return {name: self._names[id(p)] for name, p in held.items()}
+
+
+class _Unit(nn.Module):
+    """Stands in the copy for one layer. `names` maps its own names of parameters to those of the model."""
+
+    def __init__(self, rule: Rule, names: dict[str, str], constants: dict[str, Tensor], trace: "_Trace") -> None:
+        super().__init__()
+        self.rule, self.names, self._constants, self._trace = rule, names, constants, trace
+
+    def forward(self, *given: Any, **options: Any) -> Tensor:
+        """Run the layer on a flat batch, block by block."""
+        if len(given) != 1 or options or not isinstance(given[0], Tensor):
+            raise Unsupported("a layer is called with more than one tensor")
+        outputs: Tensor = _OutOfVmap.apply(given[0], self)  # type: ignore[no-untyped-call]
+        return outputs
+
+    def call(self, inputs: Float[Tensor, "all 1 ..."]) -> Float[Tensor, "all 1 ..."]:
+        """Run the layer on what all records bring, each a batch of one."""
+        return self._trace.call(self, inputs, self._constants)
+
+
+class _OutOfVmap(torch.autograd.Function):
+    """Hands a layer the whole batch of the `vmap` in which it is called; see torch's notes on extending `vmap`."""
+
+    @staticmethod
+    def forward(inputs: Tensor, unit: _Unit) -> Tensor:
+        """Refuse: a layer is called on what does not come of a record, or in a `vmap` of the model's own."""
+        raise Unsupported("a layer is called beside the records")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep nothing: what is inside of `vmap` is differentiated as it is."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], inputs: Tensor, unit: _Unit) -> tuple[Tensor, int]:
+        """Run the layer on all records at once."""
+        if torch._C._functorch.is_functorch_wrapped_tensor(inputs):
+            raise Unsupported("a layer is called in a vmap of the model's own")
+        whole = inputs.expand(info.batch_size, *inputs.shape) if in_dims[0] is None else inputs.movedim(in_dims[0], 0)
+        return unit.call(whole), 0
+
+
+class _Taken(NamedTuple):
+    unit: _Unit
+    inputs: Tensor
+    parameters: Mapping[str, Tensor]
+    outputs: Tensor
+    versions: tuple[int, int]
+
+
+class _Run(NamedTuple):
+    losses: Tensor
+    calls: list[_Taken]
+
+
+class _Trace:
+    """What the layers see and leave during one forward pass."""
+
+    def __init__(self) -> None:
+        self._parameters: Mapping[str, Tensor] = {}
+        self._shape = torch.Size()
+        self._calls: list[_Taken] = []
+
+    def run(self, losses: Callable[[], Tensor], parameters: Mapping[str, Tensor], shape: torch.Size) -> _Run:
+        """Compute the losses and return them with every call of a layer."""
+        self._parameters, self._shape, self._calls = parameters, shape, []
+        try:
+            found = losses()
+            for call in self._calls:
+                if (call.inputs._version, call.outputs._version) != call.versions:
+                    raise Unsupported("something overwrites the inputs or outputs of a layer")
+            return _Run(found, self._calls)
+        finally:
+            self._parameters, self._calls = {}, []
+
+    def call(self, unit: _Unit, inputs: Tensor, constants: Mapping[str, Tensor]) -> Tensor:
+        """Run one layer with every block's own parameters."""
+        blocks, records = self._shape
+        if inputs.ndim < 2 or inputs.shape[0] != blocks * records or inputs.shape[1] != 1:
+            raise Unsupported("a layer does not get one row for each record")
+        own = {local: self._parameters[name] for local, name in unit.names.items()}
+        own |= {local: value.expand(blocks, *value.shape) for local, value in constants.items()}
+        outputs, kept = unit.rule.run(inputs[:, 0].unflatten(0, self._shape), own)
+        flat = outputs.flatten(0, 1)
+        if not flat.requires_grad:
+            flat.requires_grad_()
+        kept = kept.detach()
+        self._calls.append(_Taken(unit, kept, own, flat, (kept._version, flat._version)))
+        return flat.unsqueeze(1)
+
+
+def _uses(calls: Sequence[_Taken]) -> Counter[str]:
+    """Return how often each parameter is used."""
+    return Counter(name for taken in calls for name in taken.unit.names.values())
+
+
+def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
+    """Return the same with the model's names of parameters in the place of the layer's own."""
+    return Accounted(
+        accounted.squares,
+        lambda weights, quantum: {names[local]: value for local, value in accounted.sums(weights, quantum).items()},
+        accounted.rounded,
+    )
+
+
+def _rule_type(layer: nn.Module) -> Any:
+    """Return the rule for exactly this kind of layer, if there is one and nothing is attached to the layer."""
+    hooked = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
+    if hooked:
+        return None
+    if isinstance(layer, nn.Conv1d | nn.Conv2d) and type(layer) in (nn.Conv1d, nn.Conv2d) and layer.groups == 1:
+        return convolution_rule
+    if type(layer) is nn.Embedding and layer.max_norm is None and not layer.scale_grad_by_freq:
+        return EmbeddingRule
+    return {nn.Linear: LinearRule, nn.GroupNorm: NormRule, nn.LayerNorm: NormRule}.get(type(layer))

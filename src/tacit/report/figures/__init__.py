@@ -1,0 +1,1 @@
+"""Figures of runs for a paper, by matplotlib."""

@@ -1,0 +1,1 @@
+"""Reports and comparisons as pages: one HTML file each, with everything in it."""

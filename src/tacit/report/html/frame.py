@@ -1,0 +1,140 @@
+"""The frame of a page: one HTML file with everything in it, that no run's text can break out of.
+
+Two things keep text apart from code. All text is escaped where it enters. And the page's own policy allows two scripts
+by their hashes and no request whatsoever, so that not even a mistake here could run or load anything else.
+"""
+
+import base64
+import hashlib
+import html
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from tacit import __version__
+from tacit.report.html.charts import Chart
+from tacit.report.wording import amount
+
+_LONG = 50  # rows of a table that are shown at once
+
+
+def text(value: object) -> str:
+    """Return anything as text that is only text."""
+    return html.escape(str(value))
+
+
+def figure(id: str, title: str, caption: str, chart: Chart | None, *, kind: str = "", missing: str = "") -> str:
+    """Return a card with a chart, or with the reason why there is none. `caption` is HTML."""
+    height = "plot tall" if "tall" in kind else "plot"
+    body = (
+        f'<div id="{id}" class="{height}" role="img" aria-label="Chart: {text(title)}"></div>'
+        if chart is not None
+        else f'<p class="none">{text(missing)}</p>'
+    )
+    return f'<figure class="card {kind}"><figcaption><h2>{text(title)}</h2>{caption}</figcaption>{body}</figure>'
+
+
+def tile(name: str, value: str, more: str = "", share: float | None = None) -> str:
+    """Return one number to be seen from afar. Everything but the bar is text."""
+    bar = (
+        ""
+        if share is None
+        else f'<div class="meter"><span style="width:{100 * min(max(share, 0), 1):.1f}%"></span></div>'
+    )
+    return (
+        f'<div class="card tile"><p class="name">{text(name)}</p><p class="value">{text(value)}</p>{bar}'
+        f'<p class="more">{text(more)}</p></div>'
+    )
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "") -> str:
+    """Return a table whose rows are headed by their first cells, which are HTML; all others are text.
+
+    Of a very long one, the rest is folded away.
+    """
+    first, rest = rows[:_LONG], rows[_LONG:]
+    if not rest:
+        return _table(head, rows, kind)
+    more = f'<details class="rest"><summary>{len(rest):,} more rows</summary>{_table(head, rest, kind)}</details>'
+    return _table(head, first, kind) + more
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
+    top = "".join(f'<th scope="col">{text(name)}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{row[0]}</th>'
+        + "".join(
+            f'<td data-name="{text(name)}">{text(cell)}</td>' for name, cell in zip(head[1:], row[1:], strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return f'<div class="scroll"><table class="{kind}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def listing(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return names with what there is to say of each; both are text."""
+    return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs) + "</dl>"
+
+
+def document(
+    *,
+    title: str,
+    header: str,
+    main: str,
+    charts: Mapping[str, Chart],
+    source: str = "the files of the run folder alone",
+) -> str:
+    """Return a whole page. `header` and `main` are HTML; `source` says what it was made from."""
+    library = importlib.import_module("plotly.offline").get_plotlyjs().replace("\r\n", "\n")
+    script, style = _asset("page.js"), _asset("page.css")
+    policy = (
+        f"default-src 'none'; script-src '{_hash(library)}' '{_hash(script)}'; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+    def page(size: str) -> str:
+        return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{text(title)}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<header>{header}</header>
+<main>{main}
+<noscript><p class="card warning">The charts need JavaScript; all else on this page does not.</p></noscript>
+</main>
+<footer><p>Made by Tacit {text(__version__)} on {made} from {text(source)}. This page is one file of
+{size}, most of which is the library that draws the charts; it loads nothing and sends nothing.</p></footer>
+<script id="charts" type="application/json">{_json(charts)}</script>
+<script>{library}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+    return page(amount(len(page("").encode())))
+
+
+def _json(charts: Mapping[str, Chart]) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    content = json.dumps(charts, allow_nan=False, separators=(",", ":"))
+    return content.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _asset(name: str) -> str:
+    return files("tacit.report").joinpath("assets", name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def _hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

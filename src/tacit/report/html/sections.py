@@ -1,0 +1,171 @@
+"""The parts of a run's page that are words and tables: plan, ledger, what ε means, errata, settings."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import tomli_w
+
+from tacit.privacy.mechanisms import unit_in
+from tacit.report.errata import applicable
+from tacit.report.html.frame import listing, table, text
+from tacit.report.reading import Run
+from tacit.report.spent import Spending
+from tacit.report.wording import agents, attacks, epsilon, number, percent
+
+Row = TypeVar("Row")
+
+
+def plan(run: Run) -> str:
+    """What was settled for every agent before the first query."""
+    plan = run.plan
+    settled = zip(plan.lot_sizes, plan.sample_rates, plan.clips, plan.noise_multipliers, strict=True)
+    shown = [tuple(number(value) for value in row) for row in settled]
+    if not plan.private:
+        shown = [(lot, rate, "none", "none") for lot, rate, *_ in shown]
+    cells = [(who, _range([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
+    budget = "" if plan.epsilon is None or run.record.account is None else f" for ε = {_range(plan.epsilon)}"
+    size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
+    words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
+    who = plan.protected
+    head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ")
+    own = (
+        "Its gradient"
+        if plan.unit is None
+        else f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
+    )
+    how = (
+        f"Each {who} joins a lot with probability q. {own} is clipped to norm C; Gaussian noise of σ·C is added to "
+        "the sum, which is divided by L."
+        if plan.private
+        else "Each record joins a lot with probability q. The sum of the lot’s gradients is divided by L."
+    )
+    return (
+        f'<section class="card"><h2>The plan</h2><p class="note">{text(words)}</p>{table(head, cells)}'
+        f'<p class="note">{text(how)}</p></section>'
+    )
+
+
+def ledger(run: Run, spent: Spending | None) -> str:
+    """What the run has spent of each owner's privacy, and whether its own summary says the same."""
+    if spent is None:
+        return ""
+    plan, kept, other = run.plan, spent.guarantee, spent.other
+    lost = f", {run.lost_queries:,} of them lost in a crash and paid for nothing" if run.lost_queries else ""
+    pairs = [
+        ("data owners", f"{plan.agents:,}"),
+        ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
+        (
+            "charged",
+            f"{run.charged:,}{'' if run.charged == run.spent else ', the whole plan: the run is not finished'}",
+        ),
+        ("counted by", "the ledger, one row a query"),
+        ("most spent", f"agent {spent.agent}: {kept}"),
+        ("other adjacency", str(other)),
+    ]
+    if run.resumes:
+        pairs.append(("resumed", "once" if run.resumes == 1 else f"{run.resumes:,} times"))
+    if spent.stated is not None:
+        verdict = "agrees with the record" if spent.agrees else "does NOT agree with the record"
+        pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
+    budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
+    lines = [(epsilon(value), number(budget)) for value, budget in zip(spent.per_agent, budgets, strict=True)]
+    begin = _common(plan.owners)
+    if begin:
+        pairs.insert(1, ("called", f"{begin}…"))
+    rows = []
+    for line, members, who in _groups(lines):
+        name = plan.owners[members[0]].removeprefix(begin)
+        whose = name if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
+        rows.append((text(whose), f"{run.charged:,}", *line))
+    return (
+        '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
+        "Other runs on the same data add to it; <code>tacit ledger</code> knows them all. The sum holds if no run was planned "
+        "by the results of another, or if a budget was set before the first.</p>"
+        f"{listing(pairs)}"
+        f"<br>{table(('owner', 'queries', 'ε spent', 'of'), rows)}</section>"
+    )
+
+
+def meaning(run: Run, spent: Spending | None) -> str:
+    """What the ε of this run allows an attacker, in plain words."""
+    if spent is None:
+        return ""
+    kept = spent.guarantee
+    even, caught = attacks(kept.epsilon, kept.delta)
+    which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
+    sees = (
+        "sees the published model, and every model on the way to it" if run.plan.agents == 1 else "hears every message"
+    )
+    supposed = "" if kept.release else " All of this supposes secret lots and noise, which this run did not have."
+    return (
+        '<section class="card"><h2>What ε means</h2>'
+        f"<p>Suppose someone {sees}, knows all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
+        f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best attack there could be wins at most "
+        f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
+        f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
+        "<p>These are bounds, not measurements: real attacks usually do worse. Smaller is safer: ε = 1 bounds even bets at "
+        f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
+        f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. Numbers '
+        f"of {text(kept.unit)}s, lots, clipping, noise, graph and model are public. Choosing settings by trying them on the same "
+        "private data costs budget, too.</p></section>"
+    )
+
+
+def checked(run: Run) -> str:
+    """Whether the settings were checked, when, and how that came out."""
+    if not run.plan.private:
+        return ""
+    found = run.checked
+    if found is None:
+        words = "These settings were not checked. Do so with tacit audit and the run’s config.toml."
+    elif found.verdict == "no fault found":
+        words = f"Checked on {found.checked[:10]}: no fault was found, which is no proof that there is none."
+    else:
+        words = f"Checked on {found.checked[:10]}: a fault was found ({', '.join(found.failed)}). Do not rely on ε."
+    return (
+        f'<section class="card"><h2>Check of settings</h2><p>{text(words)}</p><p class="note">A check measures one record’s '
+        "influence, bits, noise and lots on made-up records.</p></section>"
+    )
+
+
+def errata(run: Run) -> str:
+    """The errata of the paper that apply to this run."""
+    items = "".join(
+        f'<li><span class="number">{each.number}</span><span><span class="paper">{text(each.paper)}</span> '
+        f"{text(each.here)}</span></li>"
+        for each in applicable(run)
+    )
+    body = f'<ol class="errata">{items}</ol>' if items else '<p class="note">None.</p>'
+    return (
+        '<section class="card full"><h2>Errata that apply</h2><p class="note">Where the paper or its code is wrong, and '
+        f"what this run did instead, by the numbers of docs/errata.md.</p>{body}</section>"
+    )
+
+
+def settings(run: Run) -> str:
+    """All that the run was told."""
+    return (
+        '<details class="card full"><summary>All settings (config.toml)</summary>'
+        f"<pre>{text(tomli_w.dumps(run.config))}</pre></details>"
+    )
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
+    """Put agents with equal rows together, and say which they are."""
+    members: dict[Row, list[int]] = {}
+    for agent, row in enumerate(rows):
+        members.setdefault(row, []).append(agent)
+    return [(row, who, "all agents" if len(who) == len(rows) > 1 else agents(who)) for row, who in members.items()]
+
+
+def _common(owners: Sequence[str]) -> str:
+    """Return what all owners' names begin with, up to a slash, so that it need not be said for each."""
+    begin = owners[0][: owners[0].rfind("/") + 1] if len(owners) > 1 else ""
+    while begin and not all(owner.startswith(begin) for owner in owners):
+        begin = begin[: begin.rfind("/", 0, -1) + 1]
+    return begin
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = number(min(values)), number(max(values))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,51 @@
+"""What a name stands for where a run is started, from Python or from the command line: a shipped part, or the user's own."""
+
+from typing import Any
+
+from tacit import models
+from tacit.algorithms import RULES
+from tacit.data import AgentData, DataSet
+from tacit.errors import InvalidInput, choose
+from tacit.models import LOSSES, Loss
+from tacit.runs.naming import Own, find, is_own
+from tacit.runs.own import make_own
+from tacit.runs.specs import is_shipped, load_dataset, parse_links
+from tacit.training.preparation import Model
+
+BY_NAME = ("data", "algorithm", "model", "loss", "graph")
+"""What `tacit.train` also takes by name; the data first, since a model or a graph may be made for it."""
+
+
+def by_name(key: str, text: str, data: Any, seed: int) -> tuple[Any, Own | None]:
+    """Return the object that a name stands for, and where the user's own code is; data may come as a whole, not yet dealt out."""
+    if is_own(text) and not is_shipped("dataset" if key == "data" else key, text):
+        own = find(key, text)
+        return make_own(key, own, data, seed), own
+    return make_shipped(key, text, data, seed), None
+
+
+def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
+    """Return a shipped part by its name; some are made for the data of a run."""
+    if key == "data":
+        return load_dataset(text, seed=seed)
+    if key == "algorithm":
+        return RULES[choose("algorithm", text, RULES)]()
+    if key == "loss":
+        return shipped_loss(text)
+    if not isinstance(data, AgentData):
+        raise InvalidInput(f"{key} {text!r} is made for the data of the run, which is not here; give data=")
+    return shipped_model(text, data.data) if key == "model" else parse_links(text, data.agents, seed)
+
+
+def shipped_loss(name: str) -> Loss:
+    """Return a loss."""
+    return LOSSES[choose("loss", name, LOSSES)]
+
+
+def shipped_model(name: str, data: DataSet) -> Model:
+    """Return what makes a model for records of some data set."""
+    choose("model", name, models.MODELS)
+    if data.classes is None:
+        raise InvalidInput(f"{data.name} has no classes, and {name} is a classifier; give a model of your own")
+    shape, classes = data.input_shape, data.classes
+    return lambda: models.build(name, shape, classes)

@@ -1,0 +1,130 @@
+"""Looks at the agents' models while they are trained, at public records only, and keeps what it saw.
+
+Scoring models is planned to take at most a tenth of a run's work, in records: all validation records after the last round,
+and a fixed public sample of them before. A look is worth little with few records, so a short run has fewer looks instead. The
+end is scored in full however short a run is, and can then be more than the tenth by itself.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.data import AgentData, Records
+from tacit.errors import InvalidInput
+from tacit.models import FlatModel
+from tacit.networks import Network
+from tacit.training.evaluation import consensus_distance, evaluate
+from tacit.training.results import Snapshot
+
+_SHARE = 0.1  # of the records that a run trains on
+_LOOKS, _LEAST_SAMPLE = 20, 100
+_SAMPLE_SEED = 0  # the same for all runs, so that their curves can be compared
+
+
+class Looks(NamedTuple):
+    """How many rounds lie between two looks, and how many validation records are scored at each but the last."""
+
+    every: int
+    sample: int
+
+
+def plan_looks(*, rounds: int, every: int | None, trained: float, agents: int, validation: int) -> Looks:
+    """Plan looks that score at most a tenth as many records as are trained on, by `agents` models in all.
+
+    All validation records are scored in the end. What that leaves of the tenth, or half of it if it leaves less, is for
+    the looks before: `every` so many rounds if that is given, else twenty or fewer, each on a hundred records or more.
+    """
+    if not validation:
+        return Looks(every or -(-rounds // _LOOKS), 0)
+    allowed = _SHARE * trained / agents
+    left = max(allowed - validation, allowed / 2)
+    least = min(_LEAST_SAMPLE, validation)
+    if every is None:
+        looks = min(_LOOKS, max(1, int(left / least)))
+        every = -(-rounds // looks)
+    looks = -(-rounds // every)  # at the start, and then every so many rounds before the end
+    return Looks(every, max(least, min(validation, int(left / looks))))
+
+
+class Watch:
+    """Takes a snapshot of the hosted agents of every trial at each look; `histories` holds them, trial by trial.
+
+    `seconds` is what looking took. `gather` returns all agents' models, or None where nobody has them: then how far they are apart is unknown, NaN.
+    """
+
+    def __init__(
+        self,
+        model: FlatModel,
+        data: AgentData,
+        network: Network,
+        gather: Callable[[Tensor], Tensor | None],
+        looks: Looks,
+    ) -> None:
+        self._model, self._data, self._network, self._gather = model, data.data, network, gather
+        self.looks = looks
+        self._sample = None if data.data.validation is None else public_sample(data.data.validation, looks.sample)
+        self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
+        self.seconds = 0.0
+
+    @property
+    def histories(self) -> Sequence[Sequence[Snapshot]]:
+        """What was seen of every trial so far; each grows with the looks."""
+        return self._histories
+
+    def restore(self, histories: Sequence[Sequence[Snapshot]]) -> None:
+        """Put what was seen elsewhere, trial by trial, in the place of what was seen here."""
+        for own, seen in zip(self._histories, histories, strict=True):
+            own[:] = seen
+
+    def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
+        """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
+        if self._data.validation is None:
+            raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+        score = evaluate(
+            self._model, theta, self._data.validation, self._data.prepare, classification=False, one_by_one=True
+        )
+        return torch.from_numpy(score.loss).to(theta)
+
+    def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False) -> None:
+        """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
+        trials, started = len(self._histories), time.perf_counter()
+        loss = accuracy = scored = None
+        records = self._data.validation if whole else self._sample
+        if records is not None and self._data.validation is not None:
+            classification = self._data.classes is not None
+            score = evaluate(self._model, theta, records, self._data.prepare, classification=classification)
+            loss = score.loss.reshape(trials, -1)
+            accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
+            scored = len(records), len(self._data.validation)
+        with torch.no_grad():
+            everyone = self._gather(theta)
+            apart = np.full(trials, np.nan)
+            if everyone is not None:
+                apart = consensus_distance(everyone.unflatten(0, (trials, -1)))
+        sent = self._network.bytes_sent.reshape(trials, -1).copy()
+        for trial, history in enumerate(self._histories):
+            history.append(
+                Snapshot(
+                    round=round,
+                    queries=queries,
+                    loss=None if loss is None else loss[trial],
+                    accuracy=None if accuracy is None else accuracy[trial],
+                    consensus_distance=float(apart[trial]),
+                    bytes_sent=sent[trial],
+                    scored=scored,
+                )
+            )
+        self.seconds += time.perf_counter() - started
+
+
+def public_sample(records: Records, count: int) -> Records:
+    """Return so many of some public records: always the same ones, and those of a smaller sample are among those of a larger."""
+    if count >= len(records):
+        return records
+    order = torch.randperm(len(records), generator=torch.Generator().manual_seed(_SAMPLE_SEED))
+    return records.take(order[:count].sort().values.to(records.targets.device))

@@ -1,0 +1,139 @@
+"""One way to play a round: what trains a run, counts it and follows its messages differ in the oracle and the network alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import name_of, rule_of
+from tacit.errors import InvalidInput, RuleError, TacitError
+from tacit.io.tracebacks import failure
+from tacit.networks import DENSE, Codec, Inbox, Network
+from tacit.training.chance import chance, shared_chance
+from tacit.training.schedules import Schedule, step_size
+
+PublicLoss = Callable[[Tensor], Tensor]
+
+
+class Asked(Protocol):
+    """Whoever answers a rule's queries."""
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Return every row's gradient at its θ."""
+
+    def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
+        """Return every row's mean of a per-sample vector."""
+
+
+class Round:
+    """What an algorithm sees of one round; see `tacit.algorithms.At`. Everything else is out of its reach."""
+
+    def __init__(self, play: "Play", lr: float | Tensor, theta: Tensor) -> None:
+        self.round, self.lr, self.agents = play.round, lr, play.network.hosted
+        self.__play, self.__theta, self.__draws = play, theta, 0
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """Ask the oracle for every agent's gradient."""
+        return self.__play.oracle.gradient(theta)
+
+    def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
+        """Ask the oracle for the mean of any per-sample vector."""
+        return self.__play.oracle.query(per_sample, *public, width=width)
+
+    def public_loss(self, theta: Tensor) -> Tensor:
+        """Return every agent's mean loss on public records."""
+        return self.__play.public_loss(theta)
+
+    def exchange(self, *tensors: Tensor, codec: Codec = DENSE) -> Inbox:
+        """Send one message to every neighbour and return theirs."""
+        play = self.__play
+        play.messages += 1
+        play.vectors += len(tensors)
+        return play.network.exchange(self.round, *tensors, codec=codec)
+
+    def chance(self, *shape: int) -> Tensor:
+        """Return public numbers from [0, 1), a row of this shape for each agent."""
+        play, like = self.__play, self.__theta
+        draw = self.__next_draw()
+        if like.is_meta:
+            return like.new_empty(len(like), *shape)
+        agents = self.agents.reshape(play.network.trials, -1).tolist()
+        rows = [chance(play.seed + trial, own, self.round, draw, shape, like.dtype) for trial, own in enumerate(agents)]
+        return torch.cat(rows).to(like.device)
+
+    def shared_chance(self, *shape: int) -> Tensor:
+        """Return public numbers from [0, 1) that all agents have in common."""
+        play, like = self.__play, self.__theta
+        draw = self.__next_draw()
+        if like.is_meta:
+            return like.new_empty(shape)
+        return shared_chance(play.seed, self.round, draw, shape, like.dtype).to(like.device)
+
+    def __next_draw(self) -> int:
+        self.__draws += 1
+        self.__play.draws += 1
+        return self.__draws - 1
+
+
+def _no_public_loss(theta: Tensor) -> Tensor:
+    raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+
+
+class Play:
+    """A rule between two rounds, with what it asked and said so far."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any],
+        theta: Float[Tensor, "rows params"],
+        *,
+        rounds: int,
+        schedule: Schedule,
+        network: Network,
+        oracle: Asked,
+        seed: int,
+        public_loss: PublicLoss = _no_public_loss,
+    ) -> None:
+        self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
+        self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
+        self.round = self.messages = self.vectors = self.draws = 0
+        with torch.no_grad(), self._blaming("init", ""):
+            self.state: Any = algorithm.init(theta)
+        self._check(self.state, theta.shape, "init")
+
+    def advance(self) -> None:
+        """Play one round."""
+        before = self.state.theta
+        where = f" in round {self.round + 1} of {self.rounds} (at.round is {self.round})"
+        with torch.no_grad():
+            lr = step_size(self._schedule, self.round, self.rounds, before)
+            with self._blaming("round", where):
+                state = self.algorithm.round(self.state, Round(self, lr, before))
+        self._check(state, before.shape, "round")
+        self.state, self.round = state, self.round + 1
+
+    @contextmanager
+    def _blaming(self, method: str, where: str) -> Iterator[None]:
+        """Turn what a rule of the user's own raises into an error that says where; what Tacit raises on purpose stays as it is."""
+        try:
+            yield
+        except (TacitError, MemoryError):
+            raise
+        except Exception as error:
+            rule = rule_of(self.algorithm)
+            if type(rule).__module__.startswith("tacit."):
+                raise
+            raise RuleError(f"{name_of(rule)}.{method} failed{where}: {failure(error)}") from error
+
+    def _check(self, state: Any, shape: torch.Size, made_by: str) -> None:
+        theta = getattr(state, "theta", None)
+        if not isinstance(theta, Tensor) or theta.shape != shape:
+            found = f"a theta of shape {tuple(theta.shape)}" if isinstance(theta, Tensor) else "a state without theta"
+            raise InvalidInput(
+                f"{type(self.algorithm).__name__}.{made_by} must return a state whose theta is [agents, params], as it was "
+                f"given, {tuple(shape)}; it returned {found}"
+            )

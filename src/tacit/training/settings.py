@@ -1,0 +1,183 @@
+"""All settings of a run, in one frozen object. Nothing happens here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import networkx as nx
+import torch
+from scipy import sparse
+from torch import nn
+
+from tacit.algorithms import SGD, Algorithm
+from tacit.algorithms.averaged import rule_of
+from tacit.algorithms.interface import check_rule
+from tacit.data import AgentData
+from tacit.errors import InvalidInput
+from tacit.models import Loss, cross_entropy, views_cross_entropy
+from tacit.networks import Tap
+from tacit.networks.topology import is_topology
+from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.training.preparation import Graphs, Model
+from tacit.training.schedules import Schedule
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training:
+    """All settings of a run: `tacit.train(algorithm, **settings)` takes these.
+
+    algorithm: the update rule Ψ, such as `DSGT()`.
+    model: a module, whose present parameters are the start, or a function that makes one, called under `seed`.
+    data: who holds which records: `data_set.split(agents, ...)` or `AgentData.from_parts([...])`. In a process that hosts some of
+        the agents, those of these agents alone.
+    privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
+    rounds: how many rounds to play.
+    lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
+    graph: who talks to whom: a networkx graph, or one that changes from round to round, such as `tacit.networks.Cycle`; a list
+        gives every trial its own. Not needed by rules that never exchange.
+    mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of one's own.
+    any_order: let a matrix product add neighbours' values up in an order of its own: faster where everyone has many neighbours.
+        Such a run agrees with the same run on another runtime to a tolerance, and not to the bit.
+    allow_drift: let weights through that move the average; only for reproducing the published code.
+    loss: maps a batch of outputs and targets to one loss per record; cross-entropy unless given.
+    seed: drives all public chance: initialisation and `at.chance`. Lots and noise never come from it.
+    sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
+        run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
+    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without
+        privacy is written there, too, and refused where a budget is set.
+    name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
+    sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
+    step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
+        the shape: runtimes agree to the bit where it is the same, such as 1.
+    same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
+    evaluate_every: rounds between looks at the models; twenty looks or fewer unless given. All validation records are scored after
+        the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
+    spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
+    private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
+    taps: functions that see every exchange's tensors, as an observer of all links would.
+    compile: whether gradients are compiled, which takes about a minute and makes them some times faster. `"auto"`
+        compiles where the run is long enough to win that back. Rounding differs from that of a run that is not compiled.
+    device: where tensors live.
+    progress: show a progress bar, if the error stream is a terminal.
+    """
+
+    algorithm: Algorithm[Any]
+    model: Model
+    data: AgentData
+    privacy: Privacy | NoPrivacy
+    rounds: int
+    lr: float | Sequence[float] | Schedule
+    graph: Graphs | None = None
+    mixing: str | sparse.csr_array = "metropolis"
+    any_order: bool = False
+    allow_drift: bool = False
+    loss: Loss = cross_entropy
+    seed: int = 0
+    sources: Sources | None = None
+    ledger: Ledger | None = None
+    name: str | None = None
+    sizes: Sequence[int] | None = None
+    step_agents: int | None = None
+    same_start: bool = True
+    evaluate_every: int | None = None
+    spare_queries: int = 0
+    private_diagnostics: bool = False
+    taps: Sequence[Tap] = ()
+    compile: Compile = "auto"
+    device: torch.device | str = "cpu"
+    progress: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_kinds()
+        for name, least in (
+            ("rounds", 1),
+            ("spare_queries", 0),
+            ("seed", 0),
+            ("evaluate_every", 1),
+            ("step_agents", 1),
+        ):
+            value = getattr(self, name)
+            if value is None and name in ("evaluate_every", "step_agents"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**62:
+                raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
+        if type(rule_of(self.algorithm)) is SGD and self.data.agents > 1:
+            raise InvalidInput(
+                f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
+                "agents that learn alone"
+            )
+        if self.data.data.classes is None and self.loss in (cross_entropy, views_cross_entropy):
+            raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
+        if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
+            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+
+    def _check_kinds(self) -> None:
+        """Say what was expected where something else was given; these are the mistakes that are made first."""
+        for key in ("algorithm", "data", "model", "loss"):
+            check_kind(key, getattr(self, key))
+        if not isinstance(self.privacy, Privacy | NoPrivacy):
+            raise InvalidInput(f"privacy is {self.privacy!r}; give Privacy(...), or NoPrivacy(lot_size=...) for none")
+        if self.compile not in (True, False, "auto"):
+            raise InvalidInput(f"compile is {self.compile!r}; it must be True, False or 'auto'")
+        given: Any = self.graph
+        graphs = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        if given is not None and not (
+            graphs and all(isinstance(graph, nx.Graph) or is_topology(graph) for graph in graphs)
+        ):
+            what = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            raise InvalidInput(
+                f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), links that change such as "
+                "tacit.networks.base_graphs(10), or a list with one for each trial"
+            )
+        if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
+            raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")
+        if self.ledger is not None and not isinstance(self.ledger, Ledger):
+            raise InvalidInput(f"ledger is a {type(self.ledger).__name__}; give a Ledger, such as Ledger(Budget(...))")
+        if self.sources is not None and (isinstance(self.sources, type) or not hasattr(self.sources, "make")):
+            raise InvalidInput(f"sources is {self.sources!r}; give Secret(), Seeded(seed) or Fast(seed)")
+        if self.name is not None and not isinstance(self.name, str):
+            raise InvalidInput(f"name is {self.name!r}; it must be a text")
+        try:
+            torch.zeros(1, device=self.device)
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise InvalidInput(f"device is {self.device!r}, which cannot be used here: {error}") from None
+
+    def __repr__(self) -> str:
+        # Where sizes are declared, the true numbers of records are nobody else's business.
+        shown = {field.name: repr(getattr(self, field.name)) for field in fields(self)}
+        shown["data"] = self.data.described(None if self.sizes is None else ())
+        return f"Training({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
+    @property
+    def chosen_sources(self) -> Sources:
+        """Where lots and noise come from, after defaults."""
+        if self.sources is not None:
+            return self.sources
+        return Secret() if isinstance(self.privacy, Privacy) else Fast(self.seed)
+
+    @property
+    def unit(self) -> Unit | None:
+        """Who is protected, if not every record by itself."""
+        return self.privacy.unit if isinstance(self.privacy, Privacy) else None
+
+    @property
+    def is_release(self) -> bool:
+        """Whether what comes of the run may be shown to others with its ε."""
+        return isinstance(self.privacy, Privacy) and self.chosen_sources.secret and not self.private_diagnostics
+
+
+def check_kind(key: str, value: Any) -> None:
+    """Say what was expected of an algorithm, data, a model or a loss where something else was given."""
+    if key == "algorithm":
+        check_rule(value)
+    elif key == "data" and not isinstance(value, AgentData):
+        raise InvalidInput(not_dealt(value))
+    elif key == "model" and not isinstance(value, nn.Module) and not callable(value):
+        raise InvalidInput(f"model is {value!r}; give an nn.Module or a function that makes one")
+    elif key == "loss" and not callable(value):
+        raise InvalidInput(f"loss is {value!r}; give a function of outputs and targets, one value per record")
+
+
+def not_dealt(data: Any) -> str:
+    """Say what to do with data that is not divided among agents."""
+    return f'data is a {type(data).__name__}; divide it among agents: data.split(10, IID()), or agents=10, split="iid"'
