@@ -48,7 +48,7 @@ def _released(sources: Sources) -> Callable[[], object]:
     made, sums, out = sources.make(ROWS), _sums(), torch.empty(ROWS, WIDTH)
 
     def side() -> None:
-        noise.release(sums, [source.next() for source in made], slice(0, ROWS), out)
+        noise.release(sums, [source.next() for source in made], [], slice(0, ROWS), out)
 
     return side
 

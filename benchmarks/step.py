@@ -52,7 +52,7 @@ def our_step(
     def step() -> Tensor:
         with torch.no_grad():
             sums = chosen.engine.clipped_sums(theta, lot, clip).sums
-            noise.release(sums, [source.next() for source in sources], slice(0, len(modules)), released)
+            noise.release(sums, [source.next() for source in sources], [], slice(0, len(modules)), released)
             return theta.sub_(released, alpha=0.01)  # as the rivals step, too
 
     return step, chosen.why

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
     from tacit.api import train, train_trials
     from tacit.errors import TacitError
-    from tacit.privacy import Budget, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Unit
+    from tacit.privacy import Budget, Cancelling, Fast, Ledger, NoPrivacy, Observer, Privacy, Secret, Seeded, Unit
     from tacit.runs.doors import resume
     from tacit.runs.loading import load
+    from tacit.training.absences import Absence
     from tacit.training.results import Result, Snapshot
     from tacit.training.schedules import Constant, LogSpaced
     from tacit.training.session import Session
@@ -41,7 +42,19 @@ else:
                 "Plain",
             ),
             "tacit.errors": ("TacitError",),
-            "tacit.privacy": ("Budget", "Fast", "Ledger", "NoPrivacy", "Privacy", "Secret", "Seeded", "Unit"),
+            "tacit.privacy": (
+                "Budget",
+                "Cancelling",
+                "Fast",
+                "Ledger",
+                "NoPrivacy",
+                "Observer",
+                "Privacy",
+                "Secret",
+                "Seeded",
+                "Unit",
+            ),
+            "tacit.training.absences": ("Absence",),
             "tacit.training.results": ("Result", "Snapshot"),
             "tacit.runs.doors": ("resume",),
             "tacit.runs.loading": ("load",),
@@ -71,9 +84,11 @@ __all__ = [
     "DSGD",
     "DSGT",
     "SGD",
+    "Absence",
     "Adam",
     "Averaged",
     "Budget",
+    "Cancelling",
     "Constant",
     "DiNNO",
     "Fast",
@@ -82,6 +97,7 @@ __all__ = [
     "LogSpaced",
     "Momentum",
     "NoPrivacy",
+    "Observer",
     "Plain",
     "Privacy",
     "Result",

@@ -292,6 +292,6 @@ def test_noise_that_protects_nothing_is_not_added_up(runs):
 
 def test_code_is_listed_by_hash(archive):
     code = json.loads(archive.parts["code.json"])
-    assert {"privacy/oracle.py", "chains.py", "evidence/archive.py"} <= set(code["files"])
+    assert {"privacy/oracle.py", "io/chains.py", "evidence/archive.py"} <= set(code["files"])
     assert all(map(chains.is_hash, code["files"].values()))
     assert set(code["versions"]) >= {"torch", "dp-accounting"}

@@ -582,7 +582,7 @@ LINE = {
     "release": True,
     "ground": "free",
 }
-ACCOUNT = {"run": "r", "together": "r", "state": "finished", "allowed": 3, "spent": 2, "lines": [LINE]}
+ACCOUNT = {"run": "r", "together": "r", "state": "finished", "allowed": 3, "spent": 2, "lines": [LINE], "masks": None}
 
 
 def with_account(**changes):

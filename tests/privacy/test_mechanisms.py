@@ -2,14 +2,17 @@
 
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import PrivacyError
 from tacit.privacy import Event, Guarantee, Mechanism, NoPrivacy, Privacy
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.keys import Keys
+from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Observer
 
 SOME = Mechanism.gaussian(sample_rate=0.1, clip=1.5, lot=6.0, noise_multiplier=2.0)
 POISSON = {"kind": "poisson", "rate": 0.1, "unit": "record", "most": 1}
@@ -33,13 +36,40 @@ def test_without_noise_there_is_no_clip_and_no_event():
 
 def test_it_knows_its_events_and_against_whom():
     assert SOME.event(7) == SOME.event(7, EVERYBODY) == Event(sample_rate=0.1, noise_multiplier=2.0, count=7)
-    with pytest.raises(PrivacyError, match="observer is 'the neighbour'"):
-        SOME.event(7, "the neighbour")
+    assert SOME.event(7, Observer(1)) == SOME.event(7), "noise of one's own protects from all others alike"
+
+
+def test_masks_protect_the_less_the_more_agents_are_curious():
+    masks = Masks(own=(0.5,) * 4, size=2.0, keys=Keys(4))
+    mechanism = replace(SOME, clip=2.0, lot=4.0, noise=Masked(multiplier=1.0, agent=2, masks=masks))
+    found = [
+        mechanism.event(7, observer).noise_multiplier for observer in (Observer(0), Observer(1), Observer(2), EVERYBODY)
+    ]
+    expected = []
+    for curious in range(4):
+        honest = 4 - curious
+        covariance = np.eye(honest) * (0.25 + 4.0 * honest) - 4.0
+        expected.append(np.linalg.inv(covariance)[0, 0] ** -0.5 * 4 / 2)
+    assert found == pytest.approx([*expected[:3], 1.0], rel=1e-8)
+    assert all(value <= right for value, right in zip(found, expected, strict=True)), "rounded down"
+    assert Masks.of_json(json.loads(json.dumps(masks.to_json()))) == masks
+    assert Mechanism.of_json(json.loads(json.dumps(mechanism.to_json())), masks) == mechanism
+    with pytest.raises(PrivacyError, match="without the masks"):
+        Mechanism.of_json(mechanism.to_json())
+    with pytest.raises(PrivacyError, match="its neighbours count on"):
+        replace(mechanism, noise=Masked(multiplier=0.9, agent=2, masks=masks))
+    with pytest.raises(PrivacyError, match="not among"):
+        Masked(multiplier=1.0, agent=4, masks=masks)
 
 
 def test_a_guarantee_names_its_observer():
     made = Guarantee(epsilon=1.0, delta=1e-5, adjacency="add_remove", accountant="pld", release=True)
-    assert made.observer == "everybody else together"
+    assert made.observer == EVERYBODY
+    assert [str(Observer(curious)) for curious in (None, 1, 2)] == [
+        "everybody else together",
+        "any one other agent",
+        "any 2 other agents together",
+    ]
 
 
 def test_a_plan_gives_every_agent_its_mechanism():
@@ -57,7 +87,8 @@ def test_a_plan_gives_every_agent_its_mechanism():
     ("changes", "said"),
     [
         ({"sampler": POISSON | {"kind": "shuffled"}}, "a sampler of kind 'shuffled' is not known"),
-        ({"noise": {"kind": "cancelling", "multiplier": 1.0}}, "noise of kind 'cancelling' is not known"),
+        ({"noise": {"kind": "laplace", "multiplier": 1.0}}, "noise of kind 'laplace' is not known"),
+        ({"noise": {"kind": "cancelling", "multiplier": 1.0}}, "noise has the fields kind, multiplier, agent"),
         ({"noise": {"kind": ["gaussian"], "multiplier": 1.0}}, "is not known"),
         ({"noise": {"kind": "gaussian"}}, "noise has the fields kind, multiplier"),
         ({"noise": {"kind": "none", "multiplier": 1.0}}, "noise has the fields kind"),

@@ -11,7 +11,7 @@ from ideal import ideal, signed
 from tacit.errors import PrivacyError
 from tacit.privacy import normals
 from tacit.privacy.distances import LEVELS, LOG2_UNDECIDED
-from tacit.privacy.normals import ERROR, RADII, box_muller, nearest
+from tacit.privacy.normals import ERROR, RADII, Normal, box_muller, nearest
 from tacit.privacy.randomness import Seeded
 
 ULP = 2.0**-52
@@ -100,7 +100,7 @@ def test_exact_rounding_agrees_with_two_hundred_digits():
             return stream.more(place, level)
 
         expected = shift + 1500.25 * ideal(*pair, more, sine)
-        assert nearest(shift, 1500.25, pair, more, sine=sine) == math.floor(expected + 0.5)
+        assert nearest(shift, [Normal(1500.25, pair, more, sine)]) == math.floor(expected + 0.5)
 
 
 @pytest.mark.parametrize("word", [0, 1, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1])
@@ -113,7 +113,7 @@ def test_exact_rounding_at_the_ends_of_the_radius(word):
 
     for angle in (0, 2**61 + 12345, 2**63):
         expected = 0.125 + 2000.0 * ideal(word, angle, more, False)
-        assert nearest(0.125, 2000.0, (word, angle), more, sine=False) == math.floor(expected + 0.5)
+        assert nearest(0.125, [Normal(2000.0, (word, angle), more, False)]) == math.floor(expected + 0.5)
 
 
 @pytest.mark.parametrize(("levels", "last", "expected"), [(0, 1, 0), (3, 1, 0), (9, 2**255, 0)])
@@ -125,16 +125,16 @@ def test_a_tie_is_decided_by_the_first_bit_that_breaks_it(levels, last, expected
         asked.append(level)
         return bytes([255] * 32) + (last if level == levels else 0).to_bytes(32, "little")
 
-    assert nearest(0.5, 1024.0, (2**61, 2**62), more, sine=False) == expected
+    assert nearest(0.5, [Normal(1024.0, (2**61, 2**62), more, False)]) == expected
     assert asked == list(range(levels + 1)) or asked == list(range(levels + 2))
 
 
 def test_what_no_bit_decides_is_refused(monkeypatch):
     monkeypatch.setattr(normals, "LEVELS", 5)
     with pytest.raises(PrivacyError, match="did not decide"):
-        nearest(0.5, 1024.0, (2**61, 2**62), lambda level: bytes(64), sine=False)
+        nearest(0.5, [Normal(1024.0, (2**61, 2**62), lambda level: bytes(64), False)])
     with pytest.raises(PrivacyError, match="did not decide"):
-        nearest(0.0, 1024.0, (0, 2**60), lambda level: bytes(64), sine=False)
+        nearest(0.0, [Normal(1024.0, (0, 2**60), lambda level: bytes(64), False)])
 
 
 def test_the_chance_of_no_decision_is_that_of_all_levels():
@@ -143,7 +143,7 @@ def test_the_chance_of_no_decision_is_that_of_all_levels():
 
 def test_precision_of_others_is_neither_used_nor_changed():
     with mpmath.workprec(5):
-        assert nearest(0.3, 1024.0, (2**61, 2**60), lambda level: bytes(64), sine=True) == round(
+        assert nearest(0.3, [Normal(1024.0, (2**61, 2**60), lambda level: bytes(64), True)]) == round(
             0.3 + 1024 * math.sqrt(4 * math.log(2)) * math.sin(math.pi / 8)
         )
         assert mpmath.mp.prec == 5

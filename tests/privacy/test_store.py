@@ -311,7 +311,7 @@ def test_the_head_covers_every_row_in_order(path):
     assert (
         DurableLedger(path.with_name("empty.sqlite")).head.hash
         == START
-        == hashlib.sha256(b"tacit-ledger-6").hexdigest()
+        == hashlib.sha256(b"tacit-ledger-7").hexdigest()
     )
 
 
@@ -609,7 +609,7 @@ def test_a_budget_is_raised_with_who_and_why(path):
     ]
     assert again.verify() == []
     assert Ledger.from_json(again.to_json()).decisions == again.decisions
-    changed = {"epsilon": 2.5, "delta": 1e-5, "adjacency": "add_remove", "accountant": "pld"}
+    changed = {"epsilon": 2.5, "delta": 1e-5, "adjacency": "add_remove", "accountant": "pld", "observer": "all"}
     edit_log(path, lambda row: row | {"budget": changed} if row["kind"] == "budget" and not row["owner"] else row)
     with pytest.raises(StorageError, match=r"raised from ε=1.0, and ε=2.5 at δ=1e-05 .* was stored"):
         DurableLedger(path)

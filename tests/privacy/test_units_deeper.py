@@ -47,7 +47,7 @@ class Bare:
     def __init__(self):
         self.sums = []
 
-    def release(self, sums, streams, agents, out):
+    def release(self, sums, streams, masks, agents, out):
         self.sums.append(sums.clone())
         out.zero_()
 

@@ -298,7 +298,7 @@ def test_a_slip_in_ones_own_rule_names_rule_method_round_file_and_line(rule, whe
         tacit.train(tacit.Averaged(rule) if averaged else rule, **settings())
     said = str(caught.value)
     assert said.startswith(f"{where}RuntimeError: einsum()")
-    assert f"(test_playing.py, line {LINE})" in said, "not a line of torch's"
+    assert f"(test_rounds.py, line {LINE})" in said, "not a line of torch's"
     assert (
         said.endswith("This was a rehearsal with made-up answers, which counts its queries; no data was asked")
         == rehearsed

@@ -157,6 +157,54 @@ def test_a_run_is_the_same_to_the_bit_wherever_its_agents_are_hosted(rule, where
     assert together.cost.bytes_sent.tolist() == together.network.bytes_sent.tolist()
 
 
+MASKED = {
+    "complete keys": tacit.Cancelling(curious=1, ratio=2.0),
+    "keys of the graph, ratio by the rule": tacit.Cancelling(curious=1, keys="graph"),
+    "two lost": tacit.Cancelling(curious=1, lost=2, ratio=1.0),
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "where", "noise"),
+    [
+        ("dsgd", "irregular", "complete keys"),
+        ("dsgt", "ring", "keys of the graph, ratio by the rule"),
+        ("dsgt", "base", "two lost"),
+        ("ranked", "ring", "complete keys"),
+    ],
+)
+def test_masks_are_the_same_to_the_bit_wherever_their_ends_are_hosted(rule, where, noise, data):
+    privacy = tacit.Privacy(noise_multiplier=1.5, delta=1e-5, clip=[0.5, 1, 1, 2, 1], lot_size=8, noise=MASKED[noise])
+    settings = training(data, RULES[rule], GRAPHS[where], privacy=privacy)
+    together, apart = played(settings), everyone_apart(settings)
+    assert together.plan.masks is not None
+    assert all(each.plan == together.plan for each in apart)
+    assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
+    for agent, session in enumerate(apart):
+        (result,), (whole,) = session.results(), together.results()
+        for observer in (None, tacit.Observer(2), tacit.Observer()):
+            assert result.guarantees(observer) == [whole.guarantees(observer)[agent]]
+
+
+def test_rounds_of_gossip_exchanges_and_absences_agree_as_well(data):
+    settings = training(
+        data,
+        tacit.DSGT(),
+        GRAPHS["ring"],
+        rounds=4,
+        gossip_rounds=2,
+        exchanges_per_query=2,
+        absences=[tacit.Absence(1, 1, 3), tacit.Absence(4, 2, rekey=3)],
+        privacy=tacit.Privacy(
+            noise_multiplier=1.5, delta=1e-5, clip=1.0, lot_size=8, noise=tacit.Cancelling(lost=1, ratio=1.0)
+        ),
+    )
+    together, apart = played(settings), everyone_apart(settings)
+    assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
+    assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
+    assert together.cost.bytes_sent.tolist() == together.network.bytes_sent.tolist()
+
+
 def test_an_agent_by_itself_is_charged_for_its_own_records_alone(data):
     settings = training(data, tacit.DSGT(), GRAPHS["ring"])
     whole, apart = played(settings).results()[0], everyone_apart(settings)

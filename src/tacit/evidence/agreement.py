@@ -190,7 +190,7 @@ def summary_problems(told: Told) -> Iterator[str]:
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "accountant": plan.accountant,
-        "observer": EVERYBODY if plan.private else None,
+        "observer": str(EVERYBODY) if plan.private else None,
         "unit": plan.protected if plan.private else None,
         "algorithm": told.config.algorithm,
         "dataset": told.config.dataset,

@@ -7,12 +7,13 @@ from tacit.lazy import lazily
 if TYPE_CHECKING:
     from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilon, noise_multiplier
     from tacit.privacy.accounts import Account, Entry, Line
+    from tacit.privacy.cancelling import Cancelling
     from tacit.privacy.decisions import Decision
     from tacit.privacy.gradients import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
     from tacit.privacy.gradients.clipping import Engine, Lot, PerSample, Record
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
-    from tacit.privacy.mechanisms import Mechanism
+    from tacit.privacy.mechanisms import Mechanism, Observer
     from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
     from tacit.privacy.planning import NoPrivacy, Plan, Privacy
     from tacit.privacy.randomness import Fast, Secret, Seeded, Sources
@@ -25,11 +26,12 @@ else:
             "tacit.privacy.accounting": ("Accountant", "Adjacency", "Event", "epsilon", "noise_multiplier"),
             "tacit.privacy.accounts": ("Account", "Entry", "Line"),
             "tacit.privacy.gradients.clipping": ("Engine", "Lot", "PerSample", "Record"),
+            "tacit.privacy.cancelling": ("Cancelling",),
             "tacit.privacy.decisions": ("Decision",),
             "tacit.privacy.gradients": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
             "tacit.privacy.guarantees": ("Basis", "Budget", "Guarantee"),
             "tacit.privacy.ledger": ("Ledger",),
-            "tacit.privacy.mechanisms": ("Mechanism",),
+            "tacit.privacy.mechanisms": ("Mechanism", "Observer"),
             "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
             "tacit.privacy.randomness": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.planning": ("NoPrivacy", "Plan", "Privacy"),
@@ -44,6 +46,7 @@ __all__ = [
     "Adjacency",
     "Basis",
     "Budget",
+    "Cancelling",
     "Chosen",
     "Compile",
     "Decision",
@@ -61,6 +64,7 @@ __all__ = [
     "Lot",
     "Mechanism",
     "NoPrivacy",
+    "Observer",
     "Oracle",
     "PerSample",
     "PlainOracle",

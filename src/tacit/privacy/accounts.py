@@ -13,12 +13,13 @@ queries that it made, each of which was written before its answer left the oracl
 
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
-from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observer
 
 State = Literal["open", "stopped", "finished", "abandoned"]
 Ground = Literal["free", "plan", "filter"]
@@ -50,17 +51,17 @@ class Line:
         """Who is protected."""
         return self.mechanism.sampler.unit
 
-    def event(self, count: int) -> Event:
-        """Return this many queries of the mechanism."""
-        return self.mechanism.event(count)
+    def event(self, count: int, observer: Observer = EVERYBODY) -> Event:
+        """Return this many queries of the mechanism, as an observer sees them."""
+        return self.mechanism.event(count, observer)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON."""
+        """Return it as plain data, for JSON. Masks are shared by all lines of an account, which keeps them once."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain | {"mechanism": self.mechanism.to_json()}
 
     @staticmethod
-    def of_json(document: Any) -> "Line":
+    def of_json(document: Any, masks: Masks | None = None) -> "Line":
         """Read plain data back; anything else is an error."""
         kinds = {"owner": str, "records": str, "partition": str, "mechanism": dict, "release": bool, "ground": str}
         if not isinstance(document, dict) or set(document) != set(kinds):
@@ -71,7 +72,28 @@ class Line:
             raise PrivacyError(f"a line with a field of the wrong type: {wrong[0]} is {document[wrong[0]]!r}")
         if document["ground"] not in get_args(Ground):
             raise PrivacyError(f"a line that was let in by {document['ground']!r}")
-        return Line(**(document | {"mechanism": Mechanism.of_json(document["mechanism"])}))
+        return Line(**(document | {"mechanism": Mechanism.of_json(document["mechanism"], masks)}))
+
+
+def lines_to_json(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return the lines of an account as plain data, with the masks that its owners share, or null."""
+    shared = {line.mechanism.noise.masks for line in lines if isinstance(line.mechanism.noise, Masked)}
+    if len(shared) > 1:
+        raise PrivacyError("the owners in an account share different masks; their noise would not cancel")
+    return {"lines": [line.to_json() for line in lines], "masks": shared.pop().to_json() if shared else None}
+
+
+def lines_of_json(lines: Any, masks: Any) -> tuple[Line, ...]:
+    """Read the lines of an account back; anything else is an error."""
+    if type(lines) is not list:
+        raise PrivacyError(f"the lines of an account are a list, and this is {str(lines)[:200]}")
+    shared = None if masks is None else Masks.of_json(masks)
+    read = tuple(Line.of_json(line, shared) for line in lines)
+    noises = [line.mechanism.noise for line in read]
+    places = [noise.agent for noise in noises if isinstance(noise, Masked)]
+    if (shared is None) == bool(places) or (places and len(places) < len(noises)) or len({*places}) < len(places):
+        raise PrivacyError("masks go with lines of different agents that all have them")
+    return read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +157,13 @@ class Account:
         return self._allowed
 
     def largest_epsilon(
-        self, *, delta: float, adjacency: Adjacency, accountant: Accountant, queries: int | None = None
+        self,
+        *,
+        delta: float,
+        adjacency: Adjacency,
+        accountant: Accountant,
+        queries: int | None = None,
+        observer: Observer = EVERYBODY,
     ) -> tuple[int, float]:
         """Derive the highest ε of any owner, and say whose it is by its place in `lines`: the one ε that a run states.
 
@@ -145,7 +173,7 @@ class Account:
         plain = [place for place, line in enumerate(self.lines) if not line.private]
         if plain:
             return plain[0], math.inf
-        histories = [[line.event(count)] for line in self.lines]
+        histories = [[line.event(count, observer)] for line in self.lines]
         return largest_epsilon(histories, delta=delta, adjacency=adjacency, accountant=accountant)
 
     def filtered(self, line: Line) -> int:

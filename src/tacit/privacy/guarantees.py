@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Accountant, Adjacency, Event, check
@@ -45,7 +45,10 @@ class Guarantee:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"ε=∞: {EXPOSED if self.exposed else 'nothing is promised'}"
-        words = f"{per(self.unit, shown(self.epsilon))} at {terms(self.delta, self.adjacency, self.accountant)}"
+        against = "" if self.observer == EVERYBODY else f" against {self.observer}"
+        words = (
+            f"{per(self.unit, shown(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
+        )
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
         if not self.release:
@@ -94,11 +97,29 @@ class Budget:
     delta: float
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
+    observer: Observer = EVERYBODY
+    """Against whom."""
 
     def __post_init__(self) -> None:
         check(self.accountant, self.adjacency, self.delta)
+        if not isinstance(self.observer, Observer):
+            raise PrivacyError(
+                f"observer is {self.observer!r}; give Observer(curious=...), or nothing for everybody else"
+            )
         if not 0 < self.epsilon < math.inf:
             raise PrivacyError(f"a budget of epsilon={self.epsilon} makes no sense; it must be positive and finite")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        return asdict(self) | {"observer": self.observer.key}
+
+    @staticmethod
+    def of_json(document: Any) -> "Budget":
+        """Read plain data back; anything else is an error."""
+        kinds = {field.name for field in fields(Budget)}
+        if not isinstance(document, dict) or set(document) != kinds:
+            raise PrivacyError(f"a budget has the fields {', '.join(sorted(kinds))}, and this is {str(document)[:200]}")
+        return Budget(**(document | {"observer": Observer.of_key(document["observer"])}))
 
     def filtered(self, events: Sequence[Event]) -> float:
         """Return what the filter of this budget makes of these queries: they pass if it is at most ε."""
@@ -109,4 +130,5 @@ class Budget:
         return divergence(event, order_of(self.epsilon, self.delta, self.adjacency), self.adjacency)
 
     def __str__(self) -> str:
-        return f"ε={self.epsilon:g} at δ={self.delta:g} ({WORDS[self.adjacency]})"
+        against = "" if self.observer == EVERYBODY else f" against {self.observer}"
+        return f"ε={self.epsilon:g}{against} at δ={self.delta:g} ({WORDS[self.adjacency]})"

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from tacit.privacy.accounts import Account, Line
 from tacit.privacy.event import Event, worst_of
+from tacit.privacy.mechanisms import Observer
 
 Place = tuple[str, str]
 """A data set, and how it was dealt to owners."""
@@ -103,19 +104,21 @@ class Counted:
 
     def __init__(self, count: Callable[[Account, Line], int]) -> None:
         self._count = count
-        self._events: dict[Asked, Event | None] = {}  # a run elsewhere is in the histories of very many owners
+        # A run elsewhere is in the histories of very many owners.
+        self._events: dict[tuple[Asked, Observer], Event | None] = {}
 
-    def event(self, asked: Asked) -> Event | None:
+    def event(self, asked: Asked, observer: Observer) -> Event | None:
         """Return what counts of a run, of whichever owner was asked most; None if nothing does, or if it has no noise to count."""
-        if asked not in self._events:
+        key = asked, observer
+        if key not in self._events:
             counts = [(line, self._count(asked.account, line)) for line in asked.lines if asked.private]
-            events = [line.event(count) for line, count in counts if count]
-            self._events[asked] = worst_of(events) if events else None
-        return self._events[asked]
+            events = [line.event(count, observer) for line, count in counts if count]
+            self._events[key] = worst_of(events) if events else None
+        return self._events[key]
 
-    def events(self, history: Iterable[Asked]) -> list[Event]:
-        """Return what counts of several runs."""
-        return [event for asked in history if (event := self.event(asked)) is not None]
+    def events(self, history: Iterable[Asked], observer: Observer) -> list[Event]:
+        """Return what counts of several runs against an observer."""
+        return [event for asked in history if (event := self.event(asked, observer)) is not None]
 
 
 def _reach(at: Place, places: Iterable[Place]) -> frozenset[Place]:

@@ -18,15 +18,15 @@ from typing import Any, get_args
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.io.chains import parse
 from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
-from tacit.privacy.accounts import Account, Entry, Ground, Line, State
+from tacit.privacy.accounts import Account, Entry, Ground, Line, State, lines_of_json, lines_to_json
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.event import worst_of
 from tacit.privacy.guarantees import Basis, Budget, Guarantee, shown
 from tacit.privacy.holders import Asked, Counted, Holders
-from tacit.privacy.mechanisms import RECORD, Mechanism
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Mechanism, Observer
 
-_FORMAT = "tacit-ledger-6"
+_FORMAT = "tacit-ledger-7"
 EVERYONE = ""  # the owner under which the budget of all is kept
 
 
@@ -158,12 +158,14 @@ class Ledger:
                 f"and no run fits its budget of {budget}. Nothing was spent"
                 + self._reserved([account for account in readers if not account.spent])
             )
-        charged = [asked for asked in history if counted.event(asked) is not None]
+        observer = budget.observer
+        charged = [asked for asked in history if counted.event(asked, observer) is not None]
         reserved = self._reserved(
             [each.account for each in charged if any(map(each.account.to_free, each.lines))],
             [each.account for each in charged if each.is_elsewhere(owner)],
         )
-        return Request(owner, budget, counted.events(charged), [line.event(allowed)] * len(runs), line.unit, reserved)
+        asked = [line.event(allowed, observer)] * len(runs)
+        return Request(owner, budget, counted.events(charged, observer), asked, line.unit, reserved)
 
     def _check_budget_of(
         self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: Counted
@@ -176,8 +178,8 @@ class Ledger:
                     f"run {runs[0]!r} has no privacy, and may read records of {owner!r}, which has a budget of {budget}. "
                     "Nothing was read"
                 )
-            asked = worst_of(line.event(allowed) for line in others)
-            total = budget.filtered([*counted.events(history), *[asked] * len(runs)])
+            asked = worst_of(line.event(allowed, budget.observer) for line in others)
+            total = budget.filtered([*counted.events(history, budget.observer), *[asked] * len(runs)])
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"run {runs[0]!r} asks of the records that {owner!r} holds, dealt to owners in another way, and would bring it "
@@ -195,7 +197,7 @@ class Ledger:
 
     def _filtered_epsilon(self, owner: str, budget: Budget, counted: Counted) -> float:
         histories = self._holders.histories(owner)
-        return max((budget.filtered(counted.events(history)) for history in histories), default=0.0)
+        return max((budget.filtered(counted.events(history, budget.observer)) for history in histories), default=0.0)
 
     def _filter(self) -> Counted:
         """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
@@ -273,9 +275,11 @@ class Ledger:
         run: str | None = None,
         adjacency: Adjacency = "add_remove",
         accountant: Accountant = "pld",
+        observer: Observer = EVERYBODY,
     ) -> Guarantee:
         """Derive ε for one owner, of one run or of all runs on the same data."""
-        return self.guarantees([owner], delta=delta, run=run, adjacency=adjacency, accountant=accountant)[0]
+        terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant, "observer": observer}
+        return self.guarantees([owner], run=run, **terms)[0]
 
     def guarantees(
         self,
@@ -285,8 +289,12 @@ class Ledger:
         run: str | None = None,
         adjacency: Adjacency = "add_remove",
         accountant: Accountant = "pld",
+        observer: Observer = EVERYBODY,
     ) -> list[Guarantee]:
         """Derive ε for several owners; with very many distinct mechanisms, each an upper bound within some percent.
+
+        It holds against `observer`. Only masks make a difference between observers. Where several agents are curious, in several
+        runs, they are the same parties in all of them.
 
         What is counted is what accounts are charged: of a run that is not finished, its whole plan. ε over all runs also counts
         runs on the same data set that dealt it to owners in another way, each as its owner who was asked most: any of them may have held
@@ -300,7 +308,7 @@ class Ledger:
                 raise PrivacyError(f"nothing was ever spent on {owner!r}{of_run}; {len(self.owners)} owners are known")
         readers, filtered = self._readers(owners), self._filter()
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
-        values = iter(epsilons([events for each in found for events in self._events(each)], **terms))
+        values = iter(epsilons([events for each in found for events in self._events(each, observer)], **terms))
         made = []
         for owner, histories in zip(owners, found, strict=True):
             value = max(next(values) for _ in histories)
@@ -308,7 +316,7 @@ class Ledger:
             exposed = bool(readers[owner])
             if not all(asked.private for asked in counted) or (exposed and run is None):
                 value = math.inf
-            basis, adaptive = self._basis(owner, counted, delta, adjacency, filtered)
+            basis, adaptive = self._basis(owner, counted, delta, adjacency, observer, filtered)
             if adaptive is not None:
                 value = min(value, adaptive)  # an abandoned run counts here with its plan, and in the filter with less
             made.append(
@@ -319,6 +327,7 @@ class Ledger:
                     basis="nothing" if math.isinf(value) else basis,
                     adaptive=None if math.isinf(value) else adaptive,
                     exposed=exposed,
+                    observer=observer,
                     unit=counted[0].lines[0].unit,
                 )
             )
@@ -329,10 +338,10 @@ class Ledger:
         self._refresh()
         return list({each.account: each for history in self._histories(owner, run) for each in history}.values())
 
-    def histories(self, owner: str, run: str | None = None) -> list[list[Event]]:
+    def histories(self, owner: str, run: str | None = None, observer: Observer = EVERYBODY) -> list[list[Event]]:
         """Return what ε of an owner is derived from: the largest of these, one for each way in which it held records."""
         self._refresh()
-        return self._events(self._histories(owner, run))
+        return self._events(self._histories(owner, run), observer)
 
     def _histories(self, owner: str, run: str | None) -> list[list[Asked]]:
         """Return the runs that are charged for an owner's records. One by itself counts with what it asked under this name alone."""
@@ -342,12 +351,18 @@ class Ledger:
             every = [[Asked(account, (line,)) for account, line in self._charged(owner, run)]]
         return [some for history in every if (some := [asked for asked in history if asked.account.charged])]
 
-    def _events(self, histories: Sequence[Sequence[Asked]]) -> list[list[Event]]:
+    def _events(self, histories: Sequence[Sequence[Asked]], observer: Observer) -> list[list[Event]]:
         counted = Counted(lambda account, _: account.charged)
-        return [counted.events(history) for history in histories]
+        return [counted.events(history, observer) for history in histories]
 
     def _basis(
-        self, owner: str, counted: Sequence[Asked], delta: float, adjacency: Adjacency, filtered: Counted
+        self,
+        owner: str,
+        counted: Sequence[Asked],
+        delta: float,
+        adjacency: Adjacency,
+        observer: Observer,
+        filtered: Counted,
     ) -> tuple[Basis, float | None]:
         """Return on what ground the ε of these runs holds, and what holds if runs were planned by others' results."""
         if len({asked.account.together for asked in counted}) == 1:
@@ -363,6 +378,7 @@ class Ledger:
             and not {asked.account.run for asked in counted}.intersection(self._before_raise(owner))
             and budget.adjacency == adjacency
             and budget.delta <= delta
+            and observer.sees_no_more_than(budget.observer)
             and self._filtered_epsilon(owner, budget, filtered) <= budget.epsilon
         ):
             return "filter", budget.epsilon
@@ -372,8 +388,8 @@ class Ledger:
         """Return the whole record as plain JSON."""
         content = {
             "format": _FORMAT,
-            "budget": asdict(self.budget) if self.budget else None,
-            "budgets": {owner: asdict(budget) for owner, budget in self.budgets.items()},
+            "budget": self.budget.to_json() if self.budget else None,
+            "budgets": {owner: budget.to_json() for owner, budget in self.budgets.items()},
             "set_after": self.set_after,
             "accounts": [
                 {
@@ -382,7 +398,7 @@ class Ledger:
                     "state": account.state,
                     "allowed": account.allowed,
                     "spent": account.spent,
-                    "lines": [line.to_json() for line in account.lines],
+                    **lines_to_json(account.lines),
                 }
                 for account in self._accounts.values()
             ],
@@ -397,8 +413,8 @@ class Ledger:
             content = parse(text)
             if content["format"] != _FORMAT:
                 raise PrivacyError(f"ledger format {content['format']!r} is not {_FORMAT!r}")
-            budget = None if content["budget"] is None else Budget(**content["budget"])
-            ledger = cls(budget, {owner: Budget(**b) for owner, b in content["budgets"].items()})
+            budget = None if content["budget"] is None else Budget.of_json(content["budget"])
+            ledger = cls(budget, {owner: Budget.of_json(each) for owner, each in content["budgets"].items()})
             for row in content["accounts"]:
                 ledger._read(**row)
             ledger.decisions = [read_decision(row) for row in content["decisions"]]
@@ -412,16 +428,17 @@ class Ledger:
             raise PrivacyError(f"this is not a ledger: {type(error).__name__}: {error}") from error
         return ledger
 
-    def _read(
-        self, run: str, together: str, state: State, allowed: int, spent: int, lines: list[dict[str, Any]]
-    ) -> None:
+    def _read(self, run: str, together: str, state: State, allowed: int, spent: int, lines: Any, masks: Any) -> None:
         if run in self._accounts or type(run) is not str or type(together) is not str:
             raise TypeError(f"an account that is repeated or not named by a text: {run!r}")
         if type(allowed) is not int or type(spent) is not int or not 0 <= spent <= allowed:
             raise TypeError(f"run {run!r} has spent {spent!r} of {allowed!r}")
         if state not in get_args(State):
             raise TypeError(f"run {run!r} is {state!r}")
-        read = tuple(_read_line(row, allowed) for row in lines)
+        read = lines_of_json(lines, masks)
+        for line in read:
+            if line.private:
+                line.event(allowed)  # checks the number
         if not read or len({line.owner for line in read}) < len(read):
             raise TypeError(f"run {run!r} has no owner, or one twice")
         account = Account(run, read, allowed, spent, state, together)
@@ -497,10 +514,3 @@ def _lines(
     return tuple(
         Line(owner, records, partition, mechanism, release) for owner, mechanism in zip(owners, mechanisms, strict=True)
     )
-
-
-def _read_line(row: dict[str, Any], allowed: int) -> Line:
-    line = Line.of_json(row)
-    if line.private:
-        line.event(allowed)  # checks the number
-    return line

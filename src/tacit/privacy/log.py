@@ -20,19 +20,19 @@ from typing import Any
 
 from tacit.errors import PrivacyError
 from tacit.io import chains
-from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.accounts import Account, Line, State, lines_of_json, lines_to_json
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget
 from tacit.privacy.ledger import EVERYONE, Ledger, check_together
 
-FORMAT = "tacit-ledger-6"
+FORMAT = "tacit-ledger-7"
 START = chains.start(FORMAT)
 Row = dict[str, Any]
 MakeAccount = Callable[[int, str, tuple[Line, ...], int, str, str], Account]
 
 _FIELDS: dict[str, dict[str, type]] = {
     "budget": {"owner": str, "budget": dict},
-    "open": {"account": int, "run": str, "token": str, "allowed": int, "together": str, "lines": list},
+    "open": {"account": int, "run": str, "token": str, "allowed": int, "together": str, "lines": list, "masks": object},
     "query": {"account": int, "number": int},
     "close": {"account": int, "state": str},
     "decision": {"decision": dict},
@@ -42,7 +42,7 @@ _FIELDS: dict[str, dict[str, type]] = {
 
 def budget_row(owner: str, budget: Budget) -> Row:
     """Return the row that sets a budget."""
-    return {"kind": "budget", "owner": owner, "budget": asdict(budget)}
+    return {"kind": "budget", "owner": owner, "budget": budget.to_json()}
 
 
 def open_row(number: int, account: Account, token: str) -> Row:
@@ -54,7 +54,7 @@ def open_row(number: int, account: Account, token: str) -> Row:
         "token": token,
         "allowed": account.allowed,
         "together": account.together,
-        "lines": [line.to_json() for line in account.lines],
+        **lines_to_json(account.lines),
     }
 
 
@@ -93,7 +93,7 @@ def read_row(text: str) -> Row:
         if set(row) != {"kind", *wanted}:
             raise ValueError(f"a row of kind {row['kind']!r} has the fields {', '.join(sorted(wanted))}")
         for name, kind in wanted.items():
-            if type(row[name]) is not kind:
+            if kind is not object and type(row[name]) is not kind:
                 raise ValueError(f"{name} is {str(row[name])[:80]!r}")
         if chains.canonical(row) != text:
             raise ValueError("it is not in canonical form")
@@ -158,7 +158,7 @@ class Reader:
         known = self.ledger.budget if owner == EVERYONE else self.ledger.budgets.get(owner)
         if known is not None:
             raise PrivacyError(f"a budget was set a second time, for {owner!r}")
-        self._put_budget(owner, Budget(**budget))
+        self._put_budget(owner, Budget.of_json(budget))
         self.ledger.set_after[owner] = len(self.accounts)
 
     def _put_budget(self, owner: str, budget: Budget) -> None:
@@ -167,14 +167,12 @@ class Reader:
         else:
             self.ledger.budgets[owner] = budget
 
-    def _open(
-        self, account: int, run: str, token: str, allowed: int, together: str, lines: list[dict[str, Any]]
-    ) -> None:
+    def _open(self, account: int, run: str, token: str, allowed: int, together: str, lines: Any, masks: Any) -> None:
         if run in self.ledger._accounts:
             raise PrivacyError(f"run {run!r} was opened a second time")
         if account - 1 not in self._opened:
             raise PrivacyError(f"run {run!r} is account {account}, and {self._told_opened()} were opened before it")
-        read = tuple(Line.of_json(line) for line in lines)
+        read = lines_of_json(lines, masks)
         if not read:
             raise PrivacyError(f"run {run!r} names no data owner")
         if len({line.owner for line in read}) < len(read):

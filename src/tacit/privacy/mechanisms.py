@@ -7,14 +7,13 @@ neighbours, is another kind, and whoever does not know a kind refuses it.
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from functools import lru_cache
+from typing import Any, ClassVar
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Event
+from tacit.privacy.keys import Keys
 
-Observer = Literal["everybody else together"]
-"""Against whom an ε holds."""
-EVERYBODY: Observer = "everybody else together"
 RECORD = "record"
 """Who is protected where nobody else is named."""
 MOST_RECORDS = 2**12
@@ -59,6 +58,129 @@ class Gaussian:
         Event(sample_rate=1.0, noise_multiplier=self.multiplier)  # refuses what is no noise
 
 
+@dataclass(frozen=True)
+class Observer:
+    """Against whom an ε holds: any so many `curious` agents who put together what they know, or everybody else (None)."""
+
+    curious: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.curious is not None and (type(self.curious) is not int or self.curious < 0):
+            raise PrivacyError(
+                f"curious is {self.curious!r}; it must be a whole number of agents, or None for all others"
+            )
+
+    @property
+    def key(self) -> str:
+        """What stands for it in JSON: the number of curious agents, or "all"."""
+        return "all" if self.curious is None else str(self.curious)
+
+    @staticmethod
+    def of_key(key: Any) -> "Observer":
+        """Read back what stands for it in JSON."""
+        if type(key) is str and key == "all":
+            return EVERYBODY
+        if type(key) is str and key.isascii() and key.isdecimal() and len(key) <= 9:
+            return Observer(int(key))
+        raise PrivacyError(f"an observer is a number of curious agents, or 'all', not {str(key)[:80]!r}")
+
+    def sees_no_more_than(self, other: "Observer") -> bool:
+        """Whether whatever holds against the other holds against this one."""
+        return other.curious is None or (self.curious is not None and self.curious <= other.curious)
+
+    def __str__(self) -> str:
+        if self.curious is None:
+            return "everybody else together"
+        if self.curious == 0:
+            return "whoever sees all messages and no agent's secrets"
+        return "any one other agent" if self.curious == 1 else f"any {self.curious} other agents together"
+
+
+EVERYBODY = Observer()
+
+
+@dataclass(frozen=True)
+class Masks:
+    """The noise of all agents where pairs share masks: what each adds by itself, and the masks. All of it is public but the values drawn.
+
+    own: the standard deviation of every agent's own noise, in units of its answer.
+    size: that of a mask, in the same units, for both of its ends.
+    keys: which pairs share masks.
+    lost: how many agents may have left for good, with whom nobody shares masks any more; they count as curious.
+    """
+
+    own: tuple[float, ...]
+    size: float
+    keys: Keys
+    lost: int = 0
+
+    def __post_init__(self) -> None:
+        if len(self.own) != self.keys.agents or not all(0 < each < math.inf for each in self.own):
+            raise PrivacyError(f"own noise is a positive number for each of {self.keys.agents} agents")
+        if not 0 < self.size < math.inf:
+            raise PrivacyError(f"the size of masks is {self.size}; it must be positive and finite")
+        if type(self.lost) is not int or not 0 <= self.lost < self.keys.agents:
+            raise PrivacyError(f"lost is {self.lost!r}; it must be a whole number, and fewer than all agents")
+
+    def deviations(self, observer: Observer) -> tuple[float, ...]:
+        """Return the standard deviation of the noise by which each agent is protected from an observer."""
+        everybody = self.keys.agents - 1
+        curious = everybody if observer.curious is None else min(everybody, observer.curious + self.lost)
+        return _deviations(self, curious)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data, for JSON."""
+        pairs = None if self.keys.pairs is None else [list(pair) for pair in self.keys.pairs]
+        return {"own": list(self.own), "size": self.size, "agents": self.keys.agents, "keys": pairs, "lost": self.lost}
+
+    @staticmethod
+    def of_json(document: Any) -> "Masks":
+        """Read plain data back; anything else is an error."""
+        parts = _fields("masks", document, ("own", "size", "agents", "keys", "lost"))
+        own, pairs = parts["own"], parts["keys"]
+        if type(own) is not list or type(parts["agents"]) is not int or not (pairs is None or type(pairs) is list):
+            raise PrivacyError(
+                f"masks name every agent's own noise, how many agents there are and their keys, not {parts}"
+            )
+        if any(type(pair) is not list or len(pair) != 2 or {*map(type, pair)} != {int} for pair in pairs or ()):
+            raise PrivacyError("a key is shared by a pair of agents, named by their numbers")
+        keys = Keys(parts["agents"], None if pairs is None else tuple((low, high) for low, high in pairs))
+        deviations = tuple(_number("own", {"own": each}) for each in own)
+        return Masks(deviations, _number("size", parts), keys, parts["lost"])
+
+
+@lru_cache(maxsize=1024)
+def _deviations(masks: Masks, curious: int) -> tuple[float, ...]:
+    # Imported here: listing and reading ledgers needs no linear algebra.
+    import numpy as np
+
+    from tacit.privacy.coalitions import protection
+
+    variances = protection(np.square(masks.own), masks.size**2, masks.keys, curious).variances.tolist()
+    # Rounded down, by far more than linear algebra and the two ends' own rounding of a mask's size can be wrong by.
+    return tuple(_round_down(math.sqrt(value)) for value in variances)
+
+
+def _round_down(value: float) -> float:
+    scale = 10.0 ** (9 - math.floor(math.log10(value)))
+    return math.floor(value * scale * (1 - 1e-12)) / scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Masked:
+    """Normal noise as of `Gaussian`, and masks that cancel between agents; `agent` is the number of this one."""
+
+    kind: ClassVar[str] = "cancelling"
+    multiplier: float
+    agent: int
+    masks: Masks
+
+    def __post_init__(self) -> None:
+        Event(sample_rate=1.0, noise_multiplier=self.multiplier)
+        if type(self.agent) is not int or not 0 <= self.agent < self.masks.keys.agents:
+            raise PrivacyError(f"agent {self.agent!r} is not among the {self.masks.keys.agents} that share masks")
+
+
 @dataclass(frozen=True, kw_only=True)
 class NoNoise:
     """No noise, and so no privacy."""
@@ -66,8 +188,7 @@ class NoNoise:
     kind: ClassVar[str] = "none"
 
 
-Noise = Gaussian | NoNoise
-_NOISE: dict[str, type[Noise]] = {kind.kind: kind for kind in (Gaussian, NoNoise)}
+Noise = Gaussian | Masked | NoNoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +207,13 @@ class Mechanism:
             raise PrivacyError(f"clip is {self.clip}; it must be positive and, where there is noise, finite")
         if not 0 < self.lot < math.inf:
             raise PrivacyError(f"lot is {self.lot}; it must be positive and finite")
+        if isinstance(self.noise, Masked):
+            own = self.noise.multiplier * self.clip / self.lot
+            if not math.isclose(own, self.noise.masks.own[self.noise.agent], rel_tol=1e-12):
+                raise PrivacyError(
+                    f"agent {self.noise.agent} adds noise of {own} to its answers, and its neighbours count on "
+                    f"{self.noise.masks.own[self.noise.agent]}"
+                )
 
     @staticmethod
     def gaussian(
@@ -112,7 +240,7 @@ class Mechanism:
     @property
     def private(self) -> bool:
         """Whether there is noise."""
-        return isinstance(self.noise, Gaussian)
+        return isinstance(self.noise, Gaussian | Masked)
 
     @property
     def sample_rate(self) -> float:
@@ -121,20 +249,27 @@ class Mechanism:
 
     @property
     def noise_multiplier(self) -> float:
-        """The standard deviation σ of the noise in units of C; 0 without noise."""
-        return self.noise.multiplier if isinstance(self.noise, Gaussian) else 0.0
+        """The standard deviation σ of the agent's own noise in units of C; 0 without noise. Masks come on top."""
+        return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
+
+    def noise_against(self, observer: Observer) -> float:
+        """Return the σ of Gaussian noise that would protect as well from an observer as own noise and masks do."""
+        if not isinstance(self.noise, Masked) or observer == EVERYBODY:
+            return self.noise_multiplier
+        deviation = self.noise.masks.deviations(observer)[self.noise.agent]
+        return max(self.noise_multiplier, _round_down(deviation * self.lot / self.clip))
 
     def event(self, queries: int, observer: Observer = EVERYBODY) -> Event:
         """Return what so many queries are to an observer, as accountants take it; without noise there is no such thing."""
-        if observer not in get_args(Observer):
-            raise PrivacyError(f"observer is {observer!r}; the one that is known is {EVERYBODY!r}")
-        return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_multiplier, count=queries)
+        return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_against(observer), count=queries)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON; an infinite clip is null."""
-        noise = {"kind": self.noise.kind}
-        if isinstance(self.noise, Gaussian):
-            noise |= {"multiplier": self.noise.multiplier}  # type: ignore[dict-item]
+        """Return it as plain data, for JSON; an infinite clip is null. Masks are everybody's: an account keeps them beside its lines."""
+        noise: dict[str, Any] = {"kind": self.noise.kind}
+        if not isinstance(self.noise, NoNoise):
+            noise |= {"multiplier": self.noise.multiplier}
+        if isinstance(self.noise, Masked):
+            noise |= {"agent": self.noise.agent}
         return {
             "sampler": {
                 "kind": self.sampler.kind,
@@ -148,26 +283,34 @@ class Mechanism:
         }
 
     @staticmethod
-    def of_json(document: Any) -> "Mechanism":
+    def of_json(document: Any, masks: Masks | None = None) -> "Mechanism":
         """Read plain data back; an unknown kind or field, or a value of another type, is an error."""
         parts = _fields("a mechanism", document, ("sampler", "clip", "lot", "noise"))
         sampler = _fields("a sampler", parts["sampler"], ("kind", "rate", "unit", "most"))
         if sampler["kind"] != Poisson.kind:
             raise PrivacyError(f"a sampler of kind {sampler['kind']!r} is not known here; {Poisson.kind!r} is")
-        noise = parts["noise"]
-        kind = noise.get("kind") if isinstance(noise, dict) else None
-        if not isinstance(kind, str) or kind not in _NOISE:
-            raise PrivacyError(f"noise of kind {kind!r} is not known here; {', '.join(map(repr, _NOISE))} are")
-        made: Noise = NoNoise()
-        if kind == Gaussian.kind:
-            made = Gaussian(multiplier=_number("multiplier", _fields("noise", noise, ("kind", "multiplier"))))
-        else:
-            _fields("noise", noise, ("kind",))
         clip = math.inf if parts["clip"] is None else _number("clip", parts)
         if type(sampler["unit"]) is not str or type(sampler["most"]) is not int:
             raise PrivacyError(f"a sampler names a unit and how many of its records take part, and this is {sampler}")
         drawn = Poisson(rate=_number("rate", sampler), unit=sampler["unit"], most=sampler["most"])
-        return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=made)
+        noise = _noise_of_json(parts["noise"], masks)
+        return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=noise)
+
+
+def _noise_of_json(document: Any, masks: Masks | None) -> Noise:
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind == NoNoise.kind:
+        _fields("noise", document, ("kind",))
+        return NoNoise()
+    if kind == Gaussian.kind:
+        return Gaussian(multiplier=_number("multiplier", _fields("noise", document, ("kind", "multiplier"))))
+    if kind == Masked.kind:
+        parts = _fields("noise", document, ("kind", "multiplier", "agent"))
+        if masks is None:
+            raise PrivacyError("noise that cancels between agents is stated without the masks that it cancels by")
+        return Masked(multiplier=_number("multiplier", parts), agent=parts["agent"], masks=masks)
+    known = ", ".join(repr(each.kind) for each in (Gaussian, Masked, NoNoise))
+    raise PrivacyError(f"noise of kind {kind!r} is not known here; {known} are")
 
 
 def _fields(what: str, document: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -10,6 +10,11 @@ this could round the wrong way (Ziv's test), or where its pair is one that float
 again by `normals.nearest`, with further secret bits of its own. So z is that of the ideal mechanism, up to a chance
 of 2^LOG2_DISTANCE (`distances`); and it does not depend on how the work was cut up, on threads or on the kind of processor.
 
+Masks that cancel between agents are further normals under the same rounding: z is the integer nearest to (S + s·ξ + Σ ±bL·ξ_ij)/γ, with b the
+size of a mask in units of the answer. Both ends of a key have the same real ξ_ij, to any number of bits. They are added before
+rounding, so that z is made of the ideal sum of all noise and nothing else. What rounding leaves of a mask in the sum of
+both ends is below γ/L.
+
 Only keystreams (`Secret`, `Seeded`) have further bits. Normals of other sources are rounded to the same grid, once; they are
 not a release in any case.
 """
@@ -25,17 +30,31 @@ from jaxtyping import Float, Float64, UInt64
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit.privacy.mechanisms import Gaussian, Mechanism
-from tacit.privacy.normals import RADII, box_muller, nearest
-from tacit.privacy.randomness import BLOCK, ChaChaStream, Stream
+from tacit.privacy.mechanisms import Gaussian, Masked, Mechanism
+from tacit.privacy.normals import RADII, Normal, box_muller, nearest
+from tacit.privacy.randomness import BLOCK, ChaChaStream, Opener, Stream
 
 _STEPS_BITS = 11  # s/γ lies between 2^10 and 2^11
-# normals.ERROR times s/γ is 2^-29, and rounding of product and sum, which stay below 2^14, adds 2^-38.
-BAND = 2.0**-25
-"""A number this close to the middle between two integers is decided again: over eight times what float64 can be wrong by."""
+# A normal is wrong by normals.ERROR = 2^-40 at most. Products and sums of up to 2^9 normals below 2^3.1 are rounded by less than 2^-40
+# of all their scales.
+BAND = 2.0**-36
+"""A number this close to the middle between two integers, times the scales of all its normals in grid steps, is decided again: over
+eight times what float64 can be wrong by."""
+_MOST_STEPS = 2.0**30
+"""The largest sum of the scales of an agent's normals, in grid steps."""
+_MOST_NORMALS = 2**9
+MASK_BLOCK = 2**13
+"""Columns of which masks are drawn at once: those of all pairs lie in memory."""
 
 # Noise outside of these would leave the range of float64 on its way to the grid and back.
 _SCALES = (2.0**-500, 2.0**500)
+
+
+class End(NamedTuple):
+    """One end of a key: the number of its mask, and the sign with which this end adds it."""
+
+    mask: int
+    sign: int
 
 
 class _Rows(NamedTuple):
@@ -43,19 +62,43 @@ class _Rows(NamedTuple):
 
     per_unit: Tensor  # 1/γ
     steps: Tensor  # s/γ
+    mask_steps: Tensor  # bL/γ
+    band: Tensor
     back: Tensor  # γ/L
 
     def some(self, rows: slice) -> "_Rows":
         return _Rows(*(column[rows] for column in self))
 
 
-class _Pairs(NamedTuple):
-    """The words of some rows' normals, and where each row's began."""
+class _Keyed(NamedTuple):
+    """The words of normals that keystreams gave, and where in each keystream they began."""
 
     streams: Sequence[ChaChaStream]
     places: list[int]
     words: UInt64[np.ndarray, "rows words"]
     radius: Float[Tensor, "rows pairs"]
+
+    def odd(self) -> Tensor | None:
+        """Return which normals float64 does badly, [rows, normals]; None where it does none, as nearly always."""
+        shortest, longest = torch.stack(self.radius.aminmax()).tolist()
+        if RADII[0] <= shortest and longest <= RADII[1]:
+            return None
+        odd = (self.radius < RADII[0]) | (self.radius > RADII[1])
+        return torch.cat([odd, odd], dim=1)
+
+    def ideal(self, row: int, column: int, scale: float) -> Normal:
+        """Return one of the normals, times a scale, to as many bits as it takes."""
+        half = self.radius.shape[1]
+        pair = column % half
+        words = int(self.words[row, pair]), int(self.words[row, half + pair])
+        return Normal(scale, words, partial(self.streams[row].more, self.places[row] + pair), column >= half)
+
+
+class _Drawn(NamedTuple):
+    """Normals, a row of them from each stream; `keyed` says how to have them exactly."""
+
+    values: Float[Tensor, "rows normals"]
+    keyed: _Keyed | None
 
 
 def grid(scale: float) -> float:
@@ -78,16 +121,17 @@ class Noise(Protocol):
         self,
         sums: Float64[Tensor, "rows width"],
         streams: Sequence[Stream],
+        masks: Sequence[Opener],
         agents: slice,
         out: Float[Tensor, "rows width"],
     ) -> None:
-        """Write the answers of these agents to `out`, with noise from their streams of this query. `sums` is used up."""
+        """Write the answers of these agents to `out`, with noise from their streams and masks of this query. `sums` is used up."""
 
 
-def noise_of(mechanisms: Sequence[Mechanism], device: torch.device) -> Noise:
-    """Return what makes the noise of these agents' mechanisms; all of one kind, which must be known."""
+def noise_of(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
+    """Return what makes the noise of these agents' mechanisms; all of one kind, which must be known. `ends` are their keys'."""
     kinds = {type(each.noise) for each in mechanisms}
-    if kinds != {Gaussian}:
+    if kinds not in ({Gaussian}, {Masked}):
         raise PrivacyError(
             f"noise of kind {', '.join(sorted(kind.kind for kind in kinds))} cannot be made for all agents here"
         )
@@ -95,12 +139,17 @@ def noise_of(mechanisms: Sequence[Mechanism], device: torch.device) -> Noise:
         clips=[each.clip for each in mechanisms],
         noise_multipliers=[each.noise_multiplier for each in mechanisms],
         lot_sizes=[each.lot for each in mechanisms],
+        masks=[each.noise.masks.size if isinstance(each.noise, Masked) else 0.0 for each in mechanisms],
+        ends=ends,
         device=device,
     )
 
 
 class GridNoise:
-    """Adds every agent's noise to its sums, rounds to its grid, and divides by its expected lot."""
+    """Adds every agent's noise and masks to its sums, rounds to its grid, and divides by its expected lot.
+
+    `masks` are the standard deviations of the agents' masks, in units of the answer, and `ends` their ends of keys.
+    """
 
     def __init__(
         self,
@@ -109,79 +158,115 @@ class GridNoise:
         noise_multipliers: Sequence[float],
         lot_sizes: Sequence[float],
         device: torch.device,
+        masks: Sequence[float] | None = None,
+        ends: Sequence[Sequence[End]] | None = None,
     ) -> None:
+        self._ends = [()] * len(clips) if ends is None else list(ends)
         # Rounded up: what is charged is σ, and noise must not be less than σC.
         products = [sigma * clip for sigma, clip in zip(noise_multipliers, clips, strict=True)]
         scales = [math.nextafter(product, math.inf) for product in products]
         grids = [grid(scale) for scale in scales]
+        steps = [scale / step for scale, step in zip(scales, grids, strict=True)]
+        sizes = [0.0] * len(clips) if masks is None else masks
+        mask_steps = [size * lot / step for size, lot, step in zip(sizes, lot_sizes, grids, strict=True)]
+        together = [own + len(of) * mask for own, of, mask in zip(steps, self._ends, mask_steps, strict=True)]
+        if max(together) > _MOST_STEPS or max(map(len, self._ends)) >= _MOST_NORMALS:
+            raise PrivacyError(
+                f"an agent's masks are together up to {max(together) / min(steps):.2g} times its own noise, by up to "
+                f"{max(map(len, self._ends))} keys; that is too much to be rounded right: take fewer keys or a smaller ratio"
+            )
         columns = (
             [1 / step for step in grids],
-            [scale / step for scale, step in zip(scales, grids, strict=True)],
+            steps,
+            mask_steps,
+            [BAND * each for each in together],
             [step / lot for step, lot in zip(grids, lot_sizes, strict=True)],
         )
         self._rows = _Rows(*(torch.tensor(column, dtype=torch.float64, device=device)[:, None] for column in columns))
+        self._close = 0.5 - BAND * max(together)
 
     @torch.no_grad()
     def release(
         self,
         sums: Float64[Tensor, "rows width"],
         streams: Sequence[Stream],
+        masks: Sequence[Opener],
         agents: slice,
         out: Float[Tensor, "rows width"],
     ) -> None:
-        """Write (sums + σC ξ)/L, on the grid, of these agents to `out`, with noise from their streams. `sums` is used up."""
+        """Write (sums + σC ξ)/L + Σ ±b ξ_ij, on the grid, of these agents to `out`. `sums` is used up."""
         rows, width = self._rows.some(agents), sums.shape[1]
-        alike = len({isinstance(stream, ChaChaStream) for stream in streams}) == 1
-        at_once = max(1, BLOCK // max(1, width)) if alike else 1
-        for first in range(0, len(streams), at_once):
-            part = slice(first, first + at_once)
-            keyed = [stream for stream in streams[part] if isinstance(stream, ChaChaStream)]
-            if len(keyed) < len(streams[part]):
-                noise = torch.from_numpy(np.stack([stream.normals(width) for stream in streams[part]]))
-                _round(sums[part], noise.to(sums.device), rows.some(part), None, out[part])
-                continue
-            for start in range(0, width, BLOCK):
-                columns = slice(start, min(start + BLOCK, width))
-                noise, pairs = _draw(keyed, columns.stop - start)
-                _round(sums[part, columns], noise.to(sums.device), rows.some(part), pairs, out[part, columns])
+        used = sorted({end.mask for ends in self._ends[agents] for end in ends})
+        place = {mask: number for number, mask in enumerate(used)}
+        ends = [[End(place[mask], sign) for mask, sign in each] for each in self._ends[agents]]
+        opened = [masks[number]() for number in used]
+        alike = len({isinstance(stream, ChaChaStream) for stream in (*streams, *opened)}) == 1
+        block = MASK_BLOCK if used else BLOCK
+        for start in range(0, width, block):
+            columns = slice(start, min(start + block, width))
+            count = columns.stop - start
+            shared = _draw(opened, count, sums.device) if used else None
+            at_once = max(1, BLOCK // count) if alike else 1
+            for first in range(0, len(streams), at_once):
+                part = slice(first, first + at_once)
+                own = _draw(streams[part], count, sums.device)
+                self._round(sums[part, columns], own, shared, ends[part], rows.some(part), out[part, columns])
+
+    def _round(
+        self, sums: Tensor, own: _Drawn, shared: _Drawn | None, ends: Sequence[Sequence[End]], rows: _Rows, out: Tensor
+    ) -> None:
+        scaled = sums.mul_(rows.per_unit)
+        whole = scaled.round()
+        rest = scaled.sub_(whole)
+        value = torch.addcmul(rest, own.values, rows.steps, out=own.values)
+        if shared is not None:
+            for row, each in enumerate(ends):  # one order on every runtime: by the other end's number
+                for mask, sign in each:
+                    value[row].addcmul_(shared.values[mask], rows.mask_steps[row], value=sign)
+        rounded = value.round()
+        if own.keyed is not None:
+            left = value.sub_(rounded)
+            keyed = None if shared is None else shared.keyed
+            odd, odd_masks = own.keyed.odd(), None if keyed is None else keyed.odd()
+            lowest, highest = torch.stack(left.aminmax()).tolist()  # the one wait for another device, once a block
+            if odd is not None or odd_masks is not None or max(-lowest, highest) > self._close:
+                _decide_again(left, rest, own.keyed, keyed, (odd, odd_masks), ends, rows, rounded)
+        out.copy_(rounded.add_(whole).mul_(rows.back))
+        out.add_(0.0)  # -0 becomes 0: the sign of a zero would tell more than the zero
 
 
-def _draw(streams: Sequence[ChaChaStream], count: int) -> tuple[Float[Tensor, "rows normals"], _Pairs]:
-    drawn = [stream.pairs((count + 1) // 2) for stream in streams]
+def _draw(streams: Sequence[Stream], count: int, device: torch.device) -> _Drawn:
+    keyed = [stream for stream in streams if isinstance(stream, ChaChaStream)]
+    if len(keyed) < len(streams):
+        return _Drawn(torch.from_numpy(np.stack([stream.normals(count) for stream in streams])).to(device), None)
+    drawn = [stream.pairs((count + 1) // 2) for stream in keyed]
     words = np.stack([words for _, words in drawn]) if len(drawn) > 1 else drawn[0][1][None]
     values, radius = box_muller(words)
-    return values[:, :count], _Pairs(streams, [place for place, _ in drawn], words, radius)
+    return _Drawn(values[:, :count].to(device), _Keyed(keyed, [place for place, _ in drawn], words, radius))
 
 
-def _round(sums: Tensor, noise: Tensor, rows: _Rows, pairs: _Pairs | None, out: Tensor) -> None:
-    scaled = sums.mul_(rows.per_unit)
-    whole = scaled.round()
-    rest = scaled.sub_(whole)
-    value = torch.addcmul(rest, noise, rows.steps, out=noise)
-    rounded = value.round()
-    left = value.sub_(rounded)
-    if pairs is not None:
-        _decide_again(left, rest, rows, pairs, rounded)
-    out.copy_(rounded.add_(whole).mul_(rows.back))
-    out.add_(0.0)  # -0 becomes 0: the sign of a zero would tell more than the zero
-
-
-def _decide_again(left: Tensor, rest: Tensor, rows: _Rows, pairs: _Pairs, rounded: Tensor) -> None:
-    """Find what `left` of rounding shows to be close, and what has an odd radius; round it as the ideal normal would be."""
-    close = 0.5 - BAND
-    shortest, longest = torch.stack(pairs.radius.aminmax()).tolist()
-    lowest, highest = torch.stack(left.aminmax()).tolist()  # the one wait for another device, once a block
-    if -close <= lowest and highest <= close and RADII[0] <= shortest and longest <= RADII[1]:
-        return
-    half, width = pairs.radius.shape[1], left.shape[1]
-    odd = (pairs.radius < RADII[0]) | (pairs.radius > RADII[1])
-    doubtful = (left.abs() > close).cpu() | torch.cat([odd, odd], dim=1)[:, :width]
+def _decide_again(
+    left: Tensor,
+    rest: Tensor,
+    own: _Keyed,
+    shared: _Keyed | None,
+    odd: tuple[Tensor | None, Tensor | None],
+    ends: Sequence[Sequence[End]],
+    rows: _Rows,
+    rounded: Tensor,
+) -> None:
+    """Round what `left` of rounding shows to be close, and what has an odd radius, as the ideal normals would be."""
+    doubtful, width = (left.abs() > 0.5 - rows.band).cpu(), left.shape[1]
+    odd_own, odd_masks = odd
+    if odd_own is not None:
+        doubtful |= odd_own[:, :width]
+    if odd_masks is not None:
+        for row, each in enumerate(ends):
+            for mask, _ in each:
+                doubtful[row] |= odd_masks[mask, :width]
     for row, column in doubtful.nonzero().tolist():
-        pair = column % half
-        rounded[row, column] = nearest(
-            float(rest[row, column]),
-            float(rows.steps[row]),
-            (int(pairs.words[row, pair]), int(pairs.words[row, half + pair])),
-            partial(pairs.streams[row].more, pairs.places[row] + pair),
-            sine=column >= half,
-        )
+        normals = [own.ideal(row, column, float(rows.steps[row]))]
+        if shared is not None:
+            scale = float(rows.mask_steps[row])
+            normals += [shared.ideal(mask, column, sign * scale) for mask, sign in ends[row]]
+        rounded[row, column] = nearest(float(rest[row, column]), normals)

@@ -20,7 +20,7 @@ Together less than 2⁻⁴⁰·⁷. `ERROR` is written down as 2⁻⁴⁰.
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mpmath
@@ -59,34 +59,53 @@ def box_muller(words: UInt64[np.ndarray, "rows words"]) -> Draw:
     return Draw(values, radius)
 
 
-def nearest(shift: float, scale: float, words: tuple[int, int], more: Callable[[int], bytes], *, sine: bool) -> int:
-    """Return the integer nearest to shift + scale·ξ, for the ideal ξ of two words and the bits behind them.
+class Normal(NamedTuple):
+    """An ideal normal that is one of a pair, times a scale: the words of the pair's radius and angle, unsigned, and the bits behind them.
 
-    `words` are those of radius and angle, unsigned. `more(level)` returns 64 further random bytes, the first half for the radius and
-    the second for the angle, and the same ones whenever it is asked again.
+    `more(level)` returns 64 further random bytes, the first half for the radius and the second for the angle, and the same ones
+    whenever it is asked again.
     """
-    radius, angle = (word - (word >> 63 << 64) for word in words)
+
+    scale: float
+    words: tuple[int, int]
+    more: Callable[[int], bytes]
+    sine: bool
+
+
+def nearest(shift: float, normals: Sequence[Normal]) -> int:
+    """Return the integer nearest to the shift and the ideal scaled normals, added up."""
     context = _context()
+    known = [
+        [word - (word >> 63 << 64) for word in each.words] for each in normals
+    ]  # signed, and with more bits at each level
     for level in range(LEVELS):
         bits = LEVEL_BITS * (level + 1)
-        extra = more(level)
-        radius = radius << LEVEL_BITS | int.from_bytes(extra[:32], "little")
-        angle = angle << LEVEL_BITS | int.from_bytes(extra[32:], "little")
-        low, high = sorted((abs(radius), abs(radius + 1)))
-        if low == 0:
-            continue
         context.prec = bits + 192
-        outer, inner = (
-            context.sqrt(-2 * context.log(context.ldexp(context.mpf(end), -63 - bits))) for end in (low, high)
-        )
-        turn = 2 * context.pi * context.ldexp(context.mpf(angle), -64 - bits)
-        value = shift + scale * outer * (context.sin(turn) if sine else context.cos(turn))
-        # The second part is for the angle's bits that are not there yet, and for rounding.
-        error = scale * (outer - inner + context.ldexp(outer + 1, -60 - bits))
+        value, error = context.mpf(shift), context.mpf(0)
+        for each, pair in zip(normals, known, strict=True):
+            extra = each.more(level)
+            pair[0] = pair[0] << LEVEL_BITS | int.from_bytes(extra[:32], "little")
+            pair[1] = pair[1] << LEVEL_BITS | int.from_bytes(extra[32:], "little")
+            middle, off = _enclosed(context, pair[0], pair[1], bits, sine=each.sine)
+            value, error = value + each.scale * middle, error + abs(each.scale) * off
+        if not context.isfinite(error):
+            continue
         below, above = (int(context.floor(end + 0.5)) for end in (value - error, value + error))
         if below == above:
             return below
     raise PrivacyError("two million random bits did not decide how to round a number; ask again")
+
+
+def _enclosed(context: Any, radius: int, angle: int, bits: int, *, sine: bool) -> tuple[Any, Any]:
+    """Return an ideal normal of which so many further bits are known, and how far it may be from that; infinity if far."""
+    low, high = sorted((abs(radius), abs(radius + 1)))
+    if low == 0:
+        return context.mpf(0), context.inf
+    outer, inner = (context.sqrt(-2 * context.log(context.ldexp(context.mpf(end), -63 - bits))) for end in (low, high))
+    turn = 2 * context.pi * context.ldexp(context.mpf(angle), -64 - bits)
+    # The second part is for the angle's bits that are not there yet, and for rounding.
+    off = outer - inner + context.ldexp(outer + 1, -60 - bits)
+    return outer * (context.sin(turn) if sine else context.cos(turn)), off
 
 
 def _context() -> Any:

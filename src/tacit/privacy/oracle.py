@@ -6,7 +6,7 @@ depends on the records ever leaves this module, unless the experimenter of a sim
 `PlainOracle` has the same face without clipping and noise: the non-private baseline.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -26,9 +26,10 @@ from tacit.privacy.gradients.arithmetic import own_arithmetic
 from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.gradients.queries import Queries
 from tacit.privacy.lots import draw_lot
-from tacit.privacy.noise import noise_of
+from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise import End, noise_of
 from tacit.privacy.planning import Plan
-from tacit.privacy.randomness import Source, Stream
+from tacit.privacy.randomness import MaskSource, Source, Stream
 from tacit.privacy.units import Held, units_of
 
 _PLAIN_PIECE_RECORDS = 512
@@ -146,10 +147,43 @@ class LotDrawer:
         return _Piece(first, first + len(parts), lot)
 
 
+class Shared(NamedTuple):
+    """What the agents that are hosted here share with others: sources of masks, who shares each, and of every agent its ends of them."""
+
+    sources: Sequence[MaskSource]
+    pairs: Sequence[tuple[int, int]]
+    ends: Sequence[Sequence[End]]
+
+    def without(self, agents: Collection[int]) -> list[list[End]]:
+        """Return every agent's ends of the masks that are not shared with these."""
+        return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
+
+
+def shared_masks(
+    masks: Masks | None,
+    agents: Sequence[int],
+    sources: Callable[[Sequence[tuple[int, int]], int], Sequence[MaskSource]],
+    trials: int,
+) -> Shared:
+    """Return the masks of these agents in so many trials. `sources` makes those of some pairs in a trial."""
+    if masks is None:
+        return Shared((), (), [()] * (len(agents) * trials))
+    pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]
+    made: list[MaskSource] = []
+    ends = []
+    for trial in range(trials):
+        first = len(made)
+        made += sources(pairs, trial)
+        for agent in agents:
+            mine = [(number, pair) for number, pair in enumerate(pairs) if agent in pair]
+            ends.append([End(first + number, 1 if pair[0] == agent else -1) for number, pair in mine])
+    return Shared(made, pairs * trials, ends)
+
+
 class PrivateOracle:
     """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
 
-    Data, plan, sources and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
+    Data, plan, sources, masks and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
     `query` are shaped, the plan's unless given.
     """
 
@@ -162,6 +196,7 @@ class PrivateOracle:
         plan: Plan,
         sources: Sequence[Source],
         accounts: Sequence[Account],
+        shared: Shared | None = None,
         example: Lot | None = None,
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
@@ -174,7 +209,9 @@ class PrivateOracle:
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
-        self._noise = noise_of(plan.mechanisms, self._device)
+        self._shared = Shared((), (), [()] * plan.agents) if shared is None else shared
+        self._left_out: frozenset[int] = frozenset()
+        self._noise = noise_of(plan.mechanisms, self._shared.ends, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         _check_held(self._drawer.held, plan)
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
@@ -246,6 +283,7 @@ class PrivateOracle:
     ) -> Float[Tensor, "agents width"]:
         plan = self._plan
         streams, lots = self._drawer.draw()
+        masks = [source.next() for source in self._shared.sources]
         released = torch.empty(plan.agents, width, dtype=self._model.dtype, device=self._device)
         norms: list[Tensor] = []
         # Some agents at a time: their sums stay in the processor's cache until they are done.
@@ -255,7 +293,7 @@ class PrivateOracle:
             with torch.no_grad():
                 sums, lengths = self._sums(compute, lots[agents], first, width, most)
             norms += lengths
-            self._noise.release(sums, streams[agents], agents, released[agents])
+            self._noise.release(sums, streams[agents], masks, agents, released[agents])
         if self._diagnostics is not None:
             with torch.no_grad():
                 self._diagnostics.append(self._diagnose(theta, lots, norms))
@@ -280,9 +318,23 @@ class PrivateOracle:
             sums = torch.zeros(len(lots), width, dtype=torch.float64, device=self._device)
         return sums, norms
 
+    def leave_out(self, agents: Collection[int]) -> None:
+        """Share no masks with these agents from now on. The plan must be one that counts them as lost."""
+        if frozenset(agents) == self._left_out:
+            return
+        planned = 0 if self._plan.masks is None else self._plan.masks.lost
+        if len(agents) > planned:
+            raise PrivacyError(
+                f"{len(agents)} agents are to be left out of the masks, and the noise was planned for {planned}"
+            )
+        self._left_out = frozenset(agents)
+        self._noise = noise_of(self._plan.mechanisms, self._shared.without(agents), self._device)
+
     def skip(self, queries: int) -> None:
         """Go on as if so many queries were answered already, by a process before this one."""
         self._drawer.skip(queries)
+        for source in self._shared.sources:
+            source.position = queries
         self.queries = queries
 
     def _spend(self) -> None:

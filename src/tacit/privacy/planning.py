@@ -15,7 +15,8 @@ from jaxtyping import Float
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
-from tacit.privacy.mechanisms import RECORD, Mechanism
+from tacit.privacy.cancelling import Cancelling, Response, best_ratio, masks_for, usual_ratio
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Gaussian, Masked, Masks, Mechanism, Observer, Poisson
 from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
@@ -30,6 +31,9 @@ class Privacy:
     Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
     ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
 
+    `noise=Cancelling(curious=1)` lets pairs of agents share masks that cancel, so that the agents learn with nearly the noise of central
+    training. ε, or σ, is then promised against any one curious agent, and another ε holds against everybody else together.
+
     With `unit=Unit("patient", most=8)` the promise is to whoever several records belong to: a lot is of so many units, declared sizes
     are numbers of units, and ε is what a unit loses, with all of its records.
     """
@@ -42,8 +46,13 @@ class Privacy:
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
     unit: Unit | None = None
+    noise: Cancelling | None = None
 
     def __post_init__(self) -> None:
+        if self.noise is not None and not isinstance(self.noise, Cancelling):
+            raise PrivacyError(
+                f"noise is {self.noise!r}; give Cancelling(curious=...), or nothing for noise of each agent's own"
+            )
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
         if np.ndim(self.delta):
@@ -56,12 +65,27 @@ class Privacy:
             if (value := getattr(self, name)) is not None:
                 _check_positive(name, value)
 
+    @property
+    def observer(self) -> Observer:
+        """Against whom ε is promised."""
+        return EVERYBODY if self.noise is None else self.noise.observer
+
     def targets(self, agents: int) -> tuple[float, ...] | None:
         """Return the ε that was asked for, of each agent; None where σ was."""
         return None if self.epsilon is None else _spread("epsilon", self.epsilon, agents)
 
-    def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
-        """Settle every agent's mechanism for its declared number of records and this many queries."""
+    def plan(
+        self,
+        sizes: Sequence[int],
+        queries: int,
+        *,
+        pairs: Sequence[tuple[int, int]] = (),
+        response: Response | None = None,
+    ) -> "Plan":
+        """Settle every agent's mechanism for its declared number of records and this many queries.
+
+        `pairs` are the agents who talk to each other, and `response` what the rule makes of noise; masks need them.
+        """
         if queries < 1:
             raise PrivacyError("the run makes no query: there is nothing to keep private; use NoPrivacy")
         agents = len(sizes)
@@ -81,14 +105,33 @@ class Privacy:
                     adjacency=self.adjacency,
                 )
             )
+        clips = _spread("clip", self.clip, agents)
+        masks = None
+        if self.noise is not None:
+            needed = [sigma * clip / lot for sigma, clip, lot in zip(sigmas, clips, lots, strict=True)]
+            masks = _masks(self.noise, needed, pairs, response)
+        if masks is not None:
+            sigmas = tuple(own * lot / clip for own, lot, clip in zip(masks.own, lots, clips, strict=True))
         return Plan(
             sample_rates=rates,
             lot_sizes=lots,
-            clips=_spread("clip", self.clip, agents),
+            clips=clips,
             noise_multipliers=sigmas,
             queries=queries,
             privacy=self,
+            masks=masks,
         )
+
+
+def _masks(
+    noise: Cancelling, needed: Sequence[float], pairs: Sequence[tuple[int, int]], response: Response | None
+) -> Masks | None:
+    """Return masks by which agents are protected as by needed noise; None where the rule would be better off without."""
+    keys, removed = noise.keys_of(len(needed), pairs), noise.curious + noise.lost
+    ratio = noise.ratio
+    if isinstance(ratio, str):
+        ratio = usual_ratio(needed, keys, removed) if response is None else best_ratio(needed, keys, removed, response)
+    return None if ratio == 0 else masks_for(needed, keys, removed, ratio=ratio, lost=noise.lost)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +166,10 @@ class Plan:
     noise_multipliers: tuple[float, ...]
     queries: int
     privacy: Privacy | None
+    masks: Masks | None = None
+    """What pairs of all agents share; `noise_multipliers` are then the agents' own noise."""
+    numbers: tuple[int, ...] | None = None
+    """Which agents these are among all, where they are only some of them."""
 
     @property
     def agents(self) -> int:
@@ -139,15 +186,13 @@ class Plan:
         rate, lot = self.sample_rates[agent], self.lot_sizes[agent]
         if self.privacy is None:
             return Mechanism.plain(sample_rate=rate, lot=lot)
-        unit = self.privacy.unit
-        return Mechanism.gaussian(
-            sample_rate=rate,
-            clip=self.clips[agent],
-            lot=lot,
-            noise_multiplier=self.noise_multipliers[agent],
-            unit=RECORD if unit is None else unit.name,
-            most=1 if unit is None else unit.most,
-        )
+        unit, sigma = self.privacy.unit, self.noise_multipliers[agent]
+        noise: Gaussian | Masked = Gaussian(multiplier=sigma)
+        if self.masks is not None:
+            number = agent if self.numbers is None else self.numbers[agent]
+            noise = Masked(multiplier=sigma, agent=number, masks=self.masks)
+        sampler = Poisson(rate=rate, unit=RECORD if unit is None else unit.name, most=1 if unit is None else unit.most)
+        return Mechanism(sampler=sampler, clip=self.clips[agent], lot=lot, noise=noise)
 
     def of(self, agents: Sequence[int]) -> "Plan":
         """Return the plan of some of the agents."""
@@ -157,11 +202,17 @@ class Plan:
             lot_sizes=tuple(self.lot_sizes[agent] for agent in agents),
             clips=tuple(self.clips[agent] for agent in agents),
             noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
+            numbers=tuple(agents if self.numbers is None else (self.numbers[agent] for agent in agents)),
         )
 
+    @property
+    def observer(self) -> Observer:
+        """Against whom ε is promised."""
+        return EVERYBODY if self.masks is None or self.privacy is None else self.privacy.observer
+
     def event(self, agent: int) -> Event:
-        """Return what all of an agent's queries are to an accountant."""
-        return self.mechanism(agent).event(self.queries)
+        """Return what all of an agent's queries are to an accountant, against whom ε is promised."""
+        return self.mechanism(agent).event(self.queries, self.observer)
 
     def repeated(self, trials: int) -> "Plan":
         """Return the plan of several independent trials side by side."""
@@ -171,17 +222,14 @@ class Plan:
             lot_sizes=self.lot_sizes * trials,
             clips=self.clips * trials,
             noise_multipliers=self.noise_multipliers * trials,
+            numbers=(tuple(range(self.agents)) if self.numbers is None else self.numbers) * trials,
         )
 
     def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
-        """Return every agent's ε after each of these numbers of queries of this plan alone."""
+        """Return every agent's ε after each of these numbers of queries of this plan alone, against whom it is promised."""
         if self.privacy is None:
             return np.array([[math.inf if count else 0.0] * self.agents for count in queries])
-        histories = [
-            [Event(sample_rate=rate, noise_multiplier=sigma, count=count)]
-            for count in queries
-            for rate, sigma in zip(self.sample_rates, self.noise_multipliers, strict=True)
-        ]
+        histories = [[mechanism.event(count, self.observer)] for count in queries for mechanism in self.mechanisms]
         values = accounting.epsilons(
             histories,
             delta=self.privacy.delta,

@@ -4,20 +4,25 @@ Known noise can be subtracted and known lots undo the amplification by sampling,
 from a ChaCha20 keystream under a fresh 256-bit key of the operating system that never leaves the object.
 `Seeded` (the same keystream under a known key) and `Fast` (numpy's Philox) are for tests and research;
 whatever used them is not a release. Each query of an agent reads a stream of its own.
+
+Masks come from streams that a pair of agents shares. Their key follows by HKDF from the pair's secret, the run and the number of the
+query, so that no query has the masks of another.
 """
 
 import hashlib
 import os
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy.normals import box_muller
@@ -49,6 +54,19 @@ class Source(Protocol):
         """Return the stream of the next query."""
 
 
+Opener = Callable[[], Stream]
+"""Opens the stream of one query's mask, from its beginning: whoever has both ends opens it for each."""
+
+
+class MaskSource(Protocol):
+    """The randomness that a pair of agents shares. `position` counts the queries whose masks were taken."""
+
+    position: int
+
+    def next(self) -> Opener:
+        """Return the mask of the next query."""
+
+
 class Sources(Protocol):
     """Makes one source per agent. `secret` says whether nobody can know what they will draw."""
 
@@ -58,6 +76,9 @@ class Sources(Protocol):
 
     def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
         """Return a source for each of so many agents of one trial."""
+
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
+        """Return what each of these pairs shares in one trial of a run."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,10 @@ class Secret:
     def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
         """Return sources under new keys from the operating system."""
         return [_ChaChaSource(secrets.token_bytes(32), secret=True) for _ in range(agents)]
+
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
+        """Return sources under new secrets from the operating system."""
+        return [_KeyedMasks(secrets.token_bytes(32), run, secret=True) for _ in pairs]
 
 
 @dataclass(frozen=True)
@@ -82,6 +107,10 @@ class Seeded:
         """Return sources whose keys follow from the seed, the trial and the agent."""
         return [_ChaChaSource(_key(self.seed, trial, agent), secret=False) for agent in range(agents)]
 
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
+        """Return sources whose secrets follow from the seed, the trial and the pair."""
+        return [_KeyedMasks(_key(self.seed, trial, *pair), "", secret=False) for pair in pairs]
+
 
 @dataclass(frozen=True)
 class Fast:
@@ -94,21 +123,22 @@ class Fast:
         """Return sources that follow from the seed, the trial and the agent."""
         return [_FastSource(_key(self.seed, trial, agent)) for agent in range(agents)]
 
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
+        """Return sources that follow from the seed, the trial and the pair."""
+        return [_FastMasks(_key(self.seed, trial, *pair)) for pair in pairs]
 
-def _key(seed: int, trial: int, agent: int) -> bytes:
+
+def _key(seed: int, trial: int, *agents: int) -> bytes:
     if seed < 0:
         raise InvalidInput(f"a seed cannot be negative, got {seed}")
-    return hashlib.blake2b(f"tacit source {seed} {trial} {agent}".encode(), digest_size=32).digest()
+    whose = " ".join(map(str, agents))
+    return hashlib.blake2b(f"tacit source {seed} {trial} {whose}".encode(), digest_size=32).digest()
 
 
-class _ChaChaSource:
-    """A keystream per query: the query's number is the nonce, so no keystream is ever read twice.
+class _Secretive:
+    """Counts queries, and keeps a secret that neither a forked child nor a copy may use again."""
 
-    The nonce's last four bytes are 0; the others are for the further bits of `ChaChaStream.more`.
-    """
-
-    def __init__(self, key: bytes, *, secret: bool) -> None:
-        self.__key = key
+    def __init__(self, *, secret: bool) -> None:
         self._secret = secret
         self._process = os.getpid()
         self._position = 0
@@ -126,17 +156,50 @@ class _ChaChaSource:
             raise InvalidInput(f"a source has 2^64 positions, from 0 on; got {position}")
         self._position = position
 
-    def next(self) -> "ChaChaStream":
+    def _take(self) -> int:
+        """Return the number of the next query, once."""
         # A forked child would draw the very noise that its parent draws.
         if self._secret and os.getpid() != self._process:
             raise PrivacyError("this secret source belongs to another process; make a new one after a fork")
         with self._lock:
             position = self._position
             self._position += 1
-        return ChaChaStream(self.__key, nonce=position.to_bytes(8, "little") + bytes(4))
+        return position
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a secret source cannot be copied or stored: its noise would be drawn twice")
+
+
+class _ChaChaSource(_Secretive):
+    """A keystream per query: the query's number is the nonce, so no keystream is ever read twice.
+
+    The nonce's last four bytes are 0; the others are for the further bits of `ChaChaStream.more`.
+    """
+
+    def __init__(self, key: bytes, *, secret: bool) -> None:
+        super().__init__(secret=secret)
+        self.__key = key
+
+    def next(self) -> "ChaChaStream":
+        return ChaChaStream(self.__key, nonce=self._take().to_bytes(8, "little") + bytes(4))
+
+
+class _KeyedMasks(_Secretive):
+    """A key per query, from the secret that a pair shares. Both ends open the same keystream."""
+
+    def __init__(self, shared: bytes, run: str, *, secret: bool) -> None:
+        super().__init__(secret=secret)
+        self.__shared, self._run = shared, run
+
+    def next(self) -> Opener:
+        key = mask_key(self.__shared, self._run, self._take())
+        return lambda: ChaChaStream(key, nonce=bytes(12))
+
+
+def mask_key(shared: bytes, run: str, query: int) -> bytes:
+    """Return the key of a pair's masks in one query of a run, from the secret that the pair shares."""
+    about = b"tacit mask " + query.to_bytes(8, "little") + run.encode()
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=about).derive(shared)
 
 
 class ChaChaStream:
@@ -204,6 +267,17 @@ class _FastSource:
         stream = _FastStream(self._key, self.position)
         self.position += 1
         return stream
+
+
+class _FastMasks:
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self.position = 0
+
+    def next(self) -> Opener:
+        position = self.position
+        self.position += 1
+        return lambda: _FastStream(self._key, position)
 
 
 class _FastStream:

@@ -38,7 +38,7 @@ from tacit.privacy.log import (
 )
 
 _APPLICATION = 0x7AC17
-_VERSION = 6
+_VERSION = 7
 # `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
 _SCHEMA = f"""
 CREATE TABLE log (

@@ -6,6 +6,7 @@ from typing import Any
 from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
 from tacit.privacy.holders import Counted, Holders
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report.html.overlays import Entry
 from tacit.report.wording import ADJACENCIES, epsilon
 
@@ -67,4 +68,4 @@ def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
     holders, counted = Holders(accounts), Counted(lambda account, _: account.charged)
     found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
     bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)
-    return [counted.events(history) for _, history in found], bound
+    return [counted.events(history, EVERYBODY) for _, history in found], bound

@@ -144,7 +144,7 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
-        "observer": EVERYBODY if privacy else None,
+        "observer": str(EVERYBODY) if privacy else None,
         "unit": kept[0].unit if privacy else None,
         "models_sha256": models_sha256(result.theta),
         "heads": heads,

@@ -49,6 +49,7 @@ def count(
     *,
     width: int = 1,
     dtype: torch.dtype = torch.float32,
+    gossip_rounds: int = 0,
 ) -> Cost:
     """Play all rounds and return what they cost."""
     hosted = len(connect(_NUMBERS).hosted)
@@ -56,7 +57,9 @@ def count(
         network, oracle = connect(device), _Counting(0.0)
         theta = torch.zeros(len(network.hosted), width, dtype=dtype, device=device)
         try:
-            play = _played(algorithm, theta, rounds, schedule, network, oracle, seed, rounds)
+            play = _played(
+                algorithm, theta, rounds, schedule, network, oracle, seed, rounds + gossip_rounds, gossip_rounds
+            )
         except Exception as error:
             if device == _NUMBERS or (isinstance(error, TacitError) and not isinstance(error, RuleError)):
                 raise
@@ -114,6 +117,7 @@ def _played(
     oracle: "_Counting",
     seed: int,
     until: int,
+    gossip_rounds: int = 0,
 ) -> Play:
     try:
         play = Play(

@@ -15,7 +15,7 @@ from tacit.errors import DataError, GraphError, InvalidInput, ModelError, TacitE
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
-from tacit.networks import Links, Static, Topology, check_topology
+from tacit.networks import Links, Several, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
 from tacit.privacy.units import Unit, units_of
 
@@ -89,15 +89,26 @@ def public_units(data: AgentData, schema: Schema, count: int, unit: Unit, device
 
 
 def connect(
-    graph: Graphs | None, mixing: str | sparse.csr_array, *, allow_drift: bool, agents: int, trials: int, rounds: int
+    graph: Graphs | None,
+    mixing: str | sparse.csr_array,
+    *,
+    allow_drift: bool,
+    agents: int,
+    trials: int,
+    rounds: int,
+    exchanges: int = 1,
 ) -> list[Topology]:
-    """Return who hears whom with which weights, for all trials or for each. Without a graph, nobody hears anybody."""
+    """Return who hears whom with which weights, for all trials or for each. Without a graph, nobody hears anybody.
+
+    `exchanges` rounds of a topology make one round of the run, of which there are `rounds`.
+    """
     if graph is None:
         return [Static(Links.of(sparse.csr_array(sparse.eye_array(agents, format="csr"))))]
     each = list(graph) if isinstance(graph, Sequence) else [graph]
     if len(each) not in (1, trials):
         raise GraphError(f"{len(each)} graphs for {trials} trials; give one for all, or one for each")
-    return [_topology(one, mixing, allow_drift=allow_drift, agents=agents, rounds=rounds) for one in each]
+    links = [_topology(one, mixing, allow_drift=allow_drift, agents=agents, rounds=rounds * exchanges) for one in each]
+    return links if exchanges == 1 else [Several(one, exchanges) for one in links]
 
 
 def _topology(

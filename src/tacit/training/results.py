@@ -16,7 +16,7 @@ from tacit.data import AgentData, Records, Schema
 from tacit.data.records import Source
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
-from tacit.privacy import Diagnostics, Guarantee, Ledger, Plan
+from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
 from tacit.training.evaluation import Score, evaluate
 
 
@@ -132,8 +132,11 @@ class Result:
         classification = self.data.data.classes is not None
         return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
 
-    def guarantees(self) -> list[Guarantee]:
+    def guarantees(self, observer: Observer | None = None) -> list[Guarantee]:
         """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.
+
+        It holds against `observer`, unless given whom it was promised against: everybody else together or, with masks, so many curious
+        agents.
 
         A run that was not played to its end counts with all queries that it was planned for.
         """
@@ -155,6 +158,7 @@ class Result:
             run=self.run,
             adjacency=privacy.adjacency,
             accountant=privacy.accountant,
+            observer=self.plan.observer if observer is None else observer,
         )
 
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:

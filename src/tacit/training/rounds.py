@@ -13,6 +13,7 @@ from tacit.algorithms.averaged import name_of, rule_of
 from tacit.errors import InvalidInput, RuleError, TacitError
 from tacit.io.tracebacks import failure
 from tacit.networks import DENSE, Codec, Inbox, Network
+from tacit.training.absences import Absences, keep_rows
 from tacit.training.chance import chance, shared_chance
 from tacit.training.schedules import Schedule, step_size
 
@@ -97,24 +98,51 @@ class Play:
         oracle: Asked,
         seed: int,
         public_loss: PublicLoss = _no_public_loss,
+        gossip_rounds: int = 0,
+        absences: Absences | None = None,
     ) -> None:
         self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
         self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
+        self.gossip_rounds, self._absences = gossip_rounds, absences
         self.round = self.messages = self.vectors = self.draws = 0
         with torch.no_grad(), self._blaming("init", ""):
             self.state: Any = algorithm.init(theta)
         self._check(self.state, theta.shape, "init")
 
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are played, also those in which models are only mixed."""
+        return self.round >= self.rounds + self.gossip_rounds
+
     def advance(self) -> None:
-        """Play one round."""
+        """Play one round: of the rule or, after its last one, of gossip."""
+        before = self.state
+        with torch.no_grad():
+            state = self._rule_round() if self.round < self.rounds else self._gossip()
+            self._check(state, before.theta.shape, "round")
+            if self._absences is not None and (away := self._absences.away(self.round)):
+                gone = torch.tensor(
+                    [agent in away for agent in self.network.hosted.tolist()], device=before.theta.device
+                )
+                state = keep_rows(before, state, gone)
+        self.state, self.round = state, self.round + 1
+
+    def _rule_round(self) -> Any:
         before = self.state.theta
         where = f" in round {self.round + 1} of {self.rounds} (at.round is {self.round})"
-        with torch.no_grad():
-            lr = step_size(self._schedule, self.round, self.rounds, before)
-            with self._blaming("round", where):
-                state = self.algorithm.round(self.state, Round(self, lr, before))
-        self._check(state, before.shape, "round")
-        self.state, self.round = state, self.round + 1
+        lr = step_size(self._schedule, self.round, self.rounds, before)
+        with self._blaming("round", where):
+            return self.algorithm.round(self.state, Round(self, lr, before))
+
+    def _gossip(self) -> Any:
+        """Mix the models and nothing else: no query, and so free of privacy."""
+        if not hasattr(self.state, "_replace"):
+            raise InvalidInput(
+                f"gossip_rounds mix the models in the state of {name_of(self.algorithm)}, which must be a NamedTuple for that"
+            )
+        self.messages += 1
+        self.vectors += 1
+        return self.state._replace(theta=self.network.exchange(self.round, self.state.theta).mix())
 
     @contextmanager
     def _blaming(self, method: str, where: str) -> Iterator[None]:

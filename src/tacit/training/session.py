@@ -7,6 +7,7 @@ A run that does not fit its budget is refused before its first query. Whoever dr
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,10 +20,14 @@ from tacit.data.schema import check_records
 from tacit.errors import GraphError, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import EchoNetwork, Topology
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.networks.topology import edges_over
+from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Plan, Privacy, PrivateOracle, choose_engine
+from tacit.privacy.oracle import shared_masks
 from tacit.privacy.units import UnitModel
+from tacit.training.absences import Absences, WithAbsences
 from tacit.training.counting import Cost, check_rows_apart, count, rows_to_check
 from tacit.training.monitor import Watch, plan_looks
+from tacit.training.noise_response import noise_response
 from tacit.training.preparation import (
     connect,
     declared_sizes,
@@ -66,7 +71,8 @@ class Session:
         self.training, self.trials = training, trials
         everyone = self.hosted.total
         rows = [trial * everyone + agent for trial in range(trials) for agent in self.hosted.agents]
-        self._schedule = only_rows(as_schedule(training.lr), rows, trials * everyone)
+        self._everyones_lr = as_schedule(training.lr)
+        self._schedule = only_rows(self._everyones_lr, rows, trials * everyone)
         unit = training.unit
         if unit is None and isinstance(training.privacy, Privacy) and data.data.train.units is not None:
             log.warning(
@@ -75,7 +81,11 @@ class Session:
                 data.data.name,
             )
         self.sizes = declared_sizes(data, training.sizes, everyone, unit)
-        self._topologies = self._connected()
+        self._absences = Absences(training.absences, everyone)
+        self._whole = self._connected()
+        self._topologies: Sequence[Topology] = self._whole
+        if self._absences:
+            self._topologies = [WithAbsences(topology, self._absences) for topology in self._whole]
 
         module = make_module(training.model, training.seed)
         self.schema = settle(data.data, module)
@@ -93,7 +103,7 @@ class Session:
         ).to(device)
         probe(self.model, theta[0], data, self.schema)
         # Calibration takes seconds, so that it comes after whatever can be wrong with models and records.
-        self.plan = training.privacy.plan(self.sizes, self.cost.queries + training.spare_queries)
+        self.plan = self._settle()
 
         if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
             raise PrivacyError(
@@ -128,7 +138,7 @@ class Session:
             any_order=training.any_order,
         )
         looks = plan_looks(
-            rounds=training.rounds,
+            rounds=training.total_rounds,
             every=training.evaluate_every,
             trained=self.cost.queries * sum(self.plan.lot_sizes),
             agents=everyone,
@@ -161,6 +171,8 @@ class Session:
                 oracle=self.oracle,
                 seed=training.seed,
                 public_loss=self.watch.public_loss,
+                gossip_rounds=training.gossip_rounds,
+                absences=self._absences or None,
             )
         except BaseException:
             for account in self.accounts if opened else ():
@@ -180,7 +192,7 @@ class Session:
     @property
     def finished(self) -> bool:
         """Whether all rounds are played."""
-        return self.round >= self.training.rounds
+        return self._play.finished
 
     def wrap_oracle(self, wrap: Callable[[Oracle], Oracle]) -> None:
         """Put something between the rule and the oracle, such as one that records answers."""
@@ -215,6 +227,8 @@ class Session:
     def advance(self) -> None:
         """Play one round, and look at the models if it is time."""
         started = time.perf_counter()
+        if isinstance(self.real_oracle, PrivateOracle):
+            self.real_oracle.leave_out(self._absences.left_out(self.round))
         self._play.advance()
         self.seconds += time.perf_counter() - started
         if self.round % self.watch.looks.every == 0 or self.finished:
@@ -282,7 +296,7 @@ class Session:
         def echo(device: torch.device) -> EchoNetwork:
             return EchoNetwork(self._topologies, hosted, trials=self.trials, device=device)
 
-        cost = count(rule, rounds, self._schedule, echo, seed, **shape)
+        cost = count(rule, rounds, self._schedule, echo, seed, **shape, gossip_rounds=training.gossip_rounds)
         if cost.messages and training.graph is None and everyone > 1:
             raise GraphError(f"the algorithm exchanges messages among {everyone} agents; say along which graph")
         if len(hosted) * self.trials > 1:
@@ -297,6 +311,38 @@ class Session:
             check_rows_apart(rule, rounds, schedule, alone, seed, **shape)
         return cost
 
+    def _settle(self) -> Plan:
+        """Settle every agent's mechanism. Masks are chosen for the graph, and where they are to be the best, for the rule on it."""
+        training, queries = self.training, self.cost.queries + self.training.spare_queries
+        if not isinstance(training.privacy, Privacy) or training.privacy.noise is None:
+            return training.privacy.plan(self.sizes, queries)
+        topology, noise = self._whole[0], training.privacy.noise
+        if self._absences.lost > noise.lost:
+            raise PrivacyError(
+                f"masks are to be shared without {self._absences.lost} agents that leave, and the noise is planned for {noise.lost}; give "
+                f"Cancelling(lost={self._absences.lost})"
+            )
+        pairs = edges_over(topology, training.rounds)
+        response = None
+        if noise.ratio == "auto":
+            keys = noise.keys_of(self.hosted.total, pairs)
+            response = noise_response(
+                training.algorithm, topology, keys, training.rounds, self._everyones_lr, training.seed
+            )
+            if response is None:
+                log.warning(
+                    "%s is not linear in its gradients, so masks would not cancel in it: every agent keeps noise of its own alone",
+                    name_of(training.algorithm),
+                )
+                return replace(training.privacy, noise=None).plan(self.sizes, queries)
+        plan = training.privacy.plan(self.sizes, queries, pairs=pairs, response=response)
+        if plan.masks is None:
+            log.warning(
+                "masks would move the agents' models of %s on this graph more than the noise that they save: every agent keeps noise of its own alone",
+                name_of(training.algorithm),
+            )
+        return plan
+
     def _connected(self) -> list[Topology]:
         training = self.training
         return connect(
@@ -305,7 +351,8 @@ class Session:
             allow_drift=training.allow_drift,
             agents=self.hosted.total,
             trials=self.trials,
-            rounds=training.rounds,
+            rounds=training.total_rounds,
+            exchanges=training.exchanges_per_query,
         )
 
     def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
@@ -323,7 +370,11 @@ class Session:
         }
         if plan.privacy is None:
             return PlainOracle(**stacked, accounts=self.accounts)
-        return PrivateOracle(**stacked, accounts=self.accounts, diagnostics=self.diagnostics)
+        sources, run = training.chosen_sources, self.runs[0]
+        shared = shared_masks(
+            plan.masks, self.hosted.agents, lambda pairs, trial: sources.make_masks(pairs, run, trial), self.trials
+        )
+        return PrivateOracle(**stacked, accounts=self.accounts, shared=shared, diagnostics=self.diagnostics)
 
     def _open_accounts(self) -> list[Account]:
         training, plan = self.training, self._hosted_plan

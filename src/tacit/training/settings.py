@@ -18,6 +18,7 @@ from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
 from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.training.absences import Absence
 from tacit.training.preparation import Graphs, Model
 from tacit.training.schedules import Schedule
 
@@ -32,6 +33,11 @@ class Training:
         the agents, those of these agents alone.
     privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
     rounds: how many rounds to play.
+    gossip_rounds: rounds after these in which agents only mix their models: no query, so that they cost no privacy. They take out what masks,
+        or uneven data, have left between the agents.
+    exchanges_per_query: how often neighbours exchange where a rule exchanges once: so many rounds of the graph's links, one after another.
+        For rules that mix; with `tacit.networks.base_graphs` a few of them are an exact average.
+    absences: agents that are away for some rounds or for good, each an `Absence(agent, first, until)`.
     lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
     graph: who talks to whom: a networkx graph, or one that changes from round to round, such as `tacit.networks.Cycle`; a list
         gives every trial its own. Not needed by rules that never exchange.
@@ -81,6 +87,9 @@ class Training:
     same_start: bool = True
     evaluate_every: int | None = None
     spare_queries: int = 0
+    gossip_rounds: int = 0
+    exchanges_per_query: int = 1
+    absences: Sequence[Absence] = ()
     private_diagnostics: bool = False
     taps: Sequence[Tap] = ()
     compile: Compile = "auto"
@@ -91,6 +100,8 @@ class Training:
         self._check_kinds()
         for name, least in (
             ("rounds", 1),
+            ("gossip_rounds", 0),
+            ("exchanges_per_query", 1),
             ("spare_queries", 0),
             ("seed", 0),
             ("evaluate_every", 1),
@@ -154,6 +165,11 @@ class Training:
         if self.sources is not None:
             return self.sources
         return Secret() if isinstance(self.privacy, Privacy) else Fast(self.seed)
+
+    @property
+    def total_rounds(self) -> int:
+        """All rounds, also those in which models are only mixed."""
+        return self.rounds + self.gossip_rounds
 
     @property
     def unit(self) -> Unit | None:

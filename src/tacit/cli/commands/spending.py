@@ -58,7 +58,7 @@ class Spent:
             "basis": self.add_remove.basis,
             "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
             "exposed": self.add_remove.exposed,
-            "observer": self.add_remove.observer,
+            "observer": str(self.add_remove.observer),
         }
 
 

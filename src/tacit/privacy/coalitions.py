@@ -1,0 +1,153 @@
+"""How much noise protects an agent from curious ones, where pairs of agents share masks that cancel.
+
+Let a² be the variances of the agents' own noise, b² that of a mask, K the graph of pairs that share masks, and H the agents that are
+not curious. The curious ones see every message and know their own masks, so what is left to cover H has the covariance
+
+    Σ_H = diag(a²) + b²·Lap(K[H])
+
+for each coordinate, and agent i is protected as by Gaussian noise of variance 1/[Σ_H⁻¹]_ii. That number is the effective conductance
+between i and the ground of an electrical network in which agent j is joined to the ground by a conductance a_j² and the ends of a
+key by b². Three facts about conductances are all that this module needs:
+
+- It is the least of Σ a_j² v_j² + b² Σ (v_j - v_k)² over potentials v with v_i = 1 (Dirichlet). So it is concave in a², its derivative
+  by a_j² is v_j², and leaving agents out can only lower it (Rayleigh).
+- Branches that meet in i alone are in parallel: their conductances add up.
+- With all neighbours of i curious it is a_i², and never less.
+"""
+
+from functools import lru_cache
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import sparse
+from scipy.sparse import linalg
+
+from tacit.errors import PrivacyError
+from tacit.privacy.keys import Keys
+
+_MOST_WORK = 3e9  # multiplications, some seconds: where all coalitions take more, a bound is proven instead
+
+
+@lru_cache(maxsize=64)
+def _matrix(keys: Keys) -> sparse.csr_array:
+    """Return the adjacency matrix of a key graph."""
+    rows, columns = np.array(keys.all_pairs, dtype=np.int64).reshape(-1, 2).T
+    half = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(keys.agents, keys.agents))
+    return sparse.csr_array(half + half.T)
+
+
+class Protection(NamedTuple):
+    """The variance by which every agent is protected from the coalition that is worst for it, and its derivative by a²."""
+
+    variances: Float[np.ndarray, " agents"]
+    slopes: Float[np.ndarray, "agents agents"]
+
+
+def protection(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curious: int) -> Protection:
+    """Return how agents with these variances of own noise and of masks are protected from any `curious` others.
+
+    Exact where all coalitions can be tried or the worst is known: for complete keys, for agents with so few keys that all of them may
+    be known to the curious, and for not too many agents. Elsewhere a lower bound.
+    """
+    agents = keys.agents
+    if len(own) != agents or not (own > 0).all() or mask < 0 or curious < 0:
+        raise PrivacyError("own noise is a positive variance for each agent, and masks have one that is not negative")
+    alone = Protection(own.astype(float), np.eye(agents))
+    if mask == 0 or curious >= agents - 1:
+        return alone
+    if keys.pairs is None:
+        return _complete(own, mask, curious)
+    covered = np.flatnonzero(np.diff(_matrix(keys).indptr) > curious)  # those with more keys than that
+    if not len(covered):
+        return alone
+    if comb(agents, curious) * agents**3 <= _MOST_WORK:
+        found = _all_coalitions(own, mask, keys, curious)
+    else:
+        found = _branches(own, mask, keys, curious, covered)
+    variances, slopes = alone.variances.copy(), alone.slopes.copy()
+    variances[covered], slopes[covered] = found.variances[covered], found.slopes[covered]
+    return Protection(variances, slopes)
+
+
+def _complete(own: Float[np.ndarray, " agents"], mask: float, curious: int) -> Protection:
+    """Complete keys: Σ_H is diagonal but for a matrix of rank one.
+
+    With d_j = a_j² + b²|H|, [Σ_H⁻¹]_ii = 1/d_i + b²/(d_i²(1 - b² Σ_H 1/d_j)). It grows with Σ_H 1/d_j, so of all coalitions of one size
+    the worst for i is that of the others with most noise.
+    """
+    agents = len(own)
+    honest = agents - curious
+    loudest = np.argsort(-own, kind="stable")
+    variances, slopes = np.empty(agents), np.zeros((agents, agents))
+    for agent in range(agents):
+        left = np.setdiff1d(np.arange(agents), loudest[loudest != agent][:curious])
+        inverse = 1 / (own[left] + mask * honest)
+        # 1 - b² Σ 1/d, without taking nearly equal numbers from each other
+        rest = float((own[left] * inverse).sum()) / honest
+        place = int(np.searchsorted(left, agent))
+        column = mask * inverse * inverse[place] / rest
+        column[place] += inverse[place]
+        variances[agent] = 1 / column[place]
+        slopes[agent, left] = (column / column[place]) ** 2
+    return Protection(variances, slopes)
+
+
+def _all_coalitions(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curious: int) -> Protection:
+    agents, adjacency = keys.agents, _matrix(keys).toarray()
+    variances, slopes = np.full(agents, np.inf), np.zeros((agents, agents))
+    for coalition in combinations(range(agents), curious):
+        honest = np.setdiff1d(np.arange(agents), coalition)
+        inverse = np.linalg.inv(_covariance(own[honest], mask, adjacency[np.ix_(honest, honest)]))
+        found = 1 / inverse.diagonal()
+        for place in np.flatnonzero(found < variances[honest]):
+            agent = honest[place]
+            variances[agent], slopes[agent] = found[place], 0
+            slopes[agent, honest] = (inverse[place] * found[place]) ** 2
+    return Protection(variances, slopes)
+
+
+def _branches(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curious: int, some: np.ndarray) -> Protection:
+    """A bound for many agents: a curious agent can spoil one of the branches that meet in i, and the best may be spoiled."""
+    agents, adjacency = keys.agents, _matrix(keys)
+    variances, slopes = own.astype(float), np.eye(agents)
+    for agent in some:
+        parts = []
+        for members in _branches_of(adjacency, int(agent)):
+            within = adjacency[members][:, members]
+            # One end of the key to `agent` is in the branch: seen from there, it is one more way to the ground.
+            joined = mask * (adjacency[[agent]][:, members].toarray().ravel() > 0)
+            matrix = sparse.csc_array(
+                sparse.diags_array(own[members] + joined + mask * within.sum(axis=1)) - mask * within
+            )
+            potentials = linalg.spsolve(matrix, joined)
+            parts.append((float((joined * (1 - potentials)).sum()), members, potentials))
+        parts.sort(key=lambda part: part[0])
+        for conductance, members, potentials in parts[: len(parts) - curious]:
+            variances[agent] += conductance
+            slopes[agent, members] = potentials**2
+    return Protection(variances, slopes)
+
+
+def _branches_of(adjacency: sparse.csr_array, agent: int) -> list[np.ndarray]:
+    """Divide all that can be reached from an agent among its neighbours, each to one that is nearest."""
+    branch = np.full(adjacency.shape[0], -1)
+    branch[agent] = agent
+    border = adjacency.indices[adjacency.indptr[agent] : adjacency.indptr[agent + 1]].tolist()
+    branch[border] = border
+    while border:
+        after = []
+        for node in border:
+            for near in adjacency.indices[adjacency.indptr[node] : adjacency.indptr[node + 1]]:
+                if branch[near] < 0:
+                    branch[near] = branch[node]
+                    after.append(int(near))
+        border = after
+    branch[agent] = -1
+    return [np.flatnonzero(branch == number) for number in np.unique(branch[branch >= 0])]
+
+
+def _covariance(own: Float[np.ndarray, " some"], mask: float, adjacency: Float[np.ndarray, "some some"]) -> np.ndarray:
+    return np.diag(own + mask * adjacency.sum(axis=1)) - mask * adjacency

@@ -1,0 +1,94 @@
+"""How much own noise agents need beside their masks, and how large masks should be."""
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from tacit.errors import PrivacyError
+from tacit.privacy.cancelling import Cancelling, Response, best_ratio, masks_for, usual_ratio
+from tacit.privacy.coalitions import protection
+from tacit.privacy.keys import Keys
+from tacit.privacy.mechanisms import EVERYBODY, Observer
+
+
+def protected(masks, removed):
+    return np.sqrt(protection(np.square(masks.own), masks.size**2, masks.keys, removed).variances)
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_everyone_is_protected_as_needed_and_nobody_adds_more_than_that_takes(removed):
+    rng = np.random.default_rng(removed)
+    for _ in range(20):
+        agents = int(rng.integers(removed + 3, 12))
+        graph = nx.gnp_random_graph(agents, rng.uniform(0.2, 1), seed=int(rng.integers(10**9)))
+        needed = rng.uniform(0.3, 3, agents)
+        masks = masks_for(needed, Keys.of(graph), removed, ratio=float(10 ** rng.uniform(-1, 1.5)))
+        found = protected(masks, removed)
+        assert (found >= needed * (1 - 1e-12)).all()
+        spare = (found > needed * (1 + 1e-4)) & (np.array(masks.own) > needed / np.sqrt(agents) * (1 + 1e-6))
+        assert not spare.any()
+        assert (np.array(masks.own) <= needed * (1 + 1e-7)).all()
+
+
+@pytest.mark.parametrize(
+    ("keys", "ratio", "removed", "gap"),
+    [
+        (Keys(10), 1.0, 0, 1.05),
+        (Keys(10), 1.0, 1, 1.11),
+        (Keys(10), 1.0, 2, 1.18),
+        (Keys.of(nx.cycle_graph(10)), 5.0, 0, 1.02),
+        (Keys.of(nx.cycle_graph(10)), 5.0, 1, 1.11),
+        (Keys.of(nx.cycle_graph(10)), 5.0, 2, 3.16),
+    ],
+)
+def test_noise_of_the_average_is_close_to_that_of_central_training(keys, ratio, removed, gap):
+    """Root of the summed variances beside 1, which central training with the same lots in all would take; local noise has 3.16."""
+    masks = masks_for([1.0] * 10, keys, removed, ratio=ratio)
+    assert np.sqrt(np.square(masks.own).sum()) == pytest.approx(gap, abs=0.006)
+    assert len(set(masks.own)) == 1
+
+
+def test_protection_falls_with_every_further_curious_agent_to_own_noise_alone():
+    masks = masks_for([1.0] * 10, Keys(10), 1, ratio=1.0)
+    against = [masks.deviations(Observer(curious))[0] for curious in range(10)]
+    assert all(more > less for more, less in itertools.pairwise(against))
+    assert against[9] == masks.deviations(EVERYBODY)[0] == pytest.approx(masks.own[0], rel=1e-8)
+    assert against[1] == pytest.approx(1, rel=1e-6)
+
+
+def test_lost_agents_count_as_curious():
+    kept, losing = (masks_for([1.0] * 10, Keys(10), 1 + lost, ratio=1.0, lost=lost) for lost in (0, 2))
+    assert losing.deviations(Observer(1))[0] == pytest.approx(1, rel=1e-6)
+    assert losing.own[0] > kept.own[0]
+
+
+def test_the_best_ratio_weighs_the_average_against_the_disagreement():
+    small, large, free = (best_ratio([1.0] * 10, Keys(10), 1, Response(own=1.0, masks=of)) for of in (0.1, 1e-4, 0.0))
+    assert small < large <= free < 64  # no larger than helps
+    assert best_ratio([1.0] * 10, Keys(10), 1, Response(own=1.0, masks=1e3)) == 0
+
+
+def test_without_a_rule_masks_are_as_large_as_hardly_leaves_anything_to_gain():
+    assert usual_ratio([1.0] * 10, Keys(10), 1) == pytest.approx(1, abs=0.2)
+    assert usual_ratio([1.0] * 10, Keys.of(nx.cycle_graph(10)), 1) == pytest.approx(5, abs=0.5)
+
+
+def test_settings_are_checked():
+    for wrong in (
+        {"curious": -1},
+        {"curious": 1.5},
+        {"keys": "ring"},
+        {"keys": 3},
+        {"ratio": 0},
+        {"ratio": "large"},
+        {"lost": -1},
+    ):
+        with pytest.raises(PrivacyError):
+            Cancelling(**wrong)
+    with pytest.raises(PrivacyError, match="nobody honest"):
+        Cancelling(curious=2).keys_of(3, [])
+    with pytest.raises(PrivacyError, match="pairs"):
+        Cancelling().keys_of(100, [])
+    assert Cancelling(keys="graph").keys_of(3, [(0, 1), (1, 2)]).pairs == ((0, 1), (1, 2))

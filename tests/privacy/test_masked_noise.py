@@ -1,0 +1,178 @@
+"""Masks: every released number is that of the ideal sum of own noise and masks, and masks cancel between agents."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from ideal import ideal
+from scipy import stats
+
+from tacit.errors import PrivacyError
+from tacit.privacy import Fast, Secret, Seeded, noise
+from tacit.privacy.noise import MASK_BLOCK, End, GridNoise, grid
+from tacit.privacy.randomness import ChaChaStream, mask_key
+
+AGENTS = 4
+PAIRS = list(itertools.combinations(range(AGENTS), 2))
+SIGMAS, CLIPS, LOTS = [0.9, 1.1, 2.0, 0.7], [1.0, 2.0, 0.5, 1.0], [10.0, 20.0, 5.0, 16.0]
+
+
+def ends_of(agents=AGENTS, pairs=PAIRS):
+    return [
+        [End(number, 1 if pair[0] == agent else -1) for number, pair in enumerate(pairs) if agent in pair]
+        for agent in range(agents)
+    ]
+
+
+def masked(size, agents=AGENTS, pairs=PAIRS, sigmas=SIGMAS, clips=CLIPS, lots=LOTS):
+    return GridNoise(
+        clips=clips,
+        noise_multipliers=sigmas,
+        lot_sizes=lots,
+        masks=[size] * agents,
+        ends=ends_of(agents, pairs),
+        device=torch.device("cpu"),
+    )
+
+
+def drawn(maker, sources, width, sums=None, pairs=PAIRS, agents=AGENTS):
+    out = torch.empty(agents, width, dtype=torch.float64)
+    total = torch.zeros(agents, width, dtype=torch.float64) if sums is None else sums.clone()
+    streams = [source.next() for source in sources.make(agents)]
+    masks = [source.next() for source in sources.make_masks(pairs, "run")]
+    maker.release(total, streams, masks, slice(0, agents), out)
+    return out
+
+
+def test_every_number_is_that_of_the_ideal_sum_of_own_noise_and_masks():
+    size, width = 0.31, 150
+    sums = torch.randn(AGENTS, width, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 7
+    out = drawn(masked(size), Seeded(5), width, sums)
+    streams = [source.next() for source in Seeded(5).make(AGENTS)]
+    masks = [source.next()() for source in Seeded(5).make_masks(PAIRS, "run")]
+    half = (width + 1) // 2
+    words = {id(stream): stream.words(2 * half) for stream in [*streams, *masks]}
+
+    def normal(stream, column):
+        place, own = column % half, words[id(stream)]
+        return ideal(own[place], own[half + place], lambda level: stream.more(place, level), column >= half)
+
+    for agent in range(AGENTS):
+        scale = math.nextafter(SIGMAS[agent] * CLIPS[agent], math.inf)
+        step = grid(scale)
+        for column in range(0, width, 7):
+            value = float(sums[agent, column]) + scale * normal(streams[agent], column)
+            for number, sign in ends_of()[agent]:
+                value += sign * size * LOTS[agent] * normal(masks[number], column)
+            nearest = int(mpmath.floor(value / step + 0.5))
+            assert float(out[agent, column]) == pytest.approx(nearest * step / LOTS[agent], rel=1e-15)
+
+
+def test_masks_vanish_from_the_sum_of_all_agents_up_to_the_grid():
+    """Twice the masks on the same own noise moves single answers far, and their sum by less than four grid steps."""
+    one, two = (drawn(masked(size), Seeded(2), 500) for size in (5.0, 10.0))
+    assert float((one - two).abs().median()) > 1
+    steps = sum(grid(sigma * clip) / lot for sigma, clip, lot in zip(SIGMAS, CLIPS, LOTS, strict=True))
+    assert float((one.sum(0) - two.sum(0)).abs().max()) <= steps
+
+
+@pytest.mark.parametrize("sources", [Seeded(3), Fast(3), Secret()])
+def test_the_covariance_between_agents_is_that_of_own_noise_and_masks(sources):
+    """Each entry of the sampled covariance within 5 standard errors: 10 entries, a false alarm once in 170,000 runs."""
+    size, width = 0.4, 40_000
+    out = drawn(masked(size), sources, width).numpy()
+    own = np.array([s * c / lot for s, c, lot in zip(SIGMAS, CLIPS, LOTS, strict=True)])
+    laplacian = AGENTS * np.eye(AGENTS) - np.ones((AGENTS, AGENTS))
+    expected = np.diag(own**2) + size**2 * laplacian
+    found = out @ out.T / width
+    error = np.sqrt((expected**2 + np.outer(expected.diagonal(), expected.diagonal())) / width)
+    assert (np.abs(found - expected) < 5 * error).all()
+
+
+def test_answers_with_masks_are_normal():
+    """Kolmogorov and Smirnov's test at 1e-6, of each of four agents."""
+    size = 0.4
+    out = drawn(masked(size), Secret(), 20_000).numpy()
+    for agent in range(AGENTS):
+        scale = math.sqrt((SIGMAS[agent] * CLIPS[agent] / LOTS[agent]) ** 2 + 3 * size**2)
+        assert stats.kstest(out[agent] / scale, "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("sources", [Seeded(4), Fast(4)])
+def test_an_agent_alone_gets_the_same_bits_as_beside_all_others(sources):
+    width = MASK_BLOCK + 77
+    together = drawn(masked(0.3), sources, width)
+    for agent in range(AGENTS):
+        mine = [pair for pair in PAIRS if agent in pair]
+        alone = GridNoise(
+            clips=[CLIPS[agent]],
+            noise_multipliers=[SIGMAS[agent]],
+            lot_sizes=[LOTS[agent]],
+            masks=[0.3],
+            ends=[[End(number, 1 if pair[0] == agent else -1) for number, pair in enumerate(mine)]],
+            device=torch.device("cpu"),
+        )
+        out = torch.empty(1, width, dtype=torch.float64)
+        masks = [source.next() for source in sources.make_masks(mine, "run")]
+        stream = sources.make(AGENTS)[agent].next()
+        alone.release(torch.zeros(1, width, dtype=torch.float64), [stream], masks, slice(0, 1), out)
+        assert torch.equal(out[0], together[agent])
+
+
+def test_agents_in_parts_get_the_same_bits_as_all_at_once():
+    width = 300
+    together, maker = drawn(masked(0.3), Seeded(4), width), masked(0.3)
+    streams = [source.next() for source in Seeded(4).make(AGENTS)]
+    masks = [source.next() for source in Seeded(4).make_masks(PAIRS, "run")]
+    out = torch.empty(AGENTS, width, dtype=torch.float64)
+    for part in (slice(0, 1), slice(1, 4)):
+        maker.release(torch.zeros(AGENTS, width, dtype=torch.float64)[part], streams[part], masks, part, out[part])
+    assert torch.equal(out, together)
+
+
+def test_numbers_near_the_middle_are_decided_by_all_their_normals(monkeypatch):
+    """With a band so wide that every number is decided again, nothing changes."""
+    usual = drawn(masked(0.3), Seeded(6), 60)
+    asked, right = [], noise.nearest
+    monkeypatch.setattr(noise, "BAND", 1.0)
+    monkeypatch.setattr(noise, "nearest", lambda shift, normals: asked.append(len(normals)) or right(shift, normals))
+    assert torch.equal(drawn(masked(0.3), Seeded(6), 60), usual)
+    assert asked == [AGENTS] * (AGENTS * 60)
+
+
+def test_every_query_run_and_pair_has_masks_of_its_own():
+    secret = bytes(32)
+    keys = {
+        mask_key(shared, run, query)
+        for shared in (secret, bytes([1] * 32))
+        for run in ("a", "b")
+        for query in (0, 1, 256)
+    }
+    assert len(keys) == 12
+    first, second = Seeded(0).make_masks([(0, 1), (0, 2)], "run")
+    opened = [first.next(), first.next(), second.next()]
+    assert all(isinstance(each(), ChaChaStream) for each in opened)
+    words = [each().words(4).tolist() for each in opened]
+    assert len({tuple(each) for each in words}) == 3
+    assert opened[0]().words(4).tolist() == words[0]  # the other end reads the same
+
+
+def test_a_secret_source_of_masks_neither_goes_back_nor_is_copied():
+    import pickle
+
+    (masks,) = Secret().make_masks([(0, 1)], "run")
+    masks.next()
+    with pytest.raises(PrivacyError, match="cannot go back"):
+        masks.position = 0
+    with pytest.raises(PrivacyError, match="cannot be copied"):
+        pickle.dumps(masks)
+    (again,) = Secret().make_masks([(0, 1)], "run")
+    assert again.next()().words(4).tolist() != masks.next()().words(4).tolist()
+
+
+def test_masks_too_large_to_be_rounded_right_are_refused():
+    with pytest.raises(PrivacyError, match="smaller ratio"):
+        masked(1e9)
