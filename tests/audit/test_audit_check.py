@@ -238,8 +238,8 @@ def test_a_record_that_moves_too_much_or_is_told_of_is_found(plant, found, monke
 
 def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monkeypatch):
     settings = training()
-    table = settings.data.data
-    mixed = replace(settings.data, data=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
+    table = settings.data.dataset
+    mixed = replace(settings.data, dataset=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
     with pytest.raises(DataError, match="prepare mixes records"):
         influence_of(replace(settings, data=mixed))
     monkeypatch.setattr("tacit.training.preparation.check_apart", lambda prepare, public: None)
@@ -263,10 +263,10 @@ def test_an_engine_in_which_records_matter_to_each_other_is_found(monkeypatch):
 
 def test_no_training_record_is_read():
     settings = training()
-    table = settings.data.data.train
+    table = settings.data.dataset.train
     poisoned = replace(table, inputs=torch.full_like(table.inputs, 7.5), targets=torch.full_like(table.targets, 3))
-    data = replace(settings.data, data=replace(settings.data.data, train=poisoned))
-    inputs = made_up(replace(settings, data=data)).data.data.train.inputs
+    data = replace(settings.data, dataset=replace(settings.data.dataset, train=poisoned))
+    inputs = made_up(replace(settings, data=data)).data.dataset.train.inputs
     assert not (inputs == 7.5).any()
     assert inputs.shape == table.inputs.shape
 

@@ -93,7 +93,7 @@ def test_published_attack_scores_final_models(rule: str) -> None:
     world = images(load("digits"), attack.world.algorithm, privacy=PRIVACY, rounds=3, lr=0.05, compile=False)
     scores = Membership(world=world, sources=Fast(0)).scores(3, present=True, seed=0)["loss"]
     results = world.play(3, present=True, seed=0, sources=Fast(0))
-    blank = torch.zeros(1, *world.data.data.train.inputs.shape[1:])
+    blank = torch.zeros(1, *world.data.dataset.train.inputs.shape[1:])
     with torch.no_grad():
         expected = [
             -sum(

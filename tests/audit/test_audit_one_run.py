@@ -139,7 +139,7 @@ def test_scores_of_dirac_canaries_are_the_likelihood_ratios():
     watched = Watched(None, 0)
     watched.seen.append((torch.zeros(28), answer))
     model = FlatModel(attack.world.model, attack.world.loss)
-    others = attack.world.data.data.train.take(attack.world.data.indices[0])
+    others = attack.world.data.dataset.train.take(attack.world.data.indices[0])
     found = likelihoods(model, attack.canaries, others, watched.seen, plan, 0)
     sigma, rate, hair = plan.noise_multipliers[0], plan.sample_rates[0], 1 - HAIR
     along = answer[:20].double().numpy() * plan.lot_sizes[0] / plan.clips[0]

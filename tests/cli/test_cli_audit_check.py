@@ -78,8 +78,8 @@ def test_a_data_set_that_is_not_there_is_made_up_from_its_declared_shape(tmp_pat
     training, words = training_of(config)
     assert "not here" in words
     assert training.data.sizes == (6000,) * 10
-    assert training.data.data.train.inputs.shape[1:] == (1, 32, 32)
-    assert training.data.data.train.inputs.dtype == torch.uint8
+    assert training.data.dataset.train.inputs.shape[1:] == (1, 32, 32)
+    assert training.data.dataset.train.inputs.dtype == torch.uint8
     assert list(tmp_path.iterdir()) == []
 
 

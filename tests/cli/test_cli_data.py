@@ -30,7 +30,7 @@ def test_json_says_who_gets_what():
     assert (result["name"], result["agents"], result["classes"]) == ("digits", 10, 10)
     assert (result["split"], result["seed"]) == ("0.5", 3)
     assert sum(result["sizes"]) == 1433
-    assert Schema.of(result["schema"]) == Schema.draft(expected.data)
+    assert Schema.of(result["schema"]) == Schema.draft(expected.dataset)
 
 
 def test_synthetic_data_is_that_which_train_takes():

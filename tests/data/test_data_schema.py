@@ -391,7 +391,9 @@ def test_dropping_what_does_not_fit_mends_it():
 def test_rows_that_nobody_holds_do_not_matter():
     held = parties((1, 0, 0, -3))
     rows = (held.indices[0], held.indices[1][1:], held.indices[2])
-    check_records(AgentData(data=held.data, indices=rows, owners=held.owners), Schema(inputs=TOKENS, targets=LABEL))
+    check_records(
+        AgentData(dataset=held.dataset, indices=rows, owners=held.owners), Schema(inputs=TOKENS, targets=LABEL)
+    )
 
 
 def test_infinite_and_missing_numbers_are_refused_unless_declared():
@@ -511,7 +513,7 @@ def test_a_table_is_read_once_for_a_schema_and_again_after_a_change(monkeypatch)
     assert len(reads) == 1
     check_records(data, Schema(inputs=Field(shape=(4,), dtype=torch.int64), targets=LABEL))
     assert len(reads) == 2
-    data.data.train.inputs[3, 0] = -1
+    data.dataset.train.inputs[3, 0] = -1
     with pytest.raises(DataError, match="1 with inputs below 0"):
         check_records(data, schema)
 

@@ -54,7 +54,7 @@ def plan_event(result, graph, rounds, token):
         "token": token,
         "fingerprint": "0" * 64,
         "algorithm": type(result.algorithm).__name__,
-        "dataset": data.data.name,
+        "dataset": data.dataset.name,
         "agents": data.agents,
         "rounds": rounds,
         "edges": [] if graph is None else [list(edge) for edge in graph.edges],
@@ -163,7 +163,7 @@ def _write_ledger(folder, result):
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan, data = result.plan, result.data
     whose = {"owners": data.owners, "mechanisms": plan.mechanisms}
-    whose |= {"records": data.data.name, "partition": data.partition}
+    whose |= {"records": data.dataset.name, "partition": data.partition}
     with closing(DurableLedger(folder.parent / "ledger.sqlite")) as ledger:
         if plan.privacy is None:
             account = ledger.open_without_privacy(runs=[folder.name], **whose)[0]

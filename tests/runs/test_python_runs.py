@@ -298,8 +298,8 @@ def test_what_a_folder_keeps_tells_nothing_of_private_records(tmp_path):
     """Other records in the place of the same number: no byte of the settings is another one."""
     tacit.train(tacit.DSGT(), **given(data=own_data()), run="one", runs=tmp_path / "a")
     other = own_data()
-    other.data.train.inputs.add_(1.0)
-    other.data.train.targets.copy_(other.data.train.targets.flip(0))
+    other.dataset.train.inputs.add_(1.0)
+    other.dataset.train.targets.copy_(other.dataset.train.targets.flip(0))
     tacit.train(tacit.DSGT(), **given(data=other), run="one", runs=tmp_path / "b")
     one, two = ((tmp_path / name / "one" / "config.toml").read_bytes() for name in "ab")
     assert one == two
@@ -384,7 +384,7 @@ def sigmoid():
 
 def held_out_moved():
     data = own_data()
-    data.data.validation.inputs.add_(1.0)
+    data.dataset.validation.inputs.add_(1.0)
     return data
 
 
@@ -406,14 +406,14 @@ TAMPERED = [
     ({"model": lambda: [torch.manual_seed(7), net()][1]}, r"model: code, starting values"),
     ({"data": own_data(180)}, r"data: numbers of records"),
     (
-        {"data": own_data().data.split(4, IID(), seed=1)},
+        {"data": own_data().dataset.split(4, IID(), seed=1)},
         r"data: partition \(own/IID/seed 0/4 agents then, own/IID/seed 1/4 agents now\), owners",
     ),
-    ({"data": own_data().data.split(3, IID())}, r"data: agents \(4 then, 3 now\)"),
+    ({"data": own_data().dataset.split(3, IID())}, r"data: agents \(4 then, 3 now\)"),
     ({"data": held_out_moved()}, r"data: validation records"),
     ({"data": renamed()}, r"data: owners"),
     (
-        {"data": replace(own_data(), data=replace(own_data().data, prepare=lambda inputs: inputs * 2))},
+        {"data": replace(own_data(), dataset=replace(own_data().dataset, prepare=lambda inputs: inputs * 2))},
         r"data: preparation \(.*\), code",
     ),
     ({"loss": smoothed}, r"loss: code"),

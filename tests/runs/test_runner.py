@@ -304,7 +304,7 @@ def test_records_that_do_not_fit_leave_no_run_behind(tmp_path, monkeypatch):
 
     def spoilt(self):
         data = load_data(self)
-        data.data.train.targets[data.indices[2][0]] = 77
+        data.dataset.train.targets[data.indices[2][0]] = 77
         return data
 
     monkeypatch.setattr(RunConfig, "load_data", spoilt)

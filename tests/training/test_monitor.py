@@ -80,12 +80,12 @@ def training(**changes):
 
 def test_models_are_scored_on_a_sample_on_the_way_and_on_all_records_in_the_end():
     result = tacit.train(tacit.DSGD(), **training(evaluate_every=2))
-    validation = result.data.data.validation
+    validation = result.data.dataset.validation
     whole = len(validation)
     assert [look.scored for look in result.history] == [(100, whole)] * 3 + [(whole, whole)]
     assert [look.sample for look in result.history] == [100] * 3 + [None]
     first, last = result.history[0], result.history[-1]
-    score = evaluate(result.model, result.theta, validation, result.data.data.prepare, classification=True)
+    score = evaluate(result.model, result.theta, validation, result.data.dataset.prepare, classification=True)
     np.testing.assert_array_equal(last.accuracy, score.accuracy)
     assert ((first.accuracy * 100) % 1 < 1e-9).all()
 

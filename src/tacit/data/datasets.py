@@ -139,7 +139,7 @@ class DataSet:
         whole = "" if self.train.units is None else "/by unit"
         partition = f"{self.name}/{how}/seed {seed}/{agents} agents{whole}"
         return AgentData(
-            data=self,
+            dataset=self,
             indices=tuple(torch.from_numpy(part) for part in parts),
             owners=tuple(f"{partition}/agent {i}" for i in range(agents)),
             partition=partition,
@@ -169,9 +169,9 @@ class DataSet:
 class AgentData:
     """Who holds which training record. No record has two holders, and no agent is without."""
 
-    data: DataSet
+    dataset: DataSet
     indices: tuple[Int64[Tensor, "held"], ...]
-    """For each agent, the rows of `data.train` that it holds."""
+    """For each agent, the rows of `dataset.train` that it holds."""
     owners: tuple[str, ...]
     """For each agent, the label under which the ledger counts what was asked of its records."""
     partition: str = ""
@@ -183,7 +183,7 @@ class AgentData:
     def __post_init__(self) -> None:
         if not self.partition:
             names = hashlib.sha256("\n".join(self.owners).encode()).hexdigest()
-            object.__setattr__(self, "partition", f"{self.data.name}/owners {names[:12]}")
+            object.__setattr__(self, "partition", f"{self.dataset.name}/owners {names[:12]}")
         if len(self.owners) != len(self.indices):
             raise DataError(f"{len(self.owners)} owners for {len(self.indices)} agents; name one for each")
         if len(set(self.owners)) != len(self.owners):
@@ -246,7 +246,7 @@ class AgentData:
         apart = data.train.units is not None and len(parts) > 1
         # Divided among another number of parties, the same records have other owners.
         partition = f"{name}/{len(parts)} parts"
-        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=partition, units_apart=apart)
+        return AgentData(dataset=data, indices=rows, owners=tuple(owners), partition=partition, units_apart=apart)
 
     def __repr__(self) -> str:
         return self.described()
@@ -260,7 +260,7 @@ class AgentData:
         numbers = self.sizes if sizes is None else sizes
         span = " to ".join(str(each) for each in sorted({min(numbers), max(numbers)})) if len(numbers) else ""
         held = f"with {span} {counted}s each, " if span else ""
-        kind = f"{held}of {described(self.data.train.inputs)}"
+        kind = f"{held}of {described(self.dataset.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def only(self, agents: Sequence[int]) -> "AgentData":
@@ -269,9 +269,11 @@ class AgentData:
             raise DataError(f"there is no agent {strangers[0]}; they are numbered from 0 to {self.agents - 1}")
         held = [self.indices[agent] for agent in agents]
         rows = torch.split(torch.arange(sum(map(len, held))), [len(part) for part in held])
-        own = replace(self.data, train=self.data.train.take(torch.cat(held)))
+        own = replace(self.dataset, train=self.dataset.train.take(torch.cat(held)))
         owners = tuple(self.owners[agent] for agent in agents)
-        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition, units_apart=self.units_apart)
+        return AgentData(
+            dataset=own, indices=rows, owners=owners, partition=self.partition, units_apart=self.units_apart
+        )
 
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
@@ -281,8 +283,8 @@ class AgentData:
                 "Put all records into one DataSet.from_records(..., units=...)"
             )
         rows = torch.cat(self.indices).sort().values
-        name = f"{self.data.name}/pooled"
-        return AgentData(data=self.data, indices=(rows,), owners=(name,), partition=name)
+        name = f"{self.dataset.name}/pooled"
+        return AgentData(dataset=self.dataset, indices=(rows,), owners=(name,), partition=name)
 
     @property
     def agents(self) -> int:
@@ -297,23 +299,23 @@ class AgentData:
     @property
     def units_held(self) -> tuple[int, ...] | None:
         """How many units each agent holds records of; None where records belong to nobody in common."""
-        units = self.data.train.units
+        units = self.dataset.train.units
         return None if units is None else tuple(len(units[held].unique()) for held in self.indices)
 
     @property
     def counts(self) -> Int64[np.ndarray, "agents classes"]:
         """How many records of each class each agent holds."""
-        classes = self.data.classes
+        classes = self.dataset.classes
         if classes is None:
-            raise DataError(f"{self.data.name} has no classes to count")
-        counts = [torch.bincount(self.data.train.targets[held], minlength=classes) for held in self.indices]
+            raise DataError(f"{self.dataset.name} has no classes to count")
+        counts = [torch.bincount(self.dataset.train.targets[held], minlength=classes) for held in self.indices]
         return torch.stack(counts).numpy()
 
     def _check_indices(self) -> None:
-        rows, records = torch.cat(self.indices), len(self.data.train)
+        rows, records = torch.cat(self.indices), len(self.dataset.train)
         outside = rows[(rows < 0) | (rows >= records)]
         if len(outside):
-            raise DataError(f"index {int(outside[0])} points at no record: {self.data.name} has {records}")
+            raise DataError(f"index {int(outside[0])} points at no record: {self.dataset.name} has {records}")
         holders = torch.bincount(rows, minlength=records)
         if int(holders.max()) > 1:
             row = int(holders.argmax())

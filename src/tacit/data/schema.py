@@ -148,17 +148,17 @@ def check_records(data: "AgentData", schema: Schema) -> None:
 
     A table is read once for each schema, unless torch knows that it was changed since.
     """
-    for part, held_out in (("validation", data.data.validation), ("test", data.data.test)):
+    for part, held_out in (("validation", data.dataset.validation), ("test", data.dataset.test)):
         if held_out is not None:
             schema.check_kind(held_out, f"the {part} set")
             if wrong := _misfits(held_out, schema):
                 raise DataError(f"the {part} set does not fit its schema: {_counted(wrong)}")
-    schema.check_kind(data.data.train, "the training set")
+    schema.check_kind(data.dataset.train, "the training set")
     _check_missing(data, schema)
-    wrong = _misfits(data.data.train, schema)
+    wrong = _misfits(data.dataset.train, schema)
     if not wrong:
         return
-    bad = torch.zeros(len(data.data.train), dtype=torch.bool)
+    bad = torch.zeros(len(data.dataset.train), dtype=torch.bool)
     bad[torch.cat(list(wrong.values())).cpu()] = True
     holders = [agent for agent, rows in enumerate(data.indices) if bool(bad[rows.cpu()].any())]
     if not holders:  # rows that nobody holds are never read
@@ -167,7 +167,7 @@ def check_records(data: "AgentData", schema: Schema) -> None:
     if len(holders) > _SHOWN:
         lines.append(f"and {len(holders) - _SHOWN} more agents")
     raise DataError(
-        f"training records do not fit the schema of {data.data.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
+        f"training records do not fit the schema of {data.dataset.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
         f"tells which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
         "records: do not forward it"
     )
@@ -175,15 +175,15 @@ def check_records(data: "AgentData", schema: Schema) -> None:
 
 def _check_missing(data: "AgentData", schema: Schema) -> None:
     """Refuse an agent more of whose records hold NaN or infinity than `most_missing` lets in."""
-    if data.data.most_missing >= 1 or schema.is_finite:
+    if data.dataset.most_missing >= 1 or schema.is_finite:
         return
     kinds = mapped(lambda field: Field(shape=field.shape, dtype=field.dtype), schema.inputs)
     whole = Schema(inputs=kinds, targets=Field(shape=schema.targets.shape, dtype=schema.targets.dtype))
-    found = [rows.cpu() for rows in _misfits(data.data.train, whole).values()]
-    missing = torch.zeros(len(data.data.train), dtype=torch.bool)
+    found = [rows.cpu() for rows in _misfits(data.dataset.train, whole).values()]
+    missing = torch.zeros(len(data.dataset.train), dtype=torch.bool)
     missing[torch.cat(found) if found else []] = True
     counts = [int(missing[rows.cpu()].sum()) for rows in data.indices]
-    most = data.data.most_missing
+    most = data.dataset.most_missing
     lines = [
         f"agent {agent} ({data.owners[agent]}): {count} of {size}"
         for agent, (count, size) in enumerate(zip(counts, data.sizes, strict=True))
@@ -192,7 +192,7 @@ def _check_missing(data: "AgentData", schema: Schema) -> None:
     if lines:
         more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
         raise DataError(
-            f"more records of {data.data.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
+            f"more records of {data.dataset.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
             f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
             "not forward it"
         )

@@ -44,7 +44,7 @@ def look_problems(told: Told, session: Session, exact: bool) -> Iterator[str]:
         which = sorted(told_of ^ planned)[0]
         yield f"the plan looks at the models {'after' if which in planned else 'not after'} round {which}, and the events do otherwise"
     steady = isinstance(rule_of(session.training.algorithm), _STEADY) and not plan.changing
-    records = session.training.data.data.validation
+    records = session.training.data.dataset.validation
     for look in told.events:
         if not isinstance(look, events.Snapshot) or not (steady or look.round in (0, plan.rounds)):
             continue

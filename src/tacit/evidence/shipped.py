@@ -97,7 +97,7 @@ class FromCommandLine:
             if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
                 raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
         elif self._run_code and is_own(text):
-            return self._dealt.data
+            return self._dealt.dataset
         else:
             _check_at_hand(text, self._data_dir)
         return load_dataset(text, self._data_dir, self._config.seed)
@@ -153,7 +153,7 @@ class FromPython:
 
     def data(self) -> DataSet:
         """Return the data set, if it comes with the library and is at hand."""
-        return self._dealt.data
+        return self._dealt.dataset
 
     @cached_property
     def _dealt(self) -> AgentData:

@@ -90,13 +90,13 @@ class LotDrawer:
             raise PrivacyError(
                 f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
             )
-        self._inputs = mapped(lambda table: table.to(device), data.data.train.inputs)
-        self._targets = data.data.train.targets.to(device)
-        self._prepare = apart(data.data.prepare, self._inputs)
+        self._inputs = mapped(lambda table: table.to(device), data.dataset.train.inputs)
+        self._targets = data.dataset.train.targets.to(device)
+        self._prepare = apart(data.dataset.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
         self._unit = None if plan.privacy is None else plan.privacy.unit
         if self._unit is not None:
-            numbers = units_of(data.data.train.units, self._unit, data.data.name)
+            numbers = units_of(data.dataset.train.units, self._unit, data.dataset.name)
             self._units = [Held(numbers, rows) for rows in self._indices]
         self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device

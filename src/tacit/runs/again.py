@@ -78,13 +78,13 @@ def spec_of(value: Any) -> dict[str, Any] | None:
 def recipe_of(dealt: AgentData) -> dict[str, Any] | None:
     """Return how a published data set is had again. What it gives is held against the facts, as anything else is."""
     found = _DEALT.fullmatch(dealt.partition)
-    pooled = dealt.partition == f"{dealt.data.name}/pooled"
-    if not dealt.data.published or not (found or pooled):
+    pooled = dealt.partition == f"{dealt.dataset.name}/pooled"
+    if not dealt.dataset.published or not (found or pooled):
         return None
     if pooled:
-        return {"dataset": dealt.data.name, "pooled": True}
+        return {"dataset": dealt.dataset.name, "pooled": True}
     assert found is not None
-    return {"dataset": dealt.data.name, "split": found["how"], "agents": dealt.agents, "seed": int(found["seed"])}
+    return {"dataset": dealt.dataset.name, "split": found["how"], "agents": dealt.agents, "seed": int(found["seed"])}
 
 
 def name_of_thing(thing: Any) -> str | None:

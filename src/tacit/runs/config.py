@@ -320,7 +320,7 @@ class RunConfig(BaseModel):
             )
         return Training(
             algorithm=self.rule(),
-            model=model_for(self, data.data),
+            model=model_for(self, data.dataset),
             loss=loss_function(self),
             data=data,
             privacy=privacy,

@@ -27,13 +27,13 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
     promise = plan.privacy
     # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
     # numbers of records are declared, the table would tell the true ones.
-    counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
+    counts = data.counts.tolist() if data.dataset.published and session.sizes == data.sizes else None
     return events.Plan(
         time=events.now(),
         token=token,
         fingerprint=config.fingerprint,
         algorithm=name_of(session.training.algorithm),
-        dataset=data.data.name,
+        dataset=data.dataset.name,
         agents=data.agents,
         rounds=session.training.rounds,
         edges=edges_of(graph, session.training.rounds),

@@ -87,7 +87,7 @@ def _check_fit(folder: RunFolder, model: Any, theta: Tensor) -> None:
 def _of_command_line(config: RunConfig) -> dict[str, Any]:
     """Return rule, model and data of a run that `tacit train` started."""
     data = _tried(config.load_data)
-    model = _tried(lambda: model_for(config, data.data))
+    model = _tried(lambda: model_for(config, data.dataset))
     return {
         "algorithm": _tried(config.rule, config.algorithm),
         "data": data,

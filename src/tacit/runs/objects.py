@@ -62,7 +62,7 @@ def config_of(
         return PythonConfig(
             **facts | {"lot_size": _plain(promise.lot_size)},
             algorithm=parts["algorithm"].shown if "algorithm" in names else name_of(training.algorithm),
-            dataset=training.data.data.name,
+            dataset=training.data.dataset.name,
             agents=training.data.agents,
             graph=parts["graph"].shown if "graph" in parts else "none",
             mixing=training.mixing if isinstance(training.mixing, str) else parts["mixing"].shown,

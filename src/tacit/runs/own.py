@@ -33,7 +33,7 @@ def make_own(key: str, own: Own, data: Any, seed: int) -> Any:
     if key == "graph":
         return as_links(own, dealt().agents, seed)
     if key == "model":
-        return as_model(own, lambda: {"input_shape": dealt().data.input_shape, "classes": dealt().data.classes})
+        return as_model(own, lambda: {"input_shape": dealt().dataset.input_shape, "classes": dealt().dataset.classes})
     return as_rule(own) if key == "algorithm" else as_loss(own)
 
 

@@ -157,7 +157,7 @@ def _settings(value: Any) -> Part:
 
 def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | None) -> Part:
     """Keep what is public about the data: who holds how many records of which kind, and the held-out records."""
-    data = dealt.data
+    data = dealt.dataset
     facts: dict[str, Any] = {
         "name": data.name,
         "agents": dealt.agents,

@@ -245,7 +245,7 @@ class Runner:
         """Refuse records of others, or other numbers of them, than the run began with; all of this is public."""
         now = training.data
         facts = {
-            "data set": (plan.dataset, now.data.name),
+            "data set": (plan.dataset, now.dataset.name),
             "owners": (plan.owners, now.owners),
             "numbers of records": (plan.sizes, declared_sizes(now, training.sizes, now.agents, training.unit)),
         }

@@ -34,7 +34,7 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
         return shipped_loss(text)
     if not isinstance(data, AgentData):
         raise InvalidInput(f"{key} {text!r} is made for the data of the run, which is not here; give data=")
-    return shipped_model(text, data.data) if key == "model" else parse_links(text, data.agents, seed)
+    return shipped_model(text, data.dataset) if key == "model" else parse_links(text, data.agents, seed)
 
 
 def shipped_loss(name: str) -> Loss:

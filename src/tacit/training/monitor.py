@@ -65,9 +65,9 @@ class Watch:
         gather: Callable[[Tensor], Tensor | None],
         looks: Looks,
     ) -> None:
-        self._model, self._data, self._network, self._gather = model, data.data, network, gather
+        self._model, self._data, self._network, self._gather = model, data.dataset, network, gather
         self.looks = looks
-        self._sample = None if data.data.validation is None else public_sample(data.data.validation, looks.sample)
+        self._sample = None if data.dataset.validation is None else public_sample(data.dataset.validation, looks.sample)
         self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
 

@@ -99,7 +99,7 @@ class Result:
         """Every agent's accuracy after the last round: on all validation records if the run was played to its end."""
         accuracy = self.history[-1].accuracy
         if accuracy is None:
-            raise DataError(f"{self.data.data.name} has no validation records with classes to be right about")
+            raise DataError(f"{self.data.dataset.name} has no validation records with classes to be right about")
         return accuracy
 
     @property
@@ -123,14 +123,14 @@ class Result:
         They are given as `Records`, as a pair of inputs and targets, or as a data set of such pairs, not yet prepared, and must
         be of the shapes and types that the run's records have.
         """
-        if records is None and self.data.data.test is None:
-            raise DataError(f"{self.data.data.name} has no test records; give some")
-        records = self.data.data.test if records is None else _public(records, self.schema)
+        if records is None and self.data.dataset.test is None:
+            raise DataError(f"{self.data.dataset.name} has no test records; give some")
+        records = self.data.dataset.test if records is None else _public(records, self.schema)
         assert records is not None
         if not len(records):
             raise DataError("there are no records to score models on")
-        classification = self.data.data.classes is not None
-        return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
+        classification = self.data.dataset.classes is not None
+        return evaluate(self.model, self.theta, records, self.data.dataset.prepare, classification=classification)
 
     def guarantees(self, observer: Observer | None = None) -> list[Guarantee]:
         """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.

@@ -74,11 +74,11 @@ class Session:
         self._everyones_lr = as_schedule(training.lr)
         self._schedule = only_rows(self._everyones_lr, rows, trials * everyone)
         unit = training.unit
-        if unit is None and isinstance(training.privacy, Privacy) and data.data.train.units is not None:
+        if unit is None and isinstance(training.privacy, Privacy) and data.dataset.train.units is not None:
             log.warning(
                 "%s says whose each record is, but every record is protected by itself: someone with several loses more. Give "
                 "unit=Unit(name, most=...), or --unit NAME:MOST, to protect them",
-                data.data.name,
+                data.dataset.name,
             )
         self.sizes = declared_sizes(data, training.sizes, everyone, unit)
         self._absences = Absences(training.absences, everyone)
@@ -88,7 +88,7 @@ class Session:
             self._topologies = [WithAbsences(topology, self._absences) for topology in self._whole]
 
         module = make_module(training.model, training.seed)
-        self.schema = settle(data.data, module)
+        self.schema = settle(data.dataset, module)
         check_records(data, self.schema)  # before anything is asked, charged or sent
         check_module(module, example(data, self.schema))
         self.model = FlatModel(module, training.loss).to(device)
@@ -142,7 +142,7 @@ class Session:
             every=training.evaluate_every,
             trained=self.cost.queries * sum(self.plan.lot_sizes),
             agents=everyone,
-            validation=0 if data.data.validation is None else len(data.data.validation),
+            validation=0 if data.dataset.validation is None else len(data.dataset.validation),
         )
         self.watch = Watch(self.model, data, self.network, self.runtime.gather, looks)
         self.seconds = 0.0
@@ -382,7 +382,7 @@ class Session:
             "runs": self.runs,
             "owners": training.data.owners,
             "mechanisms": plan.mechanisms,
-            "records": training.data.data.name,
+            "records": training.data.dataset.name,
             "partition": training.data.partition,
         }
         if plan.privacy is None:

@@ -117,7 +117,7 @@ class Training:
                 f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
-        if self.data.data.classes is None and self.loss in (cross_entropy, views_cross_entropy):
+        if self.data.dataset.classes is None and self.loss in (cross_entropy, views_cross_entropy):
             raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
         if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
             raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")

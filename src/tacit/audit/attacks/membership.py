@@ -65,7 +65,7 @@ class Membership:
         """Train so many systems; each scores minus the loss of its agents' models on the canary, on average."""
         world = self.world
         results = world.play(trials, present=present, seed=seed, sources=self.sources)
-        inputs = world.data.data.prepare(world.canary.inputs)
+        inputs = world.data.dataset.prepare(world.canary.inputs)
         with torch.no_grad():
             losses = [
                 [float(result.model.losses(theta, inputs, world.canary.targets)) for theta in result.theta]

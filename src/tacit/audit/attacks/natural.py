@@ -92,8 +92,8 @@ class NaturalNeighbor:
     @cached_property
     def _records(self) -> tuple[Records, Records]:
         """The canary, and all other records of the target."""
-        data, prepare = self.world.data, self.world.data.data.prepare
-        held = data.data.train.take(data.indices[self.world.target])
+        data, prepare = self.world.data, self.world.data.dataset.prepare
+        held = data.dataset.train.take(data.indices[self.world.target])
         canary = self.world.canary
         return Records(prepare(canary.inputs), canary.targets), Records(prepare(held.inputs), held.targets)
 

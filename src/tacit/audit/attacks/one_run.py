@@ -139,7 +139,9 @@ class OneRun:
             while not session.finished:
                 session.advance()
             plan, model, theta = session.plan, session.model, session.state.theta
-        canaries, others = map(self._prepared, (self.canaries, world.data.data.train.take(world.data.indices[target])))
+        canaries, others = map(
+            self._prepared, (self.canaries, world.data.dataset.train.take(world.data.indices[target]))
+        )
         if self.sees == "answers":
             scores = likelihoods(model, canaries, others, watched.seen, plan, target)
         else:
@@ -165,17 +167,17 @@ class OneRun:
         return OneRunFindings(claim=claim, outcome=outcome, bounds=bounds, played=played)
 
     def _prepared(self, records: Records) -> Records:
-        return Records(self.world.data.data.prepare(records.inputs), records.targets)
+        return Records(self.world.data.dataset.prepare(records.inputs), records.targets)
 
     def _data(self, included: Bool[Tensor, " canaries"]) -> AgentData:
         """Return what the agents hold, with these canaries in the target's hands."""
         held, target = self.world.data, self.world.target
         chosen = self.canaries.take(included.nonzero().flatten())
-        train = concatenate([held.data.train, chosen])
+        train = concatenate([held.dataset.train, chosen])
         indices = list(held.indices)
-        added = torch.arange(len(held.data.train), len(train))
+        added = torch.arange(len(held.dataset.train), len(train))
         indices[target] = torch.cat([indices[target], added])
-        return replace(held, data=replace(held.data, train=train), indices=tuple(indices))
+        return replace(held, dataset=replace(held.dataset, train=train), indices=tuple(indices))
 
 
 def dirac_canaries(
@@ -195,7 +197,7 @@ def dirac_canaries(
     The other records lie along further axes. No canary stands in another's way, so each faces the noise alone.
     """
     world = dirac(algorithm, privacy=privacy, rounds=rounds, lr=lr, graph=graph, target=target, records=records)
-    ordinary = world.data.data.train.table
+    ordinary = world.data.dataset.train.table
     width = canaries + ordinary.shape[1]
     inputs = torch.cat([torch.zeros(len(ordinary), canaries), ordinary], dim=1)
     parts = [(part, torch.zeros(len(part))) for part in inputs.split(records)]

@@ -85,10 +85,10 @@ class World:
         """Return what the agents hold, with the canary in the target's hands or without."""
         if not canary:
             return self.data
-        train = concatenate([self.data.data.train, self.canary])
+        train = concatenate([self.data.dataset.train, self.canary])
         indices = list(self.data.indices)
         indices[self.target] = torch.cat([indices[self.target], torch.tensor([len(train) - 1])])
-        return replace(self.data, data=replace(self.data.data, train=train), indices=tuple(indices))
+        return replace(self.data, dataset=replace(self.data.dataset, train=train), indices=tuple(indices))
 
     @cached_property
     def direction(self) -> Float[Tensor, " params"]:

@@ -52,7 +52,7 @@ class _Seen:
 def influence_findings(session: Session, seed: int = 0) -> list[Finding]:
     """Measure on the engine and model of a session that has made-up records."""
     generator = torch.Generator().manual_seed(seed)
-    data, seen = session.training.data.data, _Seen()
+    data, seen = session.training.data.dataset, _Seen()
     hostile = [_Candidate(*each) for each in hostile_records(data, generator)]
     raw = _lots(session, data.train, hostile, prepared=False)
     for thetas in _places(session, generator):
@@ -96,7 +96,7 @@ class _Lots:
             odd = torch.arange(0, len(rows), 4)
             rows[odd] = ordinary + odd // 4 % len(computed)
         self._rows, self._offsets = rows.to(device), torch.tensor([0, *counts]).cumsum(0).to(device)
-        self._prepare = None if prepared else apart(session.training.data.data.prepare, self._inputs)
+        self._prepare = None if prepared else apart(session.training.data.dataset.prepare, self._inputs)
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)
         self.counts = counts
         promise = session.plan.privacy
@@ -162,7 +162,7 @@ def _note(seen: _Seen, before: Tensor, after: Tensor, clips: Tensor, agent: int,
 
 def _searched(session: Session, theta: Float[Tensor, " params"], generator: torch.Generator) -> Iterator[_Candidate]:
     """Yield what gradient ascent finds, in several lengths; nothing where inputs are several, or whole numbers to the model."""
-    data = session.training.data.data
+    data = session.training.data.dataset
     inputs = data.prepare(ordinary_inputs(data, _CLIMBERS, generator))
     targets = ordinary_targets(data, _CLIMBERS, generator).to(theta.device)
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
@@ -231,13 +231,13 @@ def _odd_finding(session: Session, seen: _Seen) -> Finding:
 def _raises(session: Session, each: _Candidate) -> bool:
     """Ask the real oracle about a lot with this record in it."""
     training = session.training
-    data = training.data.data
+    data = training.data.dataset
     if kinds(each.input) != kinds(data.train.inputs):
         return False  # made after `prepare`, so no record that could be loaded
     few = data.train.take(torch.arange(3))
     train = Records(mapped(_below, each.input, few.inputs), torch.cat([each.target, few.targets]))
     table: DataSet = replace(data, train=train)
-    held = AgentData(data=table, indices=(torch.arange(4),), owners=("odd",), partition="odd records")
+    held = AgentData(dataset=table, indices=(torch.arange(4),), owners=("odd",), partition="odd records")
     privacy = Privacy(noise_multiplier=1.0, delta=1e-5, clip=session.plan.clips[0], lot_size=4)
     try:
         one = Session(

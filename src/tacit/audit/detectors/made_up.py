@@ -29,14 +29,16 @@ def made_up(training: Training, seed: int = 0) -> Training:
     sizes = declared_sizes(data, training.sizes, agents, unit)
     units = None if unit is None else _units(sum(sizes), unit)
     total = sum(sizes) if units is None else len(units)
-    train = Records(ordinary_inputs(data.data, total, generator), ordinary_targets(data.data, total, generator), units)
+    train = Records(
+        ordinary_inputs(data.dataset, total, generator), ordinary_targets(data.dataset, total, generator), units
+    )
     table = DataSet(
-        name=f"made up like {data.data.name}",
+        name=f"made up like {data.dataset.name}",
         train=train,
-        validation=_few(data.data.validation),
-        test=_few(data.data.test),
-        classes=data.data.classes,
-        prepare=data.data.prepare,
+        validation=_few(data.dataset.validation),
+        test=_few(data.dataset.test),
+        classes=data.dataset.classes,
+        prepare=data.dataset.prepare,
     )
     first = [0, *accumulate(sizes)]
     holder = torch.arange(total) if units is None else units
@@ -46,7 +48,7 @@ def made_up(training: Training, seed: int = 0) -> Training:
     return replace(
         training,
         graph=graph[0] if isinstance(graph, Sequence) else graph,
-        data=AgentData(data=table, indices=held, owners=owners, partition="made up"),
+        data=AgentData(dataset=table, indices=held, owners=owners, partition="made up"),
         sizes=None,
         ledger=None,
         name=None,

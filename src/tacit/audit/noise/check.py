@@ -48,8 +48,8 @@ def noise_world(
 ) -> World:
     """Return a `dirac` world in which all records are alike, along the second axis: the answers there count the lot."""
     world = dirac(algorithm, privacy=privacy, rounds=rounds, lr=lr, graph=graph, target=target, records=records)
-    inputs = torch.zeros_like(world.data.data.train.table)
-    inputs[:, 1] = world.data.data.train.table.norm(dim=1)
+    inputs = torch.zeros_like(world.data.dataset.train.table)
+    inputs[:, 1] = world.data.dataset.train.table.norm(dim=1)
     parts = [(part, torch.zeros(len(part))) for part in inputs.split(records)]
     return replace(world, data=AgentData.from_parts(parts, name="noise"))
 
@@ -158,7 +158,7 @@ class NoiseCheck:
     def _records(self, agent: int) -> Float[Tensor, "records params"]:
         """Return an agent's clipped gradients, in clipping norms."""
         data, clip = self.world.data, torch.tensor(self._plan.clips[agent], dtype=torch.float64)
-        gradients = data.data.train.table[data.indices[agent]].double()
+        gradients = data.dataset.train.table[data.indices[agent]].double()
         return gradients * clip_factors(gradients.norm(dim=1), clip)[:, None] / clip
 
     def _quiet(self, agent: int) -> Bool[Tensor, " params"]:

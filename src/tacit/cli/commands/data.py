@@ -67,9 +67,9 @@ def data(
     how = parse_split(config.split)
     with working("loading and dealing"):
         dealt = config.load_data()
-        schema = Schema.draft(dealt.data) if dealt.data.schema is None else dealt.data.schema
-        counts = None if dealt.data.classes is None else dealt.counts
-        divided = dealt.partition.startswith(f"{dealt.data.name}/{how}/")
+        schema = Schema.draft(dealt.dataset) if dealt.dataset.schema is None else dealt.dataset.schema
+        counts = None if dealt.dataset.classes is None else dealt.counts
+        divided = dealt.partition.startswith(f"{dealt.dataset.name}/{how}/")
         ways = f"{how}, {counted(dealt.agents, 'agent')}, seed {seed}" if divided else counted(dealt.agents, "agent")
         title = f"{name}, {ways}: {sum(dealt.sizes):,} training records"
         if plot is not None:
@@ -83,7 +83,7 @@ def data(
             {
                 "name": name,
                 "agents": dealt.agents,
-                "classes": dealt.data.classes,
+                "classes": dealt.dataset.classes,
                 "sizes": list(dealt.sizes),
                 "counts": None if counts is None else counts.tolist(),
                 "split": config.split if divided else None,

@@ -93,7 +93,7 @@ def _memory(runner: Runner) -> float:
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     theta = session.state.theta
     lots = sum(session.plan.lot_sizes)
-    numbers = sum(table[0].numel() for table in parts(session.training.data.data.train.inputs))
+    numbers = sum(table[0].numel() for table in parts(session.training.data.dataset.train.inputs))
     inputs = 2 * lots * numbers * theta.element_size()
     states = 8 * theta.numel() * theta.element_size()
     return float(held + states + inputs + session.chosen.engine.working_bytes(lots))
