@@ -18,7 +18,7 @@ from tacit.data.fields import Field
 from tacit.data.inputs import Inputs, described, mapped
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
-from tacit.data.records import Records, Source, concatenate
+from tacit.data.records import Records, RecordsLike, concatenate
 from tacit.data.schema import Schema
 from tacit.errors import DataError
 
@@ -60,9 +60,9 @@ class DataSet:
     def from_records(
         *,
         name: str,
-        train: Source,
-        validation: Source | None = None,
-        test: Source | None = None,
+        train: RecordsLike,
+        validation: RecordsLike | None = None,
+        test: RecordsLike | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
@@ -205,11 +205,11 @@ class AgentData:
 
     @staticmethod
     def from_parts(
-        parts: Sequence[Source],
+        parts: Sequence[RecordsLike],
         *,
         name: str,
-        validation: Source | None = None,
-        test: Source | None = None,
+        validation: RecordsLike | None = None,
+        test: RecordsLike | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
@@ -332,7 +332,7 @@ def _shapes(inputs: Inputs) -> Any:
     return mapped(lambda table: tuple(table.shape[1:]), inputs)
 
 
-def _read(source: Source) -> Records:
+def _read(source: RecordsLike) -> Records:
     """Widen integer targets to the int64 that cross entropy reads; inputs stay as they are."""
     records = Records.of(source)
     return replace(records, targets=records.targets.long()) if _is_labels(records.targets) else records

@@ -78,7 +78,7 @@ class Records:
         return Records(self.inputs, self.targets, torch.tensor([numbers[one] for one in ids], dtype=torch.int64))
 
     @staticmethod
-    def of(source: "Source") -> "Records":
+    def of(source: "RecordsLike") -> "Records":
         """Make a table of an (inputs, targets) pair, or of a map-style data set of (input, target) items.
 
         Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of some, for models that read several.
@@ -99,7 +99,7 @@ class Records:
         return _read_items(source)
 
 
-Source: TypeAlias = (
+RecordsLike: TypeAlias = (
     Records | tuple[Column | tuple[Column, ...] | dict[str, Column], Column] | Dataset[Any] | Sequence[tuple[Any, Any]]
 )
 """What `Records.of` takes."""

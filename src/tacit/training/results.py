@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tacit.algorithms.averaged import name_of, rule_of
 from tacit.data import AgentData, Records, Schema
-from tacit.data.records import Source
+from tacit.data.records import RecordsLike
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
@@ -117,7 +117,7 @@ class Result:
         """Throughput of training in *expected* samples; the true number is private."""
         return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
 
-    def evaluate(self, records: Source | None = None) -> Score:
+    def evaluate(self, records: RecordsLike | None = None) -> Score:
         """Score every agent's model on other public records, the test records unless given.
 
         They are given as `Records`, as a pair of inputs and targets, or as a data set of such pairs, not yet prepared, and must
@@ -198,7 +198,7 @@ def _scored_on(look: Snapshot) -> str:
     return "validation" if look.sample is None else f"a sample of {look.sample:,} validation records"
 
 
-def _public(source: Source, schema: Schema) -> Records:
+def _public(source: RecordsLike, schema: Schema) -> Records:
     """Return public records as a table that fits the run's schema in shapes and types, or say what they should be."""
     records = Records.of(source)
     if schema.targets.is_integer and not schema.targets.shape and records.targets.dtype in _WHOLE:
