@@ -10,7 +10,7 @@ import pytest
 import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
-from tacit.privacy.gradients.clipping import Clipped, Lot, Record
+from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
 from tacit.privacy.gradients.steps import Steps
 from tacit.privacy.oracle import LotDrawer, PrivateOracle
@@ -120,7 +120,7 @@ def clip_after_summing(patch: pytest.MonkeyPatch) -> None:
 def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
     """At width 8 a vector may then be √8 times as long as it should."""
 
-    def bounded(record: Record, theta: Any, clip: Any) -> Any:
+    def bounded(record: Sample, theta: Any, clip: Any) -> Any:
         gradient = record.gradient(theta)
         return gradient * (clip / gradient.abs().max().clamp(min=1e-30)).clamp(max=1)
 

@@ -18,7 +18,7 @@ from torch.func import vmap
 from tacit.data.inputs import Inputs
 from tacit.errors import DataError, PrivacyError
 from tacit.models.functional import FlatModel
-from tacit.privacy.gradients.clipping import PerSample, Record
+from tacit.privacy.gradients.clipping import PerSample, Sample
 from tacit.privacy.mechanisms import unit_in
 from tacit.privacy.randomness import Stream
 
@@ -108,9 +108,9 @@ class UnitModel(FlatModel):
     def whole(self, per_sample: PerSample) -> PerSample:
         """Return the sum of a per-sample function over a unit's records."""
 
-        def summed(unit: Record, *public: Tensor) -> Tensor:
+        def summed(unit: Sample, *public: Tensor) -> Tensor:
             targets, present = self._unpack(unit.target)
-            values = vmap(lambda one, label: per_sample(Record(self._one, one, label), *public))(unit.input, targets)
+            values = vmap(lambda one, label: per_sample(Sample(self._one, one, label), *public))(unit.input, targets)
             return torch.where(present[:, None], values, 0).sum(0)
 
         return summed

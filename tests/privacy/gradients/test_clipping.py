@@ -9,7 +9,7 @@ from tacit.privacy.gradients.clipping import (
     HAIR,
     Lot,
     Quantum,
-    Record,
+    Sample,
     clip_factors,
     exact_sums,
     factor_bits,
@@ -58,7 +58,7 @@ def clipped_sums(model, per_sample, public, lot, clip):
 
 
 def per_sample_width(model, per_sample, public, lot):
-    return len(per_sample(Record(model, lot.inputs[0], lot.targets[0]), *(each[0] for each in public)))
+    return len(per_sample(Sample(model, lot.inputs[0], lot.targets[0]), *(each[0] for each in public)))
 
 
 def thetas(model, agents):

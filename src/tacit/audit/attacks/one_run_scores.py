@@ -24,7 +24,7 @@ from tacit.errors import InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
 from tacit.privacy.accounting import Event
-from tacit.privacy.gradients.clipping import Record, clip_factors, lengths
+from tacit.privacy.gradients.clipping import Sample, clip_factors, lengths
 
 # Where the target was asked, and the noisy gradient that it got there.
 Seen = Iterable[tuple[Float[Tensor, " params"], Float[Tensor, " params"]]]
@@ -131,7 +131,7 @@ def _clipped(
     model: FlatModel, theta: Float[Tensor, " params"], records: Records, clip: float
 ) -> Float[Tensor, "records params"]:
     def one(input: Inputs, target: Tensor) -> Tensor:
-        return Record(model, input, target).gradient(theta)
+        return Sample(model, input, target).gradient(theta)
 
     rows = []
     for part in torch.arange(len(records)).split(max(1, _AT_ONCE // model.size)):

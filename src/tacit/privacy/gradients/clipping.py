@@ -97,7 +97,7 @@ class WidthError(InvalidInput):
     """A per-sample function whose value is not as long as announced; its length is no secret."""
 
 
-class Record:
+class Sample:
     """One record as a per-sample function sees it: its loss and gradient at any θ, its input and target."""
 
     def __init__(self, model: FlatModel, input: Inputs, target: Tensor) -> None:

@@ -22,7 +22,7 @@ from tacit.privacy.gradients.clipping import (
     Lot,
     PerSample,
     Quantum,
-    Record,
+    Sample,
     WidthError,
     clip_factors,
     exact_sums_in_chunks,
@@ -68,7 +68,7 @@ class PerSampleKernel:
 
     def _values(self, public: Public, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
         def value(input: Inputs, target: Tensor, *public: Tensor) -> Tensor:
-            return self._per_sample(Record(self._model, input, target), *public)
+            return self._per_sample(Sample(self._model, input, target), *public)
 
         # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
         # some functions' parameters of another block.
