@@ -12,8 +12,8 @@ from tacit.privacy.gradients.clipping import Quantum, only
 from tacit.privacy.gradients.layers import (
     Accounted,
     Call,
+    LayerRule,
     Parameters,
-    Rule,
     account_per_sample,
     cut_off,
     gram_product,
@@ -26,7 +26,7 @@ _SHIFTED_CELLS = 256
 _LOOPED_CELLS = 4096
 
 
-def convolution_rule(layer: Convolution, trainable: frozenset[str], *, compiled: bool) -> Rule:
+def convolution_rule(layer: Convolution, trainable: frozenset[str], *, compiled: bool) -> LayerRule:
     """Choose shifted sums for few cells once compiled, one convolution a block for many, columns between them."""
     geometry = _Geometry(layer)
     if compiled and geometry.cells <= _SHIFTED_CELLS:

@@ -50,7 +50,7 @@ class Accounted(NamedTuple):
     rounded: int = 0
 
 
-class Rule(Protocol):
+class LayerRule(Protocol):
     """How one kind of layer is run and accounted for. `trainable` names the parameters that count."""
 
     trainable: frozenset[str]

@@ -1,7 +1,7 @@
 """A module for stacked agents: a copy whose layers with parameters know whose record is whose.
 
 Records of all blocks go through the user's own forward code and loss under one `vmap`, so that code sees a single record
-and cannot mix two of them. Only the layers that hold trainable parameters are swapped, on a copy, for `_Unit`s. They step
+and cannot mix two of them. Only the layers that hold trainable parameters are swapped, on a copy, for `_StackedLayer`s. They step
 out of the `vmap`, split its batch into blocks, use each block's own parameters, and keep what went in and came out. One
 backward pass from the losses to those outputs then gives every g that the rules in `layers` need. Nothing is hooked, and
 the user's module is not touched.
@@ -30,9 +30,9 @@ from tacit.privacy.gradients.layers import (
     Accounted,
     Call,
     EmbeddingRule,
+    LayerRule,
     LinearRule,
     NormRule,
-    Rule,
     account_per_sample,
 )
 from tacit.privacy.gradients.steps import Public, Unsupported
@@ -103,7 +103,7 @@ class StackedModel:
         if self._hair > _MOST_HAIR:
             raise Unsupported("so many positions and records cannot be added up with a bound on the rounding")
 
-    def _try(self, example: Lot) -> tuple[list["_Taken"], list[Accounted]]:
+    def _try(self, example: Lot) -> tuple[list["_LayerCall"], list[Accounted]]:
         """Run one public record, and return the calls of layers with what they add."""
         theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
         inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
@@ -117,7 +117,7 @@ class StackedModel:
         self.strange |= products.strange
         return run.calls, accounted
 
-    def _run(self, theta: Tensor, inputs: Inputs, targets: Tensor, shape: torch.Size) -> "_Run":
+    def _run(self, theta: Tensor, inputs: Inputs, targets: Tensor, shape: torch.Size) -> "_ForwardPass":
         """Run every record by itself through the module and the loss."""
 
         def one(input: Inputs, target: Tensor) -> Tensor:
@@ -142,21 +142,21 @@ class StackedModel:
             outputs = [taken.outputs for taken in run.calls]
             gradients: tuple[Tensor | None, ...] = torch.autograd.grad(run.losses.sum(), outputs, allow_unused=True)
         used = _uses(run.calls)
-        left = [(each.unit, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
+        left = [(each.layer, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
         del run, outputs, gradients  # memory: what is done with is dropped, here and below
         left.reverse()
         accounted = []
         repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
         while left:
-            unit, given, own, gradient = left.pop()
+            layer, given, own, gradient = left.pop()
             if gradient is None:  # the loss does not depend on this call
                 continue
             call = Call(given, own, gradient.detach().unflatten(0, keep.shape))
-            if all(used[name] == 1 for name in unit.names.values()):
-                accounted.append(_renamed(unit.rule.account(call), unit.names))
+            if all(used[name] == 1 for name in layer.names.values()):
+                accounted.append(_renamed(layer.rule.account(call), layer.names))
                 continue
-            for local, each in unit.rule.per_sample(call).items():
-                name = unit.names[local]
+            for local, each in layer.rule.per_sample(call).items():
+                name = layer.names[local]
                 repeated[name] = repeated[name] + each if name in repeated else each
         return [*accounted, account_per_sample(repeated)] if repeated else accounted
 
@@ -181,12 +181,12 @@ class StackedModel:
             if getattr(child, "inplace", False) is True:
                 child.inplace = False  # type: ignore[assignment]  # it would overwrite what a layer before it kept
             if id(child) not in made:
-                made[id(child)] = self._unit(child) or child
+                made[id(child)] = self._stacked_layer(child) or child
                 if made[id(child)] is child:
                     self._swap(child, made)
             parent._modules[key] = made[id(child)]
 
-    def _unit(self, layer: nn.Module) -> "_Unit | None":
+    def _stacked_layer(self, layer: nn.Module) -> "_StackedLayer | None":
         """Return what takes the place of a layer that holds trainable parameters itself; None for any other."""
         own = {name: p for name, p in layer.named_parameters(recurse=False) if id(p) in self._names}
         if not own:
@@ -194,24 +194,24 @@ class StackedModel:
         make = _rule_type(layer)
         if make is None:
             held = {name: p for name, p in layer.named_parameters() if id(p) in self._names}
-            return _Unit(WholeRule(layer, frozenset(held)), self._globals(held), {}, self._trace)
+            return _StackedLayer(WholeRule(layer, frozenset(held)), self._globals(held), {}, self._trace)
         trainable, frozen = frozenset(own), dict(layer.named_parameters(recurse=False))
-        rule: Rule
+        rule: LayerRule
         if isinstance(layer, nn.Conv1d | nn.Conv2d):
             rule = convolution_rule(layer, trainable, compiled=self._compiled)
         else:
             rule = make(layer, trainable)
         constants = {name: p.detach() for name, p in frozen.items() if name not in trainable}
-        return _Unit(rule, self._globals(own), constants, self._trace)
+        return _StackedLayer(rule, self._globals(own), constants, self._trace)
 
     def _globals(self, held: Mapping[str, nn.Parameter]) -> dict[str, str]:
         return {name: self._names[id(p)] for name, p in held.items()}
 
 
-class _Unit(nn.Module):
+class _StackedLayer(nn.Module):
     """Stands in the copy for one layer. `names` maps its own names of parameters to those of the model."""
 
-    def __init__(self, rule: Rule, names: dict[str, str], constants: dict[str, Tensor], trace: "_Trace") -> None:
+    def __init__(self, rule: LayerRule, names: dict[str, str], constants: dict[str, Tensor], trace: "_Trace") -> None:
         super().__init__()
         self.rule, self.names, self._constants, self._trace = rule, names, constants, trace
 
@@ -231,7 +231,7 @@ class _OutOfVmap(torch.autograd.Function):
     """Hands a layer the whole batch of the `vmap` in which it is called; see torch's notes on extending `vmap`."""
 
     @staticmethod
-    def forward(inputs: Tensor, unit: _Unit) -> Tensor:
+    def forward(inputs: Tensor, layer: _StackedLayer) -> Tensor:
         """Refuse: a layer is called on what does not come of a record, or in a `vmap` of the model's own."""
         raise Unsupported("a layer is called beside the records")
 
@@ -240,25 +240,25 @@ class _OutOfVmap(torch.autograd.Function):
         """Keep nothing: what is inside of `vmap` is differentiated as it is."""
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, None], inputs: Tensor, unit: _Unit) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, None], inputs: Tensor, layer: _StackedLayer) -> tuple[Tensor, int]:
         """Run the layer on all records at once."""
         if torch._C._functorch.is_functorch_wrapped_tensor(inputs):
             raise Unsupported("a layer is called in a vmap of the model's own")
         whole = inputs.expand(info.batch_size, *inputs.shape) if in_dims[0] is None else inputs.movedim(in_dims[0], 0)
-        return unit.call(whole), 0
+        return layer.call(whole), 0
 
 
-class _Taken(NamedTuple):
-    unit: _Unit
+class _LayerCall(NamedTuple):
+    layer: _StackedLayer
     inputs: Tensor
     parameters: Mapping[str, Tensor]
     outputs: Tensor
     versions: tuple[int, int]
 
 
-class _Run(NamedTuple):
+class _ForwardPass(NamedTuple):
     losses: Tensor
-    calls: list[_Taken]
+    calls: list[_LayerCall]
 
 
 class _Trace:
@@ -267,9 +267,9 @@ class _Trace:
     def __init__(self) -> None:
         self._parameters: Mapping[str, Tensor] = {}
         self._shape = torch.Size()
-        self._calls: list[_Taken] = []
+        self._calls: list[_LayerCall] = []
 
-    def run(self, losses: Callable[[], Tensor], parameters: Mapping[str, Tensor], shape: torch.Size) -> _Run:
+    def run(self, losses: Callable[[], Tensor], parameters: Mapping[str, Tensor], shape: torch.Size) -> _ForwardPass:
         """Compute the losses and return them with every call of a layer."""
         self._parameters, self._shape, self._calls = parameters, shape, []
         try:
@@ -277,29 +277,29 @@ class _Trace:
             for call in self._calls:
                 if (call.inputs._version, call.outputs._version) != call.versions:
                     raise Unsupported("something overwrites the inputs or outputs of a layer")
-            return _Run(found, self._calls)
+            return _ForwardPass(found, self._calls)
         finally:
             self._parameters, self._calls = {}, []
 
-    def call(self, unit: _Unit, inputs: Tensor, constants: Mapping[str, Tensor]) -> Tensor:
+    def call(self, layer: _StackedLayer, inputs: Tensor, constants: Mapping[str, Tensor]) -> Tensor:
         """Run one layer with every block's own parameters."""
         blocks, records = self._shape
         if inputs.ndim < 2 or inputs.shape[0] != blocks * records or inputs.shape[1] != 1:
             raise Unsupported("a layer does not get one row for each record")
-        own = {local: self._parameters[name] for local, name in unit.names.items()}
+        own = {local: self._parameters[name] for local, name in layer.names.items()}
         own |= {local: value.expand(blocks, *value.shape) for local, value in constants.items()}
-        outputs, kept = unit.rule.run(inputs[:, 0].unflatten(0, self._shape), own)
+        outputs, kept = layer.rule.run(inputs[:, 0].unflatten(0, self._shape), own)
         flat = outputs.flatten(0, 1)
         if not flat.requires_grad:
             flat.requires_grad_()
         kept = kept.detach()
-        self._calls.append(_Taken(unit, kept, own, flat, (kept._version, flat._version)))
+        self._calls.append(_LayerCall(layer, kept, own, flat, (kept._version, flat._version)))
         return flat.unsqueeze(1)
 
 
-def _uses(calls: Sequence[_Taken]) -> Counter[str]:
+def _uses(calls: Sequence[_LayerCall]) -> Counter[str]:
     """Return how often each parameter is used."""
-    return Counter(name for taken in calls for name in taken.unit.names.values())
+    return Counter(name for taken in calls for name in taken.layer.names.values())
 
 
 def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
