@@ -10,9 +10,9 @@ import pytest
 import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
+from tacit.privacy.gradients.batches import BatchRunner
 from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
-from tacit.privacy.gradients.steps import Steps
 from tacit.privacy.oracle import LotDrawer, PrivateOracle
 from tacit.privacy.randomness import Source, Stream
 from tacit.training.counting import Cost
@@ -126,7 +126,7 @@ def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
 
     def by_coordinate(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
         kernel = PerSampleKernel(self._model, bounded, self._model.size)
-        steps = Steps(kernel, self.steps.shape, theta.dtype, None)
+        steps = BatchRunner(kernel, self.runner.shape, theta.dtype, None)
         return steps.clipped((theta, clip), lot, clip * 1e6, self._model.size)
 
     _only_vmap(patch, by_coordinate)

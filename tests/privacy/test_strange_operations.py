@@ -203,7 +203,7 @@ def test_code_that_cannot_be_seen_runs_one_record_at_a_time(kind):
     make, inputs = STRANGE[kind]
     torch.manual_seed(0)
     engine, theta = chosen_for(make(), shown(inputs[:7].clone()))
-    assert engine.steps.shape[:2] == (1, 1)
+    assert engine.runner.shape[:2] == (1, 1)
     inputs = inputs.clone()
     inputs[3] = 0 if kind != "script" else 9
     check_apart(engine, theta, lot_of(inputs, torch.arange(12) % 3), clip(), leave_out=(3, 8))
@@ -269,7 +269,7 @@ def test_operations_that_round_by_place_in_float64_run_one_record_at_a_time(laye
     torch.manual_seed(0)
     inputs = torch.randn(12, *shape, dtype=torch.float64)
     engine, theta = chosen_for(Flat(layer(), width), shown(inputs[:7]), torch.float64)
-    assert engine.steps.shape[:2] == (1, 1)
+    assert engine.runner.shape[:2] == (1, 1)
     check_apart(engine, theta, lot_of(inputs, torch.arange(12) % 3), clip(), leave_out=(0, 7))
 
 
@@ -290,6 +290,6 @@ def test_a_query_is_tried_anew_for_numbers_of_another_kind():
         return theta[:1] * record.input.sum()
 
     ours, theirs = (
-        queries.steps(norm, (torch.randn(1, 18, dtype=kind),), 1) for kind in (torch.float32, torch.float64)
+        queries.runner(norm, (torch.randn(1, 18, dtype=kind),), 1) for kind in (torch.float32, torch.float64)
     )
     assert ours is not theirs

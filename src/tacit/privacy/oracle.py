@@ -234,11 +234,11 @@ class PrivateOracle:
         first of them unless given.
         """
         width = public[0].shape[1] if width is None else width
-        steps = self._queries.steps(per_sample, public, width)
+        runner = self._queries.runner(per_sample, public, width)
 
         def compute(piece: _Piece, clip: Tensor) -> Clipped:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return steps.clipped(rows, piece.lot, clip, width)
+            return runner.clipped(rows, piece.lot, clip, width)
 
         return self._release(compute, public[0], width, _QUERY_RECORDS)
 
@@ -404,11 +404,11 @@ class PlainOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return Σ v/L for `v = per_sample(record, *public)`."""
         width = public[0].shape[1] if width is None else width
-        steps = self._queries.steps(per_sample, public, width)
+        runner = self._queries.runner(per_sample, public, width)
 
         def compute(piece: _Piece) -> Tensor:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return steps.plain(rows, piece.lot, width)
+            return runner.plain(rows, piece.lot, width)
 
         return self._mean(compute, public[0], width, _QUERY_RECORDS)
 

@@ -54,7 +54,7 @@ def make_lot(shape, counts, seed=0):
 def clipped_sums(model, per_sample, public, lot, clip):
     """Ask for any per-sample vector, as a rule does."""
     width = per_sample_width(model, per_sample, public, lot)
-    return Queries(model, [16.0], lot).steps(per_sample, public, width).clipped(public, lot, clip, width)
+    return Queries(model, [16.0], lot).runner(per_sample, public, width).clipped(public, lot, clip, width)
 
 
 def per_sample_width(model, per_sample, public, lot):

@@ -37,7 +37,7 @@ def test_a_model_of_torchs_own_layers_is_tried_once_for_each_shape(monkeypatch):
         assert isinstance(chosen.engine, GhostEngine)
         assert chosen.why == "layer by layer"
         assert chosen.engine._model is model
-        return len(tried) - before, chosen.engine.steps.shape
+        return len(tried) - before, chosen.engine.runner.shape
 
     first, shape = choose(logistic((1, 8, 8), 3))
     assert first == 1
@@ -109,7 +109,7 @@ def test_compiled_steps_give_what_the_others_give(threads, make):
     for place, value in enumerate((torch.nan, 1e30, 1e10, 1e-40, 0.0)):
         hostile.inputs[7 * place, 0, :4] = value
     check_apart(chosen.engine, 10 * theta, hostile, clip, leave_out=(0, 4, 5, 7, 28, 34, 43))
-    assert len(chosen.engine.steps.kernel._steps) == 1
+    assert len(chosen.engine.runner.kernel._compiled) == 1
     single = hostile._replace(inputs=hostile.inputs.float())
     norms = chosen.engine.clipped_sums(theta, single, clip).norms
     assert norms.isnan().all(), (

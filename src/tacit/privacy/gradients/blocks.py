@@ -25,24 +25,24 @@ _LANES = 16
 _OVERHEAD = 6
 
 
-class Step(NamedTuple):
+class Batch(NamedTuple):
     """Some blocks of one size that are worked on as one batch: whose they are, and which places of the lot they hold."""
 
     agents: Int[Tensor, " blocks"]
     rows: Int[Tensor, "blocks records"]
     keep: Bool[Tensor, "blocks records"]
 
-    def alone(self, block: int, record: int) -> "Step":
-        """Return the step with one of its records only, at the place where it stands."""
+    def alone(self, block: int, record: int) -> "Batch":
+        """Return the batch with one of its records only, at the place where it stands."""
         keep = torch.zeros_like(self.keep)
         keep[block, record] = True
-        return Step(self.agents, self.rows[block, record].expand_as(self.rows), keep)
+        return Batch(self.agents, self.rows[block, record].expand_as(self.rows), keep)
 
 
 def blocks_at_once(size: int, lot_sizes: Sequence[float], most: int, threads: int) -> int:
-    """Return how many blocks of this size a step should hold: about what a query needs, and at most `most`.
+    """Return how many blocks of this size a batch should hold: about what a query needs, and at most `most`.
 
-    Where it can be, the records of a step are a multiple of what the threads' vectors hold.
+    Where it can be, the records of a batch are a multiple of what the threads' vectors hold.
     """
     needed = sum(int(lot) // size + 1 for lot in lot_sizes)
     even = _LANES * threads // math.gcd(size, _LANES * threads)
@@ -64,10 +64,10 @@ def choose_size(lot_sizes: Sequence[float], *, most: int = _SIZES[-1]) -> int:
     return min((size for size in _SIZES if size <= max(most, _SIZES[0])), key=cost)
 
 
-def steps_of(lot: Lot, size: int, at_once: int) -> Iterator[Step]:
+def batches_of(lot: Lot, size: int, at_once: int) -> Iterator[Batch]:
     """Cut every agent's records into blocks of one size, and yield them so many at a time.
 
-    The last step is filled up with empty blocks of agent 0.
+    The last batch is filled up with empty blocks of agent 0.
     """
     counts, device = lot.counts, lot.offsets.device
     blocks = -(-counts // size)
@@ -82,4 +82,4 @@ def steps_of(lot: Lot, size: int, at_once: int) -> Iterator[Step]:
             agents = torch.cat([agents, agents.new_zeros(missing)])
             rows = torch.cat([rows, rows[:1, :1].expand(missing, size)])
             keep = torch.cat([keep, keep.new_zeros(missing, size)])
-        yield Step(agents[part], rows[part], keep[part])
+        yield Batch(agents[part], rows[part], keep[part])

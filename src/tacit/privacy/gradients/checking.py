@@ -1,7 +1,7 @@
 """Whether an engine may be trusted with a model on this machine: tried on public records before a run.
 
 Two things are tried. That the layer-by-layer engine gives what the general one gives, in float64. And that a record's norm
-and vector are the same to the bit wherever it stands in a step and whatever stands beside it, in the very shapes, threads
+and vector are the same to the bit wherever it stands in a batch and whatever stands beside it, in the very shapes, threads
 and compiled code of the run: libraries differ in that, and so do processors.
 """
 
@@ -18,14 +18,14 @@ from tacit.data.inputs import Inputs, mapped, parts, rebuilt
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
+from tacit.privacy.gradients.batches import BatchRunner, Public, Unsupported
 from tacit.privacy.gradients.clipping import Lot, Quantum, factor_bits, power_below
 from tacit.privacy.gradients.general import VmapEngine
 from tacit.privacy.gradients.ghost import GhostEngine
-from tacit.privacy.gradients.steps import Public, Steps, Unsupported
 
 _ODD = (float("nan"), 1e4, 0.0, 1e-40)
 Odd = tuple[float, int | None]  # a number, and in which of several inputs it stands; None for all of them
-_ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
+_ROUNDING = 1e-3  # of compiled float32 batches, relative to the largest value
 _CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
 _UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
 _REPEATED, _TWICE = 8, 3  # records that fill all places in turn, and how many of them do so twice
@@ -40,47 +40,47 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = example._replace(offsets=offsets, rows=torch.arange(records, device=offsets.device))
     engine, general = GhostEngine(tried, lot_sizes, lot, size=1), VmapEngine(tried, (2.0,), lot)
-    engine.steps.tells = general.steps.tells = True  # all records are public
+    engine.runner.shows_errors = general.runner.shows_errors = True  # all records are public
     for thetas in _places(theta.to(tried.dtype)):
         _check_agreement(engine, general, thetas, lot, 1e-6)
 
 
 def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, example: Lot, *, private: bool) -> None:
-    """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled.
+    """Compile what a run will need, and raise `Unsupported` unless it gives what the same batches give uncompiled.
 
-    Every step is filled with blocks of agents whose parameters differ.
+    Every batch is filled with blocks of agents whose parameters differ.
     """
-    size, blocks, *_ = compiled.steps.shape
-    compiled.steps.tells = True  # all records are public, until a run begins
+    size, blocks, *_ = compiled.runner.shape
+    compiled.runner.shows_errors = True  # all records are public, until a run begins
     for thetas in _places(theta):
         whose = torch.arange(blocks, device=theta.device) % len(thetas)
         lot = _repeated(example, [size] * blocks)
         _check_agreement(compiled, engine, thetas[whose], lot, _ROUNDING, clipped=private, plain=not private)
-    compiled.steps.tells = False
+    compiled.runner.shows_errors = False
 
 
-def check_places(steps: Steps, public: Public, example: Lot) -> None:
-    """Raise `Unsupported` unless a record gives the same norm and vector, to the bit, at every place of a step.
+def check_places(runner: BatchRunner, public: Public, example: Lot) -> None:
+    """Raise `Unsupported` unless a record gives the same norm and vector, to the bit, at every place of a batch.
 
     `public` holds one agent's tensors, as a row each. Ordinary records and odd ones fill all places in turns, so that each
     has stood everywhere and beside every other. Where sums are exact, those of a block must be what its records give alone.
     """
     before = chance_state()
-    with torch.no_grad(), own_arithmetic(steps.dtype, steps.shape.threads):
-        ordinary = _Places(steps, public, example, ())
+    with torch.no_grad(), own_arithmetic(runner.dtype, runner.shape.threads):
+        ordinary = _Places(runner, public, example, ())
         ordinary.check_repeats()
-        if steps.kernel.strange and steps.shape.size * steps.shape.blocks > 1:
-            raise Unsupported(f"{', '.join(sorted(steps.kernel.strange))} may not keep records apart")
-        if steps.shape.blocks > 1:
+        if runner.kernel.strange and runner.shape.size * runner.shape.blocks > 1:
+            raise Unsupported(f"{', '.join(sorted(runner.kernel.strange))} may not keep records apart")
+        if runner.shape.blocks > 1:
             ordinary.check_blocks()
-        if steps.shape.size * steps.shape.blocks > 1:
-            _check_prepared(example, steps.shape.size * steps.shape.blocks)
+        if runner.shape.size * runner.shape.blocks > 1:
+            _check_prepared(example, runner.shape.size * runner.shape.blocks)
             first = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))[0]
             odds = _odds(first)
-            if not _is_apart(steps, public, example, odds):  # a model may refuse some odd records, and take others
+            if not _is_apart(runner, public, example, odds):  # a model may refuse some odd records, and take others
                 ordinary.check()
                 for odd in odds:
-                    _is_apart(steps, public, example, (odd,))
+                    _is_apart(runner, public, example, (odd,))
     if chance_state() != before:
         raise ModelError(
             "the model, its loss or a query draws random numbers, which depend on a record's place in its lot"
@@ -136,10 +136,10 @@ def _with_odd(records: Tensor, number: int, odd: Odd) -> Tensor:
     return records
 
 
-def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> bool:
+def _is_apart(runner: BatchRunner, public: Public, example: Lot, odd: Sequence[Odd]) -> bool:
     """Try places with odd records among the others; False if the model fails on such."""
     try:
-        _Places(steps, public, example, odd).check()
+        _Places(runner, public, example, odd).check()
     except (Unsupported, KeyboardInterrupt):
         raise
     except BaseException:
@@ -148,11 +148,11 @@ def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) ->
 
 
 class _Places:
-    """A step filled with a few records over and over."""
+    """A batch filled with a few records over and over."""
 
-    def __init__(self, steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> None:
-        device, (size, blocks, *_) = example.targets.device, steps.shape
-        self._steps, self._example, self._shape = steps, example, (blocks, size)
+    def __init__(self, runner: BatchRunner, public: Public, example: Lot, odd: Sequence[Odd]) -> None:
+        device, (size, blocks, *_) = example.targets.device, runner.shape
+        self._runner, self._example, self._shape = runner, example, (blocks, size)
         self._public = tuple(each.expand(blocks, *each.shape[1:]).contiguous() for each in public)
         self._slots = torch.arange(blocks * size, device=device)
         self._ordinary = min(2, example.size)
@@ -234,7 +234,7 @@ class _Places:
         """Compare blocks with the same records bit by bit, and all of them with their records' own vectors."""
         counts = torch.stack([(which == kind).sum(1) for kind in range(self._kinds)], dim=1).double()
         expected = counts @ vectors
-        if self._steps.kernel.exact:
+        if self._runner.kernel.exact:
             if not torch.equal(sums, expected):
                 raise Unsupported("a record's vector is rounded by its place among others")
             return
@@ -257,8 +257,8 @@ class _Places:
         return self._compute(inputs, targets, keep)
 
     def _compute(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        quantum = Quantum(power_below(self._clip), factor_bits(self._steps.shape.most_in_lot))
-        return self._steps.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
+        quantum = Quantum(power_below(self._clip), factor_bits(self._runner.shape.most_in_lot))
+        return self._runner.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
 
 
 def _varied(record: Tensor, generator: torch.Generator) -> Tensor:
@@ -286,7 +286,7 @@ def _check_agreement(
             finite = known[known.isfinite() & (known > 0)]
             top, median = (float(finite.max()), float(finite.median())) if len(finite) else (1.0, 1.0)
             # Ghost norms over several positions are upper bounds.
-            above, off = (tolerance, _CUT_OFF) if engine.steps.kernel.exact else (_UPPER_BOUND, _UPPER_BOUND)
+            above, off = (tolerance, _CUT_OFF) if engine.runner.kernel.exact else (_UPPER_BOUND, _UPPER_BOUND)
             for each in (2 * top, median):
                 ours, theirs = (one.clipped_sums(thetas, lot, clip * each) for one in (engine, other))
                 _agree(ours.norms, theirs.norms, "norms", above)

@@ -11,11 +11,11 @@ from tacit.data.inputs import names, parts
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.models.make import is_own, make_of
+from tacit.privacy.gradients.batches import FAILS_ON_PUBLIC, Unsupported
 from tacit.privacy.gradients.checking import anywhere, check_against, check_compiled, check_places
 from tacit.privacy.gradients.clipping import Engine, Lot
 from tacit.privacy.gradients.general import VmapEngine
 from tacit.privacy.gradients.ghost import GhostEngine
-from tacit.privacy.gradients.steps import FAILS_ON_PUBLIC, Unsupported
 from tacit.privacy.units import UnitModel
 
 Compile = bool | Literal["auto"]
@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
 
     @property
     def compiled(self) -> bool:
-        """Whether its steps are compiled."""
+        """Whether its batches are compiled."""
         return isinstance(self.engine, GhostEngine) and self.engine.compiled
 
 
@@ -55,7 +55,7 @@ def choose_engine(
     """Return the fastest engine that gives on public records what the general one gives, each record apart to the bit.
 
     `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
-    own layers is tried once in a process for each shape of its steps.
+    own layers is tried once in a process for each shape of its batches.
     """
     if isinstance(model, UnitModel):  # the norm of a unit's sum does not follow from its records' norms
         try:
@@ -114,7 +114,7 @@ def _remembered(key: tuple[Any, ...] | None, chosen: Chosen) -> Chosen:
     if key is not None:
         engine = chosen.engine
         if isinstance(engine, GhostEngine):
-            settings: dict[str, Any] = {"compiled": engine.compiled, "size": engine.steps.shape.size}
+            settings: dict[str, Any] = {"compiled": engine.compiled, "size": engine.runner.shape.size}
         else:
             assert isinstance(engine, VmapEngine)
             settings = {"one_by_one": engine.one_by_one}
@@ -127,12 +127,12 @@ def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_s
         return None
     layered, settings, why = _VERDICTS[key]
     engine = (GhostEngine if layered else VmapEngine)(model, lot_sizes, example, **settings)
-    if settings.get("compiled"):  # it is traced by its first step: on public records, where an error is shown
+    if settings.get("compiled"):  # it is traced by its first batch: on public records, where an error is shown
         theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.targets.device)
         lot = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
-        engine.steps.tells = True
+        engine.runner.shows_errors = True
         engine.clipped_sums(theta, lot, torch.ones(1, dtype=torch.float64, device=theta.device))
-        engine.steps.tells = False
+        engine.runner.shows_errors = False
     return Chosen(engine, why)
 
 
@@ -141,7 +141,7 @@ def _uncompiled(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequen
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)
-        return Chosen(_in_steps(model, row, example, lot_sizes), "layer by layer")
+        return Chosen(_in_batches(model, row, example, lot_sizes), "layer by layer")
     except Unsupported as reason:
         return _general(model, row, example, lot_sizes, f"record by record: {reason}")
     except ModelError as error:
@@ -159,10 +159,10 @@ def _compiled(
 ) -> Chosen:
     """Return the same engine compiled, or as it is where that fails, is wrong or lets a place matter."""
     try:
-        compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.steps.shape.size)
+        compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.runner.shape.size)
         check_compiled(compiled, engine, theta, example, private=private)
         if private:
-            check_places(compiled.steps, (anywhere(theta),), example)
+            check_places(compiled.runner, (anywhere(theta),), example)
     except Unsupported as reason:
         return Chosen(engine, f"layer by layer; not compiled: {reason}")
     except Exception as error:  # no compiler, or one that cannot do this
@@ -172,12 +172,12 @@ def _compiled(
     return Chosen(compiled, "layer by layer, compiled")
 
 
-def _in_steps(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
+def _in_batches(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
     """Return the engine with the best size of blocks in which no record's place matters."""
     for size in (None, *_OTHER_SIZES):
         engine = GhostEngine(model, lot_sizes, example, size=size)
         try:
-            check_places(engine.steps, row, example)
+            check_places(engine.runner, row, example)
             return engine
         except Unsupported as reason:
             refused = reason
@@ -185,14 +185,14 @@ def _in_steps(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Seq
 
 
 def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float], why: str) -> Chosen:
-    """Return the general engine: in steps if no record's place matters in them, one record after another if it does."""
+    """Return the general engine: in batches if no record's place matters in them, one record after another if it does."""
     engine = VmapEngine(model, lot_sizes, example)
     try:
-        check_places(engine.steps, row, example)
+        check_places(engine.runner, row, example)
         return Chosen(engine, why)
     except Unsupported as reason:
         alone = VmapEngine(model, lot_sizes, example, one_by_one=True)
-        check_places(alone.steps, row, example)
+        check_places(alone.runner, row, example)
         return Chosen(alone, f"{why}; one at a time: {reason}")
 
 

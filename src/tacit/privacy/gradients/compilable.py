@@ -10,7 +10,7 @@ from operator import getitem
 from torch import fx
 
 from tacit.data.operations import CALCULATED, COMPARED, LAYERS, MOVED, name_of
-from tacit.privacy.gradients.steps import Unsupported
+from tacit.privacy.gradients.batches import Unsupported
 
 _KNOWN = MOVED | COMPARED | CALCULATED | LAYERS | {"convolution", "convolution_backward"}
 _PRODUCTS = (1, 2, 3, 4)  # powers that the compiler turns into products

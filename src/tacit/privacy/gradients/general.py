@@ -16,6 +16,7 @@ from tacit.data.inputs import Inputs, mapped
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
+from tacit.privacy.gradients.batches import BatchRunner, Public, Shape, largest_lot
 from tacit.privacy.gradients.blocks import blocks_at_once, choose_size
 from tacit.privacy.gradients.clipping import (
     Clipped,
@@ -28,10 +29,9 @@ from tacit.privacy.gradients.clipping import (
     exact_sums_in_chunks,
     lengths,
 )
-from tacit.privacy.gradients.steps import Public, Shape, Steps, largest_lot
 
-# How much memory the per-sample vectors of one step may take.
-_STEP_BYTES = 128 * 2**20
+# How much memory the per-sample vectors of one batch may take.
+_BATCH_BYTES = 128 * 2**20
 _MOST_RECORDS = 1024
 _SMALL_LOTS, _ANY_LOT = (16.0,), 2**20
 
@@ -106,13 +106,13 @@ class GradientKernel(PerSampleKernel):
 def general_shape(
     width: int, dtype: torch.dtype, lot_sizes: Sequence[float] | None, *, one_by_one: bool = False
 ) -> Shape:
-    """Return a step whose vectors fit into memory, or one of a single record. Lots that are not known may be of any size."""
+    """Return a batch whose vectors fit into memory, or one of a single record. Lots that are not known may be of any size."""
     threads = torch.get_num_threads()
     largest = _ANY_LOT if lot_sizes is None else largest_lot(lot_sizes)
     if one_by_one:
         return Shape(1, 1, threads, largest)
     lot_sizes = lot_sizes or _SMALL_LOTS
-    most = max(1, min(_MOST_RECORDS, _STEP_BYTES // (max(1, width) * (2 * dtype.itemsize + 8))))
+    most = max(1, min(_MOST_RECORDS, _BATCH_BYTES // (max(1, width) * (2 * dtype.itemsize + 8))))
     size = choose_size(lot_sizes, most=most)
     return Shape(size, blocks_at_once(size, lot_sizes, max(1, most // size), threads), threads, largest)
 
@@ -130,21 +130,21 @@ class VmapEngine:
     ) -> None:
         self._model = model
         shape = general_shape(model.size, model.dtype, lot_sizes, one_by_one=one_by_one)
-        self.steps = Steps(GradientKernel(model), shape, model.dtype, filler_of(example, model.dtype))
+        self.runner = BatchRunner(GradientKernel(model), shape, model.dtype, filler_of(example, model.dtype))
         self.most_records = 2**16
         self.one_by_one = one_by_one
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
-        return self.steps.clipped((theta,), lot, clip, self._model.size)
+        return self.runner.clipped((theta,), lot, clip, self._model.size)
 
     def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
         """Return every agent's sum of gradients; no per-sample gradient is ever made."""
-        return self.steps.plain((theta,), lot, self._model.size)
+        return self.runner.plain((theta,), lot, self._model.size)
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory per-sample gradients take, and copies of them."""
-        at_once = self.steps.shape.size * self.steps.shape.blocks
+        at_once = self.runner.shape.size * self.runner.shape.blocks
         return 3 * min(records, at_once) * self._model.size * self._model.dtype.itemsize
 
 

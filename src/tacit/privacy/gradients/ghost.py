@@ -1,6 +1,6 @@
 """The engine that makes no per-sample gradients where it can do without: layer by layer, in blocks of records.
 
-Its steps can be compiled. All steps have one shape, so nothing is compiled twice.
+Its batches can be compiled. All batches have one shape, so nothing is compiled twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,16 +13,16 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tacit.data.inputs import Inputs, names, parts, rebuilt
 from tacit.models.functional import FlatModel
+from tacit.privacy.gradients.batches import BatchRunner, Public, Shape, largest_lot
 from tacit.privacy.gradients.blocks import blocks_at_once, choose_size
 from tacit.privacy.gradients.clipping import Clipped, Lot, Quantum
 from tacit.privacy.gradients.compilable import check_compilable
 from tacit.privacy.gradients.general import filler_of
 from tacit.privacy.gradients.rewrites import REWRITES
 from tacit.privacy.gradients.stacked import StackedModel
-from tacit.privacy.gradients.steps import Public, Shape, Steps, largest_lot
 
-# What one step may keep for each thread: more does not fit the processor's cache, less wastes time between steps.
-_STEP_BYTES, _MOST_THREADS = 5 * 2**20, 8
+# What one batch may keep for each thread: more does not fit the processor's cache, less wastes time between batches.
+_BATCH_BYTES, _MOST_THREADS = 5 * 2**20, 8
 _MOST_RECORDS = 4096
 # What the records of a block may keep: large models have smaller blocks, which cost hardly any time and halve the memory.
 _BLOCK_BYTES = 80 * 2**20
@@ -57,40 +57,40 @@ class GhostEngine:
         self.numbers_kept = stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
         threads = torch.get_num_threads()
-        self._step_bytes = _STEP_BYTES * min(threads, _MOST_THREADS)
+        self._batch_bytes = _BATCH_BYTES * min(threads, _MOST_THREADS)
         size = size or choose_size(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
         blocks = blocks_at_once(size, lot_sizes, self._most_blocks(size), threads)
         shape = Shape(size, blocks, threads, largest_lot(lot_sizes))
         stacked.leave_room(example, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
-        self.steps = Steps(kernel, shape, model.dtype, filler_of(example, model.dtype))
+        self.runner = BatchRunner(kernel, shape, model.dtype, filler_of(example, model.dtype))
         self.most_records = max(size, _PART_BYTES // max(1, sum(table[0].nbytes for table in parts(example.inputs))))
 
     def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
         """Return every agent's sum of clipped per-sample gradients."""
-        return self.steps.clipped((theta,), lot, clip, self._model.size)
+        return self.runner.clipped((theta,), lot, clip, self._model.size)
 
     def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
         """Return every agent's sum of gradients, unclipped."""
-        return self.steps.plain((theta,), lot, self._model.size)
+        return self.runner.plain((theta,), lot, self._model.size)
 
     def working_bytes(self, records: float) -> float:
-        """Return about how much memory one step takes; activations are kept about three times over."""
+        """Return about how much memory one batch takes; activations are kept about three times over."""
         of_record, of_block = self._bytes
-        one = self.steps.shape.size * of_record + of_block
-        return 3 * min(max(one, self._step_bytes), max(records, 1) * (of_record + of_block))
+        one = self.runner.shape.size * of_record + of_block
+        return 3 * min(max(one, self._batch_bytes), max(records, 1) * (of_record + of_block))
 
     def _most_blocks(self, size: int) -> int:
         of_record, of_block = self._bytes
-        return max(1, min(self._step_bytes // (of_record * size + of_block), _MOST_RECORDS // size))
+        return max(1, min(self._batch_bytes // (of_record * size + of_block), _MOST_RECORDS // size))
 
 
 class CompiledKernel:
-    """The steps of a stacked model, clipped or plain, each compiled once."""
+    """The batches of a stacked model, clipped or plain, each compiled once."""
 
     def __init__(self, stacked: StackedModel) -> None:
         self._stacked, self.exact, self.strange = stacked, stacked.exact, stacked.strange
-        self._steps: dict[tuple[Any, ...], Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def clipped(
         self,
@@ -103,14 +103,14 @@ class CompiledKernel:
     ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
         """Return what the stacked model returns."""
 
-        def step(
+        def batch(
             theta: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor, *flat: Tensor
         ) -> tuple[Tensor, Tensor]:
             own = rebuilt(inputs, flat)
             return self._stacked.clipped((theta,), own, targets, keep, clip, Quantum(power, quantum.bits))
 
         given = (public[0], targets, keep, clip, quantum.power, *parts(inputs))
-        sums, norms = self._step(("clipped", *names(inputs)), step, given)
+        sums, norms = self._run(("clipped", *names(inputs)), batch, given)
         return sums, norms
 
     def plain(
@@ -118,27 +118,27 @@ class CompiledKernel:
     ) -> Float[Tensor, "blocks params"]:
         """Return what the stacked model returns."""
 
-        def step(theta: Tensor, targets: Tensor, keep: Tensor, *flat: Tensor) -> Tensor:
+        def batch(theta: Tensor, targets: Tensor, keep: Tensor, *flat: Tensor) -> Tensor:
             return self._stacked.plain((theta,), rebuilt(inputs, flat), targets, keep)
 
-        sums: Tensor = self._step(("plain", *names(inputs)), step, (public[0], targets, keep, *parts(inputs)))
+        sums: Tensor = self._run(("plain", *names(inputs)), batch, (public[0], targets, keep, *parts(inputs)))
         return sums
 
-    def _step(self, name: tuple[str, ...], step: Compiled, given: tuple[Tensor, ...]) -> Any:
+    def _run(self, name: tuple[str, ...], batch: Compiled, given: tuple[Tensor, ...]) -> Any:
         given = tuple(each.contiguous() for each in given)
         # Compiled code reads memory as it was compiled to, and does not look what it is given.
         key = (*name, *((tuple(each.shape), each.dtype, each.device) for each in given))
-        if key not in self._steps:
-            self._steps[key] = _compile(step, given)
-        return self._steps[key](*given)
+        if key not in self._compiled:
+            self._compiled[key] = _compile(batch, given)
+        return self._compiled[key](*given)
 
 
-def _compile(step: Compiled, given: tuple[Tensor, ...]) -> Compiled:
+def _compile(batch: Compiled, given: tuple[Tensor, ...]) -> Compiled:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
     import torch._inductor  # half the time that `import tacit` would take
 
     zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
-    graph = make_fx(step, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
+    graph = make_fx(batch, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     check_compilable(graph.graph)
     # Threads are written into the code that the compiler makes.
     known = (graph.code, torch.get_num_threads(), *((tuple(each.shape), each.dtype, each.device) for each in given))

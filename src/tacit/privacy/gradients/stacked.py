@@ -23,6 +23,7 @@ from tacit.data.guards import Guard
 from tacit.data.inputs import Inputs, called, mapped
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
+from tacit.privacy.gradients.batches import Public, Unsupported
 from tacit.privacy.gradients.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.gradients.convolution import convolution_rule
 from tacit.privacy.gradients.layers import (
@@ -35,7 +36,6 @@ from tacit.privacy.gradients.layers import (
     NormRule,
     account_per_sample,
 )
-from tacit.privacy.gradients.steps import Public, Unsupported
 from tacit.privacy.gradients.whole import WholeRule
 
 _MOST_HAIR = 2.0**-7

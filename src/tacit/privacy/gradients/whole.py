@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from tacit.data.guards import Guard
+from tacit.privacy.gradients.batches import Unsupported
 from tacit.privacy.gradients.layers import Accounted, Call, Parameters, account_per_sample
-from tacit.privacy.gradients.steps import Unsupported
 
 
 class WholeRule:

@@ -1,6 +1,6 @@
-"""The work of an engine: lots cut into steps of one shape, and a record that fails counted as zero.
+"""The work of an engine: lots cut into batches of one shape, and a record that fails counted as zero.
 
-A kernel computes one step. Nothing that it is given depends on how many records the lots hold or where a record stands,
+A kernel computes one batch. Nothing that it is given depends on how many records the lots hold or where a record stands,
 and what the records' vectors add up to is exact (see `clipping`), so a record's contribution is the same to the bit
 whatever else is in the lots; `checking` tries that on public records before a kernel is trusted.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.data.inputs import Inputs, kinds, mapped, parts
 from tacit.errors import ModelError, PrivacyError
 from tacit.privacy.gradients.arithmetic import own_arithmetic, refuse_flushing_threads
-from tacit.privacy.gradients.blocks import Step, steps_of
+from tacit.privacy.gradients.blocks import Batch, batches_of
 from tacit.privacy.gradients.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
 
 FAILS_ON_PUBLIC = "the model fails on public records: "
@@ -25,7 +25,7 @@ Public = tuple[Float[Tensor, "blocks ..."], ...]
 
 
 class Kernel(Protocol):
-    """Computes one step: blocks of records, each block with public tensors of its own, such as θ.
+    """Computes one batch: blocks of records, each block with public tensors of its own, such as θ.
 
     `exact` says whether its sums are free of rounding; else it leaves room for that below C. `strange` names what it met that
     is not known to keep records apart.
@@ -56,7 +56,7 @@ class Unsupported(Exception):
 
 
 class Shape(NamedTuple):
-    """What is fixed before a run: the records of a block, the blocks of a step, threads, and the largest lot of an agent."""
+    """What is fixed before a run: the records of a block, the blocks of a batch, threads, and the largest lot of an agent."""
 
     size: int
     blocks: int
@@ -69,7 +69,7 @@ def largest_lot(lot_sizes: Sequence[float]) -> int:
     return int(4 * max(lot_sizes)) + 4000
 
 
-class Steps:
+class BatchRunner:
     """Runs a kernel over lots. `filler` is a public record, ready for the model, that fills what is empty.
 
     Without one, zeros fill it, and a record that cannot be computed is an error: nothing tells whose fault that is.
@@ -79,7 +79,7 @@ class Steps:
         with own_arithmetic(dtype, shape.threads):
             refuse_flushing_threads(shape.threads)
         self.kernel, self.shape = kernel, shape
-        self.tells = (
+        self.shows_errors = (
             False  # whether an error that public records have as well is raised: with private ones, that tells of them
         )
         self.dtype, self._filler = dtype, filler
@@ -96,8 +96,8 @@ class Steps:
             norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
             clip = clip.double()
             quantum = Quantum(power_below(clip), self._bits)
-            for step in steps_of(lot, self.shape.size, self.shape.blocks):
-                for done, part, lengths in self._tried(public, lot, step, clip, quantum):
+            for batch in batches_of(lot, self.shape.size, self.shape.blocks):
+                for done, part, lengths in self._tried(public, lot, batch, clip, quantum):
                     sums.index_add_(0, done.agents, part)
                     norms[done.rows[done.keep]] = lengths[done.keep]
         return Clipped(sums, norms)
@@ -106,22 +106,22 @@ class Steps:
         """Return every agent's sum of vectors, unclipped; an error of the model is raised as it is."""
         with self._lock, own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
-            for step in steps_of(lot, self.shape.size, self.shape.blocks):
-                inputs, targets = self._take(lot, step)
-                own = tuple(one.index_select(0, step.agents) for one in public)
-                sums.index_add_(0, step.agents, self.kernel.plain(own, inputs, targets, step.keep))
+            for batch in batches_of(lot, self.shape.size, self.shape.blocks):
+                inputs, targets = self._take(lot, batch)
+                own = tuple(one.index_select(0, batch.agents) for one in public)
+                sums.index_add_(0, batch.agents, self.kernel.plain(own, inputs, targets, batch.keep))
         return sums
 
     def _tried(
-        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum
-    ) -> Iterator[tuple[Step, Tensor, Tensor]]:
-        """Yield what came of a step. If it fails, each record is tried alone, and one that fails counts as zero.
+        self, public: Public, lot: Lot, batch: Batch, clip: Tensor, quantum: Quantum
+    ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
+        """Yield what came of a batch. If it fails, each record is tried alone, and one that fails counts as zero.
 
         A record that is tried alone stands where it stood among others, so its contribution is the same.
         """
         failed = False
         try:
-            found = self._run(public, lot, step, clip, quantum)
+            found = self._run(public, lot, batch, clip, quantum)
         except KeyboardInterrupt:
             raise
         except BaseException:  # whatever code may raise, and nothing of it is kept: it may tell of the records
@@ -129,12 +129,12 @@ class Steps:
                 raise
             failed = True
         if not failed:
-            yield step, *found
+            yield batch, *found
             return
-        if self.tells:
-            self._try_filler(public, step, clip, quantum)
-        for block, record in step.keep.nonzero().tolist():
-            alone = step.alone(block, record)
+        if self.shows_errors:
+            self._try_filler(public, batch, clip, quantum)
+        for block, record in batch.keep.nonzero().tolist():
+            alone = batch.alone(block, record)
             try:
                 found = self._run(public, lot, alone, clip, quantum, filled=False)
             except KeyboardInterrupt:
@@ -143,41 +143,41 @@ class Steps:
                 continue
             yield alone, *found
 
-    def _try_filler(self, public: Public, step: Step, clip: Tensor, quantum: Quantum) -> None:
+    def _try_filler(self, public: Public, batch: Batch, clip: Tensor, quantum: Quantum) -> None:
         """Raise where public records fail as well: then it was not the private ones, and the error may be shown."""
         assert self._filler is not None
         inputs, targets = (
-            mapped(lambda one: one.expand(step.keep.numel(), *one.shape).contiguous(), part) for part in self._filler
+            mapped(lambda one: one.expand(batch.keep.numel(), *one.shape).contiguous(), part) for part in self._filler
         )
         said = ""
         try:
-            self._compute(public, step, inputs, targets, clip, quantum)
+            self._compute(public, batch, inputs, targets, clip, quantum)
         except (WidthError, Unsupported):
             raise
         except Exception as error:
             said = f"{FAILS_ON_PUBLIC}{type(error).__name__}: {error}"
-        if said:  # nothing leads from this error to the step, which tells how many records there were
+        if said:  # nothing leads from this error to the batch, which tells how many records there were
             raise ModelError(said)
 
     def _run(
-        self, public: Public, lot: Lot, step: Step, clip: Tensor, quantum: Quantum, *, filled: bool = True
+        self, public: Public, lot: Lot, batch: Batch, clip: Tensor, quantum: Quantum, *, filled: bool = True
     ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
-        return self._compute(public, step, *self._take(lot, step, filled=filled), clip, quantum)
+        return self._compute(public, batch, *self._take(lot, batch, filled=filled), clip, quantum)
 
     def _compute(
-        self, public: Public, step: Step, inputs: Inputs, targets: Tensor, clip: Tensor, quantum: Quantum
+        self, public: Public, batch: Batch, inputs: Inputs, targets: Tensor, clip: Tensor, quantum: Quantum
     ) -> tuple[Tensor, Tensor]:
-        own = tuple(one.index_select(0, step.agents) for one in public)
-        return self.kernel.clipped(own, inputs, targets, step.keep, clip[step.agents], quantum.of(step.agents))
+        own = tuple(one.index_select(0, batch.agents) for one in public)
+        return self.kernel.clipped(own, inputs, targets, batch.keep, clip[batch.agents], quantum.of(batch.agents))
 
-    def _take(self, lot: Lot, step: Step, *, filled: bool = True) -> tuple[Inputs, Tensor]:
+    def _take(self, lot: Lot, batch: Batch, *, filled: bool = True) -> tuple[Inputs, Tensor]:
         """Return inputs and targets as flat batches, with the filler where nothing belongs, or whatever is there."""
-        inputs, targets = lot.take(step.rows.flatten())
+        inputs, targets = lot.take(batch.rows.flatten())
         if self._filler is not None and kinds(inputs) != mapped(
             lambda one: (tuple(one.shape), one.dtype), self._filler[0]
         ):
             raise WidthError("a record is prepared to another shape or type than public ones")
-        empty = (~step.keep).flatten().nonzero()[:, 0]
+        empty = (~batch.keep).flatten().nonzero()[:, 0]
         if filled and len(empty):
             zeros = mapped(lambda table: table.new_zeros(()), inputs), targets.new_zeros(())
             input, target = zeros if self._filler is None else self._filler
