@@ -48,8 +48,8 @@ def test_a_kernel_in_which_places_matter_is_refused(parts, fault, monkeypatch):
     checking.check_places(engine.runner, (checking.anywhere(theta),), lot)
     sound = engine.runner.kernel.clipped
 
-    def faulty(public, inputs, *rest):
-        return fault(*sound(public, inputs, *rest), inputs)
+    def faulty(data, *rest):
+        return fault(*sound(data, *rest), data.inputs)
 
     monkeypatch.setattr(engine.runner.kernel, "clipped", faulty, raising=False)
     with pytest.raises(Unsupported):
@@ -119,10 +119,10 @@ def test_a_model_that_refuses_one_kind_of_odd_record_is_tried_with_the_others(pa
     engine, theta, lot = parts
     sound = engine.runner.kernel.clipped
 
-    def faulty(public, inputs, *rest):
-        if bool(inputs.isnan().any()):
+    def faulty(data, *rest):
+        if bool(data.inputs.isnan().any()):
             raise ValueError("no numbers")
-        return spreads(*sound(public, inputs, *rest), inputs)
+        return spreads(*sound(data, *rest), data.inputs)
 
     monkeypatch.setattr(engine.runner.kernel, "clipped", faulty, raising=False)
     with pytest.raises(Unsupported):

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tacit.data.inputs import Inputs, kinds, mapped, parts
 from tacit.errors import ModelError, PrivacyError
+from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic, refuse_flushing_threads
 from tacit.privacy.gradients.blocks import Batch, batches_of
 from tacit.privacy.gradients.clipping import Clipped, Lot, Quantum, WidthError, factor_bits, power_below
@@ -22,6 +23,18 @@ from tacit.privacy.gradients.clipping import Clipped, Lot, Quantum, WidthError, 
 FAILS_ON_PUBLIC = "the model fails on public records: "
 
 Public = tuple[Float[Tensor, "blocks ..."], ...]
+
+
+SumsAndNorms = tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]
+
+
+class BatchData(NamedTuple):
+    """What a kernel computes on: public tensors of every block, a flat batch of records, and which of them count."""
+
+    public: Public
+    inputs: Inputs
+    targets: Tensor
+    keep: Bool[Tensor, "blocks records"]
 
 
 class Kernel(Protocol):
@@ -34,20 +47,10 @@ class Kernel(Protocol):
     exact: bool
     strange: set[str]
 
-    def clipped(
-        self,
-        public: Public,
-        inputs: Inputs,
-        targets: Tensor,
-        keep: Bool[Tensor, "blocks records"],
-        clip: Float[Tensor, " blocks"],
-        quantum: Quantum,
-    ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
+    def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
         """Return every block's sum of clipped vectors in whole quanta, and every record's norm, in float64."""
 
-    def plain(
-        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
-    ) -> Float[Tensor, "blocks width"]:
+    def plain(self, data: BatchData) -> Float[Tensor, "blocks width"]:
         """Return every block's sum of vectors, unclipped, in float64."""
 
 
@@ -107,9 +110,7 @@ class BatchRunner:
         with self._lock, own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(len(lot.offsets) - 1, width, dtype=torch.float64, device=lot.offsets.device)
             for batch in batches_of(lot, self.shape.size, self.shape.blocks):
-                inputs, targets = self._take(lot, batch)
-                own = tuple(one.index_select(0, batch.agents) for one in public)
-                sums.index_add_(0, batch.agents, self.kernel.plain(own, inputs, targets, batch.keep))
+                sums.index_add_(0, batch.agents, self.kernel.plain(self._data(public, batch, *self._take(lot, batch))))
         return sums
 
     def _tried(
@@ -161,14 +162,18 @@ class BatchRunner:
 
     def _run(
         self, public: Public, lot: Lot, batch: Batch, clip: Tensor, quantum: Quantum, *, filled: bool = True
-    ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
+    ) -> SumsAndNorms:
         return self._compute(public, batch, *self._take(lot, batch, filled=filled), clip, quantum)
 
     def _compute(
         self, public: Public, batch: Batch, inputs: Inputs, targets: Tensor, clip: Tensor, quantum: Quantum
-    ) -> tuple[Tensor, Tensor]:
+    ) -> SumsAndNorms:
+        data = self._data(public, batch, inputs, targets)
+        return self.kernel.clipped(data, clip[batch.agents], quantum.of(batch.agents))
+
+    def _data(self, public: Public, batch: Batch, inputs: Inputs, targets: Tensor) -> BatchData:
         own = tuple(one.index_select(0, batch.agents) for one in public)
-        return self.kernel.clipped(own, inputs, targets, batch.keep, clip[batch.agents], quantum.of(batch.agents))
+        return BatchData(own, inputs, targets, batch.keep)
 
     def _take(self, lot: Lot, batch: Batch, *, filled: bool = True) -> tuple[Inputs, Tensor]:
         """Return inputs and targets as flat batches, with the filler where nothing belongs, or whatever is there."""
@@ -184,3 +189,18 @@ class BatchRunner:
             for table, one in zip((*parts(inputs), targets), (*parts(input), target), strict=True):
                 table[empty] = one.to(table.dtype)
         return inputs, targets
+
+
+class BatchEngine:
+    """An engine whose gradients come from a kernel, run in batches."""
+
+    def __init__(self, model: FlatModel, runner: BatchRunner) -> None:
+        self._model, self.runner = model, runner
+
+    def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
+        """Return every agent's sum of clipped per-sample gradients."""
+        return self.runner.clipped((theta,), lot, clip, self._model.size)
+
+    def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
+        """Return every agent's sum of gradients, unclipped."""
+        return self.runner.plain((theta,), lot, self._model.size)

@@ -18,7 +18,7 @@ from tacit.data.inputs import Inputs, mapped, parts, rebuilt
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
-from tacit.privacy.gradients.batches import BatchRunner, Public, Unsupported
+from tacit.privacy.gradients.batches import BatchData, BatchRunner, Public, Unsupported
 from tacit.privacy.gradients.clipping import Lot, Quantum, factor_bits, power_below
 from tacit.privacy.gradients.general import VmapEngine
 from tacit.privacy.gradients.ghost import GhostEngine
@@ -258,7 +258,7 @@ class _Places:
 
     def _compute(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
         quantum = Quantum(power_below(self._clip), factor_bits(self._runner.shape.most_in_lot))
-        return self._runner.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
+        return self._runner.kernel.clipped(BatchData(self._public, inputs, targets, keep), self._clip, quantum)
 
 
 def _varied(record: Tensor, generator: torch.Generator) -> Tensor:

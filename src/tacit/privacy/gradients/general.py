@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.func import grad, vmap
 
@@ -16,10 +16,9 @@ from tacit.data.inputs import Inputs, mapped
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
-from tacit.privacy.gradients.batches import BatchRunner, Public, Shape, largest_lot
+from tacit.privacy.gradients.batches import BatchData, BatchEngine, BatchRunner, Shape, SumsAndNorms, largest_lot
 from tacit.privacy.gradients.blocks import blocks_at_once, choose_size
 from tacit.privacy.gradients.clipping import (
-    Clipped,
     Lot,
     PerSample,
     Quantum,
@@ -45,39 +44,29 @@ class PerSampleKernel:
         self._model, self._per_sample, self._width = model, per_sample, width
         self.strange: set[str] = set()
 
-    def clipped(
-        self,
-        public: Public,
-        inputs: Inputs,
-        targets: Tensor,
-        keep: Bool[Tensor, "blocks records"],
-        clip: Float[Tensor, " blocks"],
-        quantum: Quantum,
-    ) -> tuple[Float[Tensor, "blocks width"], Float[Tensor, "blocks records"]]:
+    def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
         """Return sums and norms. A vector whose norm is not finite counts as zero, silently: an error would tell of it."""
-        values = self._values(public, inputs, targets, keep)
+        values = self._values(data)
         norms = torch.stack([lengths(one) for one in values])
-        factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None]), 0)
+        factors = torch.where(data.keep & norms.isfinite(), clip_factors(norms, clip[:, None]), 0)
         return exact_sums_in_chunks(values, factors, quantum), norms
 
-    def plain(
-        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
-    ) -> Float[Tensor, "blocks width"]:
+    def plain(self, data: BatchData) -> Float[Tensor, "blocks width"]:
         """Return sums."""
-        return exact_sums_in_chunks(self._values(public, inputs, targets, keep), keep.double(), None)
+        return exact_sums_in_chunks(self._values(data), data.keep.double(), None)
 
-    def _values(self, public: Public, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
+    def _values(self, data: BatchData) -> Tensor:
         def value(input: Inputs, target: Tensor, *public: Tensor) -> Tensor:
             return self._per_sample(Sample(self._model, input, target), *public)
 
         # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
         # some functions' parameters of another block.
-        own = (one.repeat_interleave(keep.shape[1], 0) for one in public)
+        own = (one.repeat_interleave(data.keep.shape[1], 0) for one in data.public)
         with Guard() as guard, EvenProducts() as products:
-            values = vmap(value)(inputs, targets, *own).detach()
+            values = vmap(value)(data.inputs, data.targets, *own).detach()
         guard.check()
         self.strange |= guard.strange | products.strange
-        values = values.unflatten(0, keep.shape)
+        values = values.unflatten(0, data.keep.shape)
         if values.ndim != 3 or (self._width is not None and values.shape[2] != self._width):
             found = "x".join(map(str, values.shape[2:])) or "1"
             wanted = "one axis of numbers" if self._width is None else self._width
@@ -91,16 +80,15 @@ class GradientKernel(PerSampleKernel):
     def __init__(self, model: FlatModel) -> None:
         super().__init__(model, lambda record, theta: record.gradient(theta), model.size)
 
-    def plain(
-        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
-    ) -> Float[Tensor, "blocks width"]:
+    def plain(self, data: BatchData) -> Float[Tensor, "blocks width"]:
         """Return sums of gradients."""
 
         def total(theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> Tensor:
             return self._model.losses(theta, inputs, targets, training=True) @ keep.to(theta.dtype)
 
-        flat = mapped(lambda table: table.unflatten(0, keep.shape), inputs), targets.unflatten(0, keep.shape)
-        return vmap(grad(total))(public[0], *flat, keep).double()
+        shape = data.keep.shape
+        blocks = mapped(lambda table: table.unflatten(0, shape), data.inputs), data.targets.unflatten(0, shape)
+        return vmap(grad(total))(data.public[0], *blocks, data.keep).double()
 
 
 def general_shape(
@@ -117,7 +105,7 @@ def general_shape(
     return Shape(size, blocks_at_once(size, lot_sizes, max(1, most // size), threads), threads, largest)
 
 
-class VmapEngine:
+class VmapEngine(BatchEngine):
     """Per-sample gradients by `vmap` of `grad`. `example` holds public records, of which one fills what is empty."""
 
     def __init__(
@@ -128,19 +116,11 @@ class VmapEngine:
         *,
         one_by_one: bool = False,
     ) -> None:
-        self._model = model
         shape = general_shape(model.size, model.dtype, lot_sizes, one_by_one=one_by_one)
-        self.runner = BatchRunner(GradientKernel(model), shape, model.dtype, filler_of(example, model.dtype))
+        runner = BatchRunner(GradientKernel(model), shape, model.dtype, filler_of(example, model.dtype))
+        super().__init__(model, runner)
         self.most_records = 2**16
         self.one_by_one = one_by_one
-
-    def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
-        """Return every agent's sum of clipped per-sample gradients."""
-        return self.runner.clipped((theta,), lot, clip, self._model.size)
-
-    def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
-        """Return every agent's sum of gradients; no per-sample gradient is ever made."""
-        return self.runner.plain((theta,), lot, self._model.size)
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory per-sample gradients take, and copies of them."""

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.data.inputs import Inputs, names, parts, rebuilt
+from tacit.data.inputs import names, parts, rebuilt
 from tacit.models.functional import FlatModel
-from tacit.privacy.gradients.batches import BatchRunner, Public, Shape, largest_lot
+from tacit.privacy.gradients.batches import BatchData, BatchEngine, BatchRunner, Shape, SumsAndNorms, largest_lot
 from tacit.privacy.gradients.blocks import blocks_at_once, choose_size
-from tacit.privacy.gradients.clipping import Clipped, Lot, Quantum
+from tacit.privacy.gradients.clipping import Lot, Quantum
 from tacit.privacy.gradients.compilable import check_compilable
 from tacit.privacy.gradients.general import filler_of
 from tacit.privacy.gradients.rewrites import REWRITES
@@ -36,7 +36,7 @@ Compiled = Callable[..., Any]
 _COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another session is not compiled again
 
 
-class GhostEngine:
+class GhostEngine(BatchEngine):
     """Clips by norms that follow from layer inputs and output gradients; see `layers` and `stacked`.
 
     `example` holds public records of the kind that will come. `size` is that of blocks, chosen by the lots unless given.
@@ -52,7 +52,7 @@ class GhostEngine:
         compiled: bool = False,
         size: int | None = None,
     ) -> None:
-        self.compiled, self._model = compiled, model
+        self.compiled = compiled
         stacked = StackedModel(model, compiled=compiled)
         self.numbers_kept = stacked.numbers_kept(example)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
@@ -63,16 +63,8 @@ class GhostEngine:
         shape = Shape(size, blocks, threads, largest_lot(lot_sizes))
         stacked.leave_room(example, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
-        self.runner = BatchRunner(kernel, shape, model.dtype, filler_of(example, model.dtype))
+        super().__init__(model, BatchRunner(kernel, shape, model.dtype, filler_of(example, model.dtype)))
         self.most_records = max(size, _PART_BYTES // max(1, sum(table[0].nbytes for table in parts(example.inputs))))
-
-    def clipped_sums(self, theta: Float[Tensor, "agents params"], lot: Lot, clip: Float[Tensor, " agents"]) -> Clipped:
-        """Return every agent's sum of clipped per-sample gradients."""
-        return self.runner.clipped((theta,), lot, clip, self._model.size)
-
-    def plain_sums(self, theta: Float[Tensor, "agents params"], lot: Lot) -> Float[Tensor, "agents params"]:
-        """Return every agent's sum of gradients, unclipped."""
-        return self.runner.plain((theta,), lot, self._model.size)
 
     def working_bytes(self, records: float) -> float:
         """Return about how much memory one batch takes; activations are kept about three times over."""
@@ -92,36 +84,27 @@ class CompiledKernel:
         self._stacked, self.exact, self.strange = stacked, stacked.exact, stacked.strange
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
-    def clipped(
-        self,
-        public: Public,
-        inputs: Inputs,
-        targets: Tensor,
-        keep: Bool[Tensor, "blocks records"],
-        clip: Float[Tensor, " blocks"],
-        quantum: Quantum,
-    ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
+    def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
         """Return what the stacked model returns."""
 
         def batch(
             theta: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor, *flat: Tensor
         ) -> tuple[Tensor, Tensor]:
-            own = rebuilt(inputs, flat)
-            return self._stacked.clipped((theta,), own, targets, keep, clip, Quantum(power, quantum.bits))
+            own = BatchData((theta,), rebuilt(data.inputs, flat), targets, keep)
+            return self._stacked.clipped(own, clip, Quantum(power, quantum.bits))
 
-        given = (public[0], targets, keep, clip, quantum.power, *parts(inputs))
-        sums, norms = self._run(("clipped", *names(inputs)), batch, given)
+        given = (data.public[0], data.targets, data.keep, clip, quantum.power, *parts(data.inputs))
+        sums, norms = self._run(("clipped", *names(data.inputs)), batch, given)
         return sums, norms
 
-    def plain(
-        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
-    ) -> Float[Tensor, "blocks params"]:
+    def plain(self, data: BatchData) -> Float[Tensor, "blocks params"]:
         """Return what the stacked model returns."""
 
         def batch(theta: Tensor, targets: Tensor, keep: Tensor, *flat: Tensor) -> Tensor:
-            return self._stacked.plain((theta,), rebuilt(inputs, flat), targets, keep)
+            return self._stacked.plain(BatchData((theta,), rebuilt(data.inputs, flat), targets, keep))
 
-        sums: Tensor = self._run(("plain", *names(inputs)), batch, (public[0], targets, keep, *parts(inputs)))
+        given = (data.public[0], data.targets, data.keep, *parts(data.inputs))
+        sums: Tensor = self._run(("plain", *names(data.inputs)), batch, given)
         return sums
 
     def _run(self, name: tuple[str, ...], batch: Compiled, given: tuple[Tensor, ...]) -> Any:

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import vmap
 
@@ -23,7 +23,7 @@ from tacit.data.guards import Guard
 from tacit.data.inputs import Inputs, called, mapped
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
-from tacit.privacy.gradients.batches import Public, Unsupported
+from tacit.privacy.gradients.batches import BatchData, SumsAndNorms, Unsupported
 from tacit.privacy.gradients.clipping import HAIR, Lot, Quantum, clip_factors
 from tacit.privacy.gradients.convolution import convolution_rule
 from tacit.privacy.gradients.layers import (
@@ -59,26 +59,16 @@ class StackedModel:
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
 
-    def clipped(
-        self,
-        public: Public,
-        inputs: Inputs,
-        targets: Tensor,
-        keep: Bool[Tensor, "blocks records"],
-        clip: Float[Tensor, " blocks"],
-        quantum: Quantum,
-    ) -> tuple[Float[Tensor, "blocks params"], Float[Tensor, "blocks records"]]:
+    def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
         """Return every block's sum of clipped gradients, and every record's norm, in float64."""
-        accounted = self._account(public[0], inputs, targets, keep)
+        accounted = self._account(data)
         norms = torch.stack([each.squares for each in accounted]).sum(0).sqrt()
-        factors = torch.where(keep & norms.isfinite(), clip_factors(norms, clip[:, None], self._hair), 0)
+        factors = torch.where(data.keep & norms.isfinite(), clip_factors(norms, clip[:, None], self._hair), 0)
         return self._weighted(accounted, factors, quantum), norms
 
-    def plain(
-        self, public: Public, inputs: Inputs, targets: Tensor, keep: Bool[Tensor, "blocks records"]
-    ) -> Float[Tensor, "blocks params"]:
+    def plain(self, data: BatchData) -> Float[Tensor, "blocks params"]:
         """Return every block's sum of gradients, unclipped, in float64."""
-        return self._weighted(self._account(public[0], inputs, targets, keep), keep.double(), None)
+        return self._weighted(self._account(data), data.keep.double(), None)
 
     def numbers_kept(self, example: Lot) -> int:
         """Return how many numbers are kept for one record, such as the first of these."""
@@ -108,37 +98,39 @@ class StackedModel:
         theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
         inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
         keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
+        data = BatchData((theta,), inputs, targets, keep)
         self._odd_products = False
         with EvenProducts() as products:
             with torch.enable_grad():
-                run = self._run(theta, inputs, targets, keep.shape)
-            accounted = self._account(theta, inputs, targets, keep)
+                run = self._run(data)
+            accounted = self._account(data)
         self._odd_products = products.needed
         self.strange |= products.strange
         return run.calls, accounted
 
-    def _run(self, theta: Tensor, inputs: Inputs, targets: Tensor, shape: torch.Size) -> "_ForwardPass":
+    def _run(self, data: BatchData) -> "_ForwardPass":
         """Run every record by itself through the module and the loss."""
 
         def one(input: Inputs, target: Tensor) -> Tensor:
             outputs = called(self._module[0], mapped(lambda tensor: tensor[None], input))
             return self._model.loss_at(outputs, target)
 
-        parameters = self._model.unflatten_stacked(theta)
+        parameters = self._model.unflatten_stacked(data.public[0])
         with Guard() as guard:
-            run = self._trace.run(lambda: vmap(one)(self._model.cast(inputs), targets), parameters, shape)
+            inputs = self._model.cast(data.inputs)
+            run = self._trace.run(lambda: vmap(one)(inputs, data.targets), parameters, data.keep.shape)
         guard.check()
         self.strange |= guard.strange
         return run
 
-    def _account(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
+    def _account(self, data: BatchData) -> list[Accounted]:
         """Run forward and backward; return what every layer adds to norms and sums."""
         with EvenProducts() if self._odd_products else nullcontext():
-            return self._accounted(theta, inputs, targets, keep)
+            return self._accounted(data)
 
-    def _accounted(self, theta: Tensor, inputs: Inputs, targets: Tensor, keep: Tensor) -> list[Accounted]:
+    def _accounted(self, data: BatchData) -> list[Accounted]:
         with torch.enable_grad():
-            run = self._run(theta, inputs, targets, keep.shape)
+            run = self._run(data)
             outputs = [taken.outputs for taken in run.calls]
             gradients: tuple[Tensor | None, ...] = torch.autograd.grad(run.losses.sum(), outputs, allow_unused=True)
         used = _uses(run.calls)
@@ -151,7 +143,7 @@ class StackedModel:
             layer, given, own, gradient = left.pop()
             if gradient is None:  # the loss does not depend on this call
                 continue
-            call = Call(given, own, gradient.detach().unflatten(0, keep.shape))
+            call = Call(given, own, gradient.detach().unflatten(0, data.keep.shape))
             if all(used[name] == 1 for name in layer.names.values()):
                 accounted.append(_renamed(layer.rule.account(call), layer.names))
                 continue
