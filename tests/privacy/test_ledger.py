@@ -408,7 +408,7 @@ def test_epsilon_over_all_runs_counts_the_same_records_under_other_owners_and_th
         assert kept.basis == "plans"
         alone = ledger.guarantee(owner, delta=1e-5, run=run.run)
         assert (alone.epsilon, alone.basis) == (epsilon([of(run, owner)], delta=1e-5), "plan")
-        assert {asked.account.run for asked in ledger.asked(owner)} == {"one", "two"}
+        assert {asked.account.run for asked in ledger.accesses(owner)} == {"one", "two"}
     assert ledger.guarantee("r", delta=1e-5) == ledger.guarantee("r", delta=1e-5, run="other records")
 
 

@@ -226,7 +226,7 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
     )
     yield found("ε", agreement.epsilon_problems(told, kept), words)
     most: Guarantee = max(told.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
-    runs = {asked.account.run for owner in plan.owners for asked in told.ledger.asked(owner)}
+    runs = {asked.account.run for owner in plan.owners for asked in told.ledger.accesses(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:
         said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"

@@ -18,7 +18,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class Access:
     """A run that asked about an owner's records, or may have. One of `lines` is that of whoever held a record then."""
 
     account: Account
@@ -45,7 +45,7 @@ class Holders:
     def __init__(self, accounts: Iterable[Account] = ()) -> None:
         self._accounts: list[Account] = []
         self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
-        self._found: dict[frozenset[Place], dict[Account, Asked]] = {}
+        self._found: dict[frozenset[Place], dict[Account, Access]] = {}
         for account in accounts:
             self.add(account)
 
@@ -65,12 +65,12 @@ class Holders:
         """Return what was asked under an owner's name."""
         return self._by_owner.get(owner, [])
 
-    def histories(self, owner: str, at: Place | None = None) -> list[list[Asked]]:
+    def histories(self, owner: str, at: Place | None = None) -> list[list[Access]]:
         """Return all runs that may have asked about a record that the owner held `at` a place: for each of its places, unless given."""
         places = dict.fromkeys((line.records, line.partition) for _, line in self.lines_of(owner))
         return [self._history(owner, each, places) for each in (places if at is None else [at])]
 
-    def concerned(self, owner: str, lines: Sequence[Line]) -> list[tuple[list[Asked], tuple[Line, ...]]]:
+    def concerned(self, owner: str, lines: Sequence[Line]) -> list[tuple[list[Access], tuple[Line, ...]]]:
         """Return where others' lines of a new account may be about an owner's records: its history, and which lines."""
         places = dict.fromkeys((line.records, line.partition) for _, line in self.lines_of(owner))
         return [
@@ -79,46 +79,46 @@ class Holders:
             if (others := tuple(line for line in lines if _is_elsewhere(line, _reach(at, places))))
         ]
 
-    def _history(self, owner: str, at: Place, places: Iterable[Place]) -> list[Asked]:
+    def _history(self, owner: str, at: Place, places: Iterable[Place]) -> list[Access]:
         found = dict(self._elsewhere(_reach(at, places)))
         for account, line in self.lines_of(owner):
             if not _is_elsewhere(line, {at}):
                 others = found[account].lines if account in found else ()
                 if line not in others:
-                    found[account] = Asked(account, (line, *others))
+                    found[account] = Access(account, (line, *others))
         return list(found.values())
 
-    def _elsewhere(self, reach: frozenset[Place]) -> dict[Account, Asked]:
+    def _elsewhere(self, reach: frozenset[Place]) -> dict[Account, Access]:
         """Return the accounts with lines on the same records, dealt to owners in another way."""
         if reach not in self._found:
             self._found[reach] = {
-                account: Asked(account, lines)
+                account: Access(account, lines)
                 for account in self._accounts
                 if (lines := tuple(line for line in account.lines if _is_elsewhere(line, reach)))
             }
         return self._found[reach]
 
 
-class Counted:
+class EventCounter:
     """Runs as accountants take them. `count` says how many queries of a line of an account count."""
 
     def __init__(self, count: Callable[[Account, Line], int]) -> None:
         self._count = count
         # A run elsewhere is in the histories of very many owners.
-        self._events: dict[tuple[Asked, Observer], Event | None] = {}
+        self._events: dict[tuple[Access, Observer], Event | None] = {}
 
-    def event(self, asked: Asked, observer: Observer) -> Event | None:
+    def event(self, access: Access, observer: Observer) -> Event | None:
         """Return what counts of a run, of whichever owner was asked most; None if nothing does, or if it has no noise to count."""
-        key = asked, observer
+        key = access, observer
         if key not in self._events:
-            counts = [(line, self._count(asked.account, line)) for line in asked.lines if asked.private]
+            counts = [(line, self._count(access.account, line)) for line in access.lines if access.private]
             events = [line.event(count, observer) for line, count in counts if count]
             self._events[key] = worst_of(events) if events else None
         return self._events[key]
 
-    def events(self, history: Iterable[Asked], observer: Observer) -> list[Event]:
+    def events(self, history: Iterable[Access], observer: Observer) -> list[Event]:
         """Return what counts of several runs against an observer."""
-        return [event for asked in history if (event := self.event(asked, observer)) is not None]
+        return [event for access in history if (event := self.event(access, observer)) is not None]
 
 
 def _reach(at: Place, places: Iterable[Place]) -> frozenset[Place]:

@@ -23,7 +23,7 @@ from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.event import worst_of
 from tacit.privacy.guarantees import Basis, Budget, Guarantee, shown
-from tacit.privacy.holders import Asked, Counted, Holders
+from tacit.privacy.holders import Access, EventCounter, Holders
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Mechanism, Observer
 
 _FORMAT = "tacit-ledger-7"
@@ -142,7 +142,7 @@ class Ledger:
     def _budget_of(self, owner: str) -> Budget | None:
         return self.budgets.get(owner, self.budget)
 
-    def _request(self, runs: Sequence[str], line: Line, allowed: int, counted: Counted) -> Request:
+    def _request(self, runs: Sequence[str], line: Line, allowed: int, counted: EventCounter) -> Request:
         """Return what is asked of one owner's data and what counts already, or refuse what no budget lets in."""
         owner, budget = line.owner, self._budget_of(line.owner)
         assert budget is not None
@@ -152,14 +152,14 @@ class Ledger:
                 "could be promised of these records. Nothing was read"
             )
         (history,) = self._holders.histories(owner, (line.records, line.partition))
-        if readers := [asked.account for asked in history if asked.account.charged and not asked.private]:
+        if readers := [access.account for access in history if access.account.charged and not access.private]:
             raise BudgetExceeded(
                 f"a run without privacy has read the records of {owner!r}: nothing is promised of them any more, "
                 f"and no run fits its budget of {budget}. Nothing was spent"
                 + self._reserved([account for account in readers if not account.spent])
             )
         observer = budget.observer
-        charged = [asked for asked in history if counted.event(asked, observer) is not None]
+        charged = [access for access in history if counted.event(access, observer) is not None]
         reserved = self._reserved(
             [each.account for each in charged if any(map(each.account.to_free, each.lines))],
             [each.account for each in charged if each.is_elsewhere(owner)],
@@ -168,7 +168,7 @@ class Ledger:
         return Request(owner, budget, counted.events(charged, observer), asked, line.unit, reserved)
 
     def _check_budget_of(
-        self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: Counted
+        self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: EventCounter
     ) -> None:
         """Refuse runs that would take an owner past a budget of its own: they ask others, who may hold its records now."""
         budget = self.budgets[owner]
@@ -195,11 +195,11 @@ class Ledger:
             return math.inf
         return self._filtered_epsilon(owner, budget, self._filter())
 
-    def _filtered_epsilon(self, owner: str, budget: Budget, counted: Counted) -> float:
+    def _filtered_epsilon(self, owner: str, budget: Budget, counted: EventCounter) -> float:
         histories = self._holders.histories(owner)
         return max((budget.filtered(counted.events(history, budget.observer)) for history in histories), default=0.0)
 
-    def _filter(self) -> Counted:
+    def _filter(self) -> EventCounter:
         """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
         before = {owner: self._before_raise(owner) for owner in (EVERYONE, *self.budgets)}
 
@@ -207,7 +207,7 @@ class Ledger:
             subject = line.owner if line.owner in self.budgets else EVERYONE
             return account.charged if account.run in before[subject] else account.filtered(line)
 
-        return Counted(count)
+        return EventCounter(count)
 
     def _before_raise(self, owner: str) -> Collection[str]:
         """Return the runs that were opened before an owner's budget was set or last raised, which may be because of them."""
@@ -312,9 +312,9 @@ class Ledger:
         made = []
         for owner, histories in zip(owners, found, strict=True):
             value = max(next(values) for _ in histories)
-            counted = [asked for history in histories for asked in history]
+            counted = [access for history in histories for access in history]
             exposed = bool(readers[owner])
-            if not all(asked.private for asked in counted) or (exposed and run is None):
+            if not all(access.private for access in counted) or (exposed and run is None):
                 value = math.inf
             basis, adaptive = self._basis(owner, counted, delta, adjacency, observer, filtered)
             if adaptive is not None:
@@ -323,7 +323,7 @@ class Ledger:
                 Guarantee(
                     epsilon=value,
                     **terms,
-                    release=all(asked.release for asked in counted),
+                    release=all(access.release for access in counted),
                     basis="nothing" if math.isinf(value) else basis,
                     adaptive=None if math.isinf(value) else adaptive,
                     exposed=exposed,
@@ -333,7 +333,7 @@ class Ledger:
             )
         return made
 
-    def asked(self, owner: str, run: str | None = None) -> list[Asked]:
+    def accesses(self, owner: str, run: str | None = None) -> list[Access]:
         """Return the runs whose queries ε of an owner counts: one, or all that asked about its records or may have."""
         self._refresh()
         return list({each.account: each for history in self._histories(owner, run) for each in history}.values())
@@ -343,39 +343,39 @@ class Ledger:
         self._refresh()
         return self._events(self._histories(owner, run), observer)
 
-    def _histories(self, owner: str, run: str | None) -> list[list[Asked]]:
+    def _histories(self, owner: str, run: str | None) -> list[list[Access]]:
         """Return the runs that are charged for an owner's records. One by itself counts with what it asked under this name alone."""
         if run is None:
             every = self._holders.histories(owner)
         else:
-            every = [[Asked(account, (line,)) for account, line in self._charged(owner, run)]]
-        return [some for history in every if (some := [asked for asked in history if asked.account.charged])]
+            every = [[Access(account, (line,)) for account, line in self._charged(owner, run)]]
+        return [some for history in every if (some := [access for access in history if access.account.charged])]
 
-    def _events(self, histories: Sequence[Sequence[Asked]], observer: Observer) -> list[list[Event]]:
-        counted = Counted(lambda account, _: account.charged)
+    def _events(self, histories: Sequence[Sequence[Access]], observer: Observer) -> list[list[Event]]:
+        counted = EventCounter(lambda account, _: account.charged)
         return [counted.events(history, observer) for history in histories]
 
     def _basis(
         self,
         owner: str,
-        counted: Sequence[Asked],
+        counted: Sequence[Access],
         delta: float,
         adjacency: Adjacency,
         observer: Observer,
-        filtered: Counted,
+        filtered: EventCounter,
     ) -> tuple[Basis, float | None]:
         """Return on what ground the ε of these runs holds, and what holds if runs were planned by others' results."""
-        if len({asked.account.together for asked in counted}) == 1:
+        if len({access.account.together for access in counted}) == 1:
             return "plan", None
         budget = self._budget_of(owner)
         if (
             budget is not None
             and all(
                 line.ground == "filter" and self._budget_of(line.owner) == budget
-                for asked in counted
-                for line in asked.lines
+                for access in counted
+                for line in access.lines
             )
-            and not {asked.account.run for asked in counted}.intersection(self._before_raise(owner))
+            and not {access.account.run for access in counted}.intersection(self._before_raise(owner))
             and budget.adjacency == adjacency
             and budget.delta <= delta
             and observer.sees_no_more_than(budget.observer)
@@ -459,10 +459,10 @@ class Ledger:
         return {
             owner: tuple(
                 dict.fromkeys(
-                    asked.account.run
+                    access.account.run
                     for history in self._histories(owner, None)
-                    for asked in history
-                    if not asked.private
+                    for access in history
+                    if not access.private
                 )
             )
             for owner in owners

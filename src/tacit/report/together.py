@@ -5,7 +5,7 @@ from typing import Any
 
 from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
-from tacit.privacy.holders import Counted, Holders
+from tacit.privacy.holders import EventCounter, Holders
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report.html.overlays import Entry
 from tacit.report.wording import ADJACENCIES, epsilon
@@ -65,7 +65,7 @@ def _sentence(asked: Sequence[Entry], names: str) -> str:
 
 def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
     """Return what may have been asked of one record, in all cases, and whether these are bounds."""
-    holders, counted = Holders(accounts), Counted(lambda account, _: account.charged)
+    holders, counted = Holders(accounts), EventCounter(lambda account, _: account.charged)
     found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
     bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)
     return [counted.events(history, EVERYBODY) for _, history in found], bound

@@ -116,7 +116,7 @@ class Record:
 
     def runs_on(self, owners: Sequence[str]) -> list[str]:
         """Return the runs that asked about any of these owners' records, or may have, as others held them."""
-        return list(dict.fromkeys(asked.account.run for owner in owners for asked in self.ledger.asked(owner)))
+        return list(dict.fromkeys(asked.account.run for owner in owners for asked in self.ledger.accesses(owner)))
 
     @property
     def budgets(self) -> dict[str, Budget]:
@@ -174,7 +174,7 @@ class Record:
         )
 
     def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> Spent:
-        asked = self.ledger.asked(owner, run)
+        asked = self.ledger.accesses(owner, run)
         private = [each.account for each in asked if each.private]
         return Spent(
             owner=owner,
