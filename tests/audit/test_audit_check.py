@@ -242,7 +242,7 @@ def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monke
     mixed = replace(settings.data, dataset=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
     with pytest.raises(DataError, match="prepare mixes records"):
         influence_of(replace(settings, data=mixed))
-    monkeypatch.setattr("tacit.training.preparation.check_apart", lambda prepare, public: None)
+    monkeypatch.setattr("tacit.training.preparation.check_isolated", lambda prepare, public: None)
     assert not failed(influence_of(replace(settings, data=mixed)))
 
 

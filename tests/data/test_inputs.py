@@ -13,7 +13,7 @@ import tacit
 from tacit.audit.detectors.influence import influence_findings
 from tacit.audit.detectors.made_up import hostile_records, made_up
 from tacit.data import AgentData, DataSet, Field, Records, Schema
-from tacit.data.prepare import apart, check_apart
+from tacit.data.prepare import check_isolated, isolate
 from tacit.data.records import concatenate
 from tacit.errors import DataError, ModelError
 from tacit.models import FlatModel
@@ -226,11 +226,11 @@ def halved(inputs):
 @pytest.mark.parametrize("prepare", [halved, by_numpy])
 def test_every_record_is_prepared_by_itself(prepare):
     inputs, _ = several(9, "dict")
-    alone = apart(prepare, inputs)
+    alone = isolate(prepare, inputs)
     assert alone.in_loop == (prepare is by_numpy)
     for name, table in alone(inputs).items():
         assert torch.equal(table, prepare(inputs)[name])
-    check_apart(prepare, inputs)
+    check_isolated(prepare, inputs)
     result = tacit.train(tacit.DSGD(), **settings("dict", data=dealt("dict", prepare=prepare)))
     assert result.theta.isfinite().all()
 

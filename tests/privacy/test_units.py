@@ -19,7 +19,7 @@ from tacit.privacy import Seeded, Unit
 from tacit.privacy.gradients import choose_engine
 from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.gradients.general import GradientKernel
-from tacit.privacy.units import Held, UnitModel
+from tacit.privacy.units import AgentUnits, UnitModel
 
 MOST, CLIP = 3, 0.7
 
@@ -137,7 +137,7 @@ def test_without_a_unit_one_patient_counts_as_often_as_it_has_records():
 
 def test_of_a_unit_with_more_records_every_choice_is_as_likely():
     """2,000 draws of two out of four: a sound source fails once in a thousand."""
-    held = Held(torch.tensor([5, 5, 5, 5, 7, 9, 9]), np.arange(7))
+    held = AgentUnits(torch.tensor([5, 5, 5, 5, 7, 9, 9]), np.arange(7))
     assert len(held) == 3
     source, seen = Seeded(0).make(1)[0], Counter()
     for _ in range(2000):
@@ -149,7 +149,7 @@ def test_of_a_unit_with_more_records_every_choice_is_as_likely():
 
 
 def test_what_is_chosen_of_a_unit_does_not_depend_on_which_others_are_in_the_lot():
-    held = Held(torch.arange(40) // 8, np.arange(40))
+    held = AgentUnits(torch.arange(40) // 8, np.arange(40))
     alone = held.members(Seeded(3).make(1)[0].next(), np.array([2]), 3)
     beside = held.members(Seeded(3).make(1)[0].next(), np.array([0, 2, 4]), 3)
     assert alone[0].tolist() == beside[1].tolist()

@@ -177,7 +177,7 @@ class AgentData:
     partition: str = ""
     """How the data set was dealt to these owners; made of their names unless given. Dealt otherwise, the same record has another
     owner."""
-    units_apart: bool = False
+    local_units: bool = False
     """Whether each agent numbers its units by itself, so that one person may have a number with several."""
 
     def __post_init__(self) -> None:
@@ -243,10 +243,10 @@ class AgentData:
             allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
-        apart = data.train.units is not None and len(parts) > 1
+        local = data.train.units is not None and len(parts) > 1
         # Divided among another number of parties, the same records have other owners.
         partition = f"{name}/{len(parts)} parts"
-        return AgentData(dataset=data, indices=rows, owners=tuple(owners), partition=partition, units_apart=apart)
+        return AgentData(dataset=data, indices=rows, owners=tuple(owners), partition=partition, local_units=local)
 
     def __repr__(self) -> str:
         return self.described()
@@ -272,12 +272,12 @@ class AgentData:
         own = replace(self.dataset, train=self.dataset.train.take(torch.cat(held)))
         owners = tuple(self.owners[agent] for agent in agents)
         return AgentData(
-            dataset=own, indices=rows, owners=owners, partition=self.partition, units_apart=self.units_apart
+            dataset=own, indices=rows, owners=owners, partition=self.partition, local_units=self.local_units
         )
 
     def pooled(self) -> "AgentData":
         """Give all of it to one agent, as a baseline trained in one place has it."""
-        if self.units_apart:
+        if self.local_units:
             raise DataError(
                 "each part numbers its units by itself, and someone may be in several of them: pooled, it would count as several. "
                 "Put all records into one DataSet.from_records(..., units=...)"

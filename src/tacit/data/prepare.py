@@ -1,7 +1,7 @@
 """Public preprocessing, applied to records after they were gathered.
 
 A preparation treats every record alike and alone: its constants are published or agreed on, never measured on
-the private data, so that a record's prepared value depends on no other record. `apart` makes that so: it shows a
+the private data, so that a record's prepared value depends on no other record. `isolate` makes that so: it shows a
 preparation one record at a time.
 """
 
@@ -51,8 +51,8 @@ class Normalise:
 
 
 @dataclass(frozen=True)
-class Apart:
-    """The preparation of a batch that shows `prepare` each record by itself, as a batch of one; see `apart`."""
+class Isolated:
+    """The preparation of a batch that shows `prepare` each record by itself, as a batch of one; see `isolate`."""
 
     prepare: Prepare
     in_loop: bool = False
@@ -70,7 +70,7 @@ class Apart:
         if strange := guard.strange | products.strange:
             raise NotImplementedError(
                 f"{', '.join(sorted(strange))} may not keep records apart"
-            )  # `apart` takes a loop
+            )  # `isolate` takes a loop
         return prepared
 
     def _alone(self, record: Inputs) -> Inputs:
@@ -106,24 +106,24 @@ def _stacked(records: list[Inputs]) -> Inputs:
     return stacked(records)
 
 
-def apart(prepare: Prepare, like: Inputs) -> Apart:
+def isolate(prepare: Prepare, like: Inputs) -> Isolated:
     """Return the preparation record by record: a `vmap`, or, for code that no `vmap` can take, a loop.
 
     Which of the two follows from the shape and type of `like`, never from what it holds.
     """
-    batched = Apart(prepare)
+    batched = Isolated(prepare)
     try:
         batched(mapped(lambda table: table.new_zeros(2, *table.shape[1:]), like))
     except DataError:
         raise
     except Exception:  # numpy inside, a branch on values, anything that needs real numbers
-        return Apart(prepare, in_loop=True)
+        return Isolated(prepare, in_loop=True)
     return batched
 
 
-def check_apart(prepare: Prepare, public: Inputs) -> None:
+def check_isolated(prepare: Prepare, public: Inputs) -> None:
     """Refuse a preparation that mixes records or draws by chance; `public` holds at least two public records."""
-    alone, before = apart(prepare, public), chance_state()
+    alone, before = isolate(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
     if not all(_equal(first, other) for other in again) or chance_state() != before:
         raise DataError(

@@ -29,7 +29,7 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.io import chains
 from tacit.privacy import DurableLedger
 from tacit.privacy.ledger import EVERYONE
-from tacit.privacy.log import Row
+from tacit.privacy.log import LogRow
 from tacit.runs import RunFolder
 from tacit.runs.environment import code_files
 
@@ -132,7 +132,7 @@ def sealed(rows: list[str], run: str) -> list[str]:
     What concerns it are all accounts with its owners, or on records that these have ever held, with what was decided about them and
     about the budgets of their owners. From these every ε of its owners follows, over all runs, too.
     """
-    read: list[Row] = [json.loads(row) for row in rows]
+    read: list[LogRow] = [json.loads(row) for row in rows]
     opened = [row for row in read if row["kind"] == "open"]
     own = {line["owner"] for row in opened if row["run"] == run for line in row["lines"]}
     records = {line["records"] for row in opened for line in row["lines"] if line["owner"] in own} - {""}
@@ -142,7 +142,7 @@ def sealed(rows: list[str], run: str) -> list[str]:
     accounts, runs = {row["account"] for row in related}, {row["run"] for row in related}
     owners = {EVERYONE, *(line["owner"] for row in related for line in row["lines"])}
 
-    def is_told(row: Row) -> bool:
+    def is_told(row: LogRow) -> bool:
         if row["kind"] == "budget":
             return row["owner"] in owners
         if row["kind"] == "decision":

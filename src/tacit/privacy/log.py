@@ -27,7 +27,7 @@ from tacit.privacy.ledger import EVERYONE, Ledger, check_together
 
 FORMAT = "tacit-ledger-7"
 START = chains.start(FORMAT)
-Row = dict[str, Any]
+LogRow = dict[str, Any]
 MakeAccount = Callable[[int, str, tuple[Line, ...], int, str, str], Account]
 
 _FIELDS: dict[str, dict[str, type]] = {
@@ -40,12 +40,12 @@ _FIELDS: dict[str, dict[str, type]] = {
 }
 
 
-def budget_row(owner: str, budget: Budget) -> Row:
+def budget_row(owner: str, budget: Budget) -> LogRow:
     """Return the row that sets a budget."""
     return {"kind": "budget", "owner": owner, "budget": budget.to_json()}
 
 
-def open_row(number: int, account: Account, token: str) -> Row:
+def open_row(number: int, account: Account, token: str) -> LogRow:
     """Return the row that opens an account, which is known by its number from then on."""
     return {
         "kind": "open",
@@ -58,32 +58,32 @@ def open_row(number: int, account: Account, token: str) -> Row:
     }
 
 
-def query_row(account: int, number: int) -> Row:
+def query_row(account: int, number: int) -> LogRow:
     """Return the row of an account's query; its queries are numbered from 1."""
     return {"kind": "query", "account": account, "number": number}
 
 
-def close_row(account: int, state: State) -> Row:
+def close_row(account: int, state: State) -> LogRow:
     """Return the row that closes an account."""
     return {"kind": "close", "account": account, "state": state}
 
 
-def decision_row(decision: Decision) -> Row:
+def decision_row(decision: Decision) -> LogRow:
     """Return the row of what a person decided."""
     return {"kind": "decision", "decision": asdict(decision)}
 
 
-def anchor_row(account: int, events: str) -> Row:
+def anchor_row(account: int, events: str) -> LogRow:
     """Return the row that takes the head of a run's events into the log."""
     return {"kind": "anchor", "account": account, "events": events}
 
 
-def written(row: Row) -> str:
+def written(row: LogRow) -> str:
     """Return the text of a new row, with a salt."""
     return chains.canonical(row | {"salt": secrets.token_hex(16)})
 
 
-def read_row(text: str) -> Row:
+def read_row(text: str) -> LogRow:
     """Return the row that a text holds, or raise a PrivacyError; only the canonical text of a row with a salt is one."""
     try:
         row = chains.parse(text)
@@ -129,7 +129,7 @@ class Reader:
         """Return the number of a run's account; None if no row opened one."""
         return next((number for number, account in self.accounts.items() if account.run == run), None)
 
-    def apply(self, row: Row) -> None:
+    def apply(self, row: LogRow) -> None:
         """Add one row, or raise a PrivacyError that says why it cannot follow on those before it."""
         self._before, self._just_opened = self._just_opened, None
         try:

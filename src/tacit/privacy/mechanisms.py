@@ -188,7 +188,7 @@ class NoNoise:
     kind: ClassVar[str] = "none"
 
 
-Noise = Gaussian | Masked | NoNoise
+NoiseKind = Gaussian | Masked | NoNoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +200,7 @@ class Mechanism:
     """The norm C; infinite where nothing is clipped, which noise does not go with."""
     lot: float
     """The expected number of records in a lot, by which the sum is divided."""
-    noise: Noise
+    noise: NoiseKind
 
     def __post_init__(self) -> None:
         if not self.clip > 0 or (self.private and math.isinf(self.clip)):
@@ -297,7 +297,7 @@ class Mechanism:
         return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=noise)
 
 
-def _noise_of_json(document: Any, masks: Masks | None) -> Noise:
+def _noise_of_json(document: Any, masks: Masks | None) -> NoiseKind:
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind == NoNoise.kind:
         _fields("noise", document, ("kind",))

@@ -128,7 +128,7 @@ class Noise(Protocol):
         """Write the answers of these agents to `out`, with noise from their streams and masks of this query. `sums` is used up."""
 
 
-def noise_of(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
+def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
     """Return what makes the noise of these agents' mechanisms; all of one kind, which must be known. `ends` are their keys'."""
     kinds = {type(each.noise) for each in mechanisms}
     if kinds not in ({Gaussian}, {Masked}):

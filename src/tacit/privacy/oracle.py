@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tacit.data import AgentData
 from tacit.data.inputs import mapped
-from tacit.data.prepare import apart
+from tacit.data.prepare import isolate
 from tacit.errors import PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
@@ -27,10 +27,10 @@ from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.gradients.queries import Queries
 from tacit.privacy.lots import draw_lot
 from tacit.privacy.mechanisms import Masks
-from tacit.privacy.noise import End, noise_of
+from tacit.privacy.noise import End, make_noise
 from tacit.privacy.planning import Plan
 from tacit.privacy.randomness import MaskSource, Source, Stream
-from tacit.privacy.units import Held, units_of
+from tacit.privacy.units import AgentUnits, require_units
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
@@ -92,12 +92,12 @@ class LotDrawer:
             )
         self._inputs = mapped(lambda table: table.to(device), data.dataset.train.inputs)
         self._targets = data.dataset.train.targets.to(device)
-        self._prepare = apart(data.dataset.prepare, self._inputs)
+        self._prepare = isolate(data.dataset.prepare, self._inputs)
         self._indices = [part.numpy() for part in data.indices]
         self._unit = None if plan.privacy is None else plan.privacy.unit
         if self._unit is not None:
-            numbers = units_of(data.dataset.train.units, self._unit, data.dataset.name)
-            self._units = [Held(numbers, rows) for rows in self._indices]
+            numbers = require_units(data.dataset.train.units, self._unit, data.dataset.name)
+            self._units = [AgentUnits(numbers, rows) for rows in self._indices]
         self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
@@ -211,7 +211,7 @@ class PrivateOracle:
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
         self._shared = Shared((), (), [()] * plan.agents) if shared is None else shared
         self._left_out: frozenset[int] = frozenset()
-        self._noise = noise_of(plan.mechanisms, self._shared.ends, self._device)
+        self._noise = make_noise(plan.mechanisms, self._shared.ends, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         _check_held(self._drawer.held, plan)
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
@@ -328,7 +328,7 @@ class PrivateOracle:
                 f"{len(agents)} agents are to be left out of the masks, and the noise was planned for {planned}"
             )
         self._left_out = frozenset(agents)
-        self._noise = noise_of(self._plan.mechanisms, self._shared.without(agents), self._device)
+        self._noise = make_noise(self._plan.mechanisms, self._shared.without(agents), self._device)
 
     def skip(self, queries: int) -> None:
         """Go on as if so many queries were answered already, by a process before this one."""

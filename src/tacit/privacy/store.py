@@ -25,8 +25,8 @@ from tacit.privacy.holders import Holders
 from tacit.privacy.ledger import EVERYONE, Ledger
 from tacit.privacy.log import (
     START,
+    LogRow,
     Reader,
-    Row,
     anchor_row,
     budget_row,
     close_row,
@@ -329,12 +329,12 @@ class DurableLedger(Ledger):
             raise StorageError(f"{self.path} holds what cannot be read: {error}; it was left as it is") from error
         self._number, self._head = last
 
-    def _add(self, row: Row) -> None:
+    def _add(self, row: LogRow) -> None:
         """Append a row in the transaction that is under way, and take it in."""
         self._append(row)
         self._reader.apply(row)
 
-    def _append(self, row: Row) -> None:
+    def _append(self, row: LogRow) -> None:
         text = written(row)
         number, head = self._number + 1, chains.link(self._head, chains.digest(text))
         account = row["account"] if row["kind"] == "query" else None

@@ -51,7 +51,7 @@ class Unit:
         return Unit(*unit_in(text))
 
 
-class Held:
+class AgentUnits:
     """The units of one agent: which rows of the table belong to each."""
 
     def __init__(self, units: Int[Tensor, " records"], rows: Rows) -> None:
@@ -119,7 +119,7 @@ class UnitModel(FlatModel):
         return target[:, :-1].reshape(-1, *self._target_shape), target[:, -1] > 0
 
 
-def units_of(units: Int[Tensor, " records"] | None, unit: Unit, name: str) -> Int[Tensor, " records"]:
+def require_units(units: Int[Tensor, " records"] | None, unit: Unit, name: str) -> Int[Tensor, " records"]:
     """Return the column of units, or say that there is none."""
     if units is None:
         raise DataError(

@@ -17,7 +17,7 @@ from tacit.audit.detectors.report import Finding, Outcome
 from tacit.audit.detectors.search import SCALES, ascend
 from tacit.data import AgentData, DataSet, Records
 from tacit.data.inputs import Inputs, kinds, mapped, parts
-from tacit.data.prepare import apart
+from tacit.data.prepare import isolate
 from tacit.errors import TacitError
 from tacit.privacy import Lot, Privacy
 from tacit.training.session import Session
@@ -96,7 +96,7 @@ class _Lots:
             odd = torch.arange(0, len(rows), 4)
             rows[odd] = ordinary + odd // 4 % len(computed)
         self._rows, self._offsets = rows.to(device), torch.tensor([0, *counts]).cumsum(0).to(device)
-        self._prepare = None if prepared else apart(session.training.data.dataset.prepare, self._inputs)
+        self._prepare = None if prepared else isolate(session.training.data.dataset.prepare, self._inputs)
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)
         self.counts = counts
         promise = session.plan.privacy
