@@ -13,7 +13,8 @@ from tacit.privacy import Fast, Sources, VmapEngine
 from tacit.privacy.gradients.batches import BatchRunner
 from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
-from tacit.privacy.oracle import LotDrawer, PrivateOracle
+from tacit.privacy.lots import LotDrawer
+from tacit.privacy.oracle import PrivateOracle
 from tacit.privacy.randomness import Source, Stream
 from tacit.training.counting import Cost
 

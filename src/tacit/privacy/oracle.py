@@ -6,37 +6,30 @@ depends on the records ever leaves this module, unless the experimenter of a sim
 `PlainOracle` has the same face without clipping and noise: the non-private baseline.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
-from tacit.data.inputs import mapped
-from tacit.data.prepare import isolate
 from tacit.errors import PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.gradients.arithmetic import own_arithmetic
 from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.gradients.queries import Queries
-from tacit.privacy.lots import draw_lot
-from tacit.privacy.mechanisms import Masks
-from tacit.privacy.noise import End, make_noise
+from tacit.privacy.lots import LotDrawer, LotPiece, Rows
+from tacit.privacy.masks import SharedMasks
+from tacit.privacy.noise import make_noise
 from tacit.privacy.planning import Plan
-from tacit.privacy.randomness import MaskSource, Source, Stream
-from tacit.privacy.units import AgentUnits, require_units
+from tacit.privacy.randomness import Source
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
-
-Rows = npt.NDArray[np.int64]  # of units: [units, most]
 
 
 class Oracle(Protocol):
@@ -69,117 +62,6 @@ class Diagnostics(NamedTuple):
         return Diagnostics(self.lot_sizes[part], self.clipped_share[part], self.loss[part])
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Part of one drawn lot: the agents first to last (exclusive), and their records in it."""
-
-    first: int
-    last: int
-    lot: Lot
-
-
-class LotDrawer:
-    """Draws the lots of stacked agents and hands them out in pieces that fit in memory.
-
-    With several trials side by side, every trial's agents hold the same records. `held` is how many records, or units, each agent
-    has.
-    """
-
-    def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
-        if plan.agents % data.agents or len(sources) != plan.agents:
-            raise PrivacyError(
-                f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
-            )
-        self._inputs = mapped(lambda table: table.to(device), data.dataset.train.inputs)
-        self._targets = data.dataset.train.targets.to(device)
-        self._prepare = isolate(data.dataset.prepare, self._inputs)
-        self._indices = [part.numpy() for part in data.indices]
-        self._unit = None if plan.privacy is None else plan.privacy.unit
-        if self._unit is not None:
-            numbers = require_units(data.dataset.train.units, self._unit, data.dataset.name)
-            self._units = [AgentUnits(numbers, rows) for rows in self._indices]
-        self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
-        self._rates, self._sources, self._device = plan.sample_rates, sources, device
-
-    def skip(self, queries: int) -> None:
-        """Go on after so many queries. A secret source has a new key after a restart, and any place will do."""
-        for source in self._sources:
-            source.position = queries
-
-    def draw(self) -> tuple[list[Stream], list[Rows]]:
-        """Return every agent's stream for this query and the records in its lot."""
-        streams = [source.next() for source in self._sources]
-        lots = []
-        for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
-            place = agent % len(self._indices)
-            chosen = draw_lot(stream, self.held[place], rate)
-            if self._unit is None:
-                lots.append(self._indices[place][chosen])
-            else:
-                lots.append(self._units[place].members(stream, chosen, self._unit.most))
-        return streams, lots
-
-    def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
-        """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
-
-        A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
-        `agent` is the one whose lot comes first.
-        """
-        first = 0
-        while first < len(lots):
-            if len(lots[first]) > most:
-                for start in range(0, len(lots[first]), most):
-                    yield self._piece(agent + first, [lots[first][start : start + most]])
-                first += 1
-                continue
-            last, longest = first, 0
-            while last < len(lots) and (last + 1 - first) * max(longest, len(lots[last])) <= most:
-                longest = max(longest, len(lots[last]))
-                last += 1
-            if longest:
-                yield self._piece(agent + first, lots[first:last])
-            first = last
-
-    def _piece(self, first: int, parts: list[Rows]) -> _Piece:
-        rows = torch.from_numpy(np.concatenate(parts)).to(self._device)
-        offsets = np.cumsum([0, *map(len, parts)])
-        lot = Lot(self._inputs, self._targets, torch.from_numpy(offsets).to(self._device), rows, self._prepare)
-        return _Piece(first, first + len(parts), lot)
-
-
-class Shared(NamedTuple):
-    """What the agents that are hosted here share with others: sources of masks, who shares each, and of every agent its ends of them."""
-
-    sources: Sequence[MaskSource]
-    pairs: Sequence[tuple[int, int]]
-    ends: Sequence[Sequence[End]]
-
-    def without(self, agents: Collection[int]) -> list[list[End]]:
-        """Return every agent's ends of the masks that are not shared with these."""
-        return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
-
-
-def shared_masks(
-    masks: Masks | None,
-    agents: Sequence[int],
-    sources: Callable[[Sequence[tuple[int, int]], int], Sequence[MaskSource]],
-    trials: int,
-) -> Shared:
-    """Return the masks of these agents in so many trials. `sources` makes those of some pairs in a trial."""
-    if masks is None:
-        return Shared((), (), [()] * (len(agents) * trials))
-    pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]
-    made: list[MaskSource] = []
-    ends = []
-    for trial in range(trials):
-        first = len(made)
-        made += sources(pairs, trial)
-        for agent in agents:
-            mine = [(number, pair) for number, pair in enumerate(pairs) if agent in pair]
-            ends.append([End(first + number, 1 if pair[0] == agent else -1) for number, pair in mine])
-    return Shared(made, pairs * trials, ends)
-
-
 class PrivateOracle:
     """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
 
@@ -196,7 +78,7 @@ class PrivateOracle:
         plan: Plan,
         sources: Sequence[Source],
         accounts: Sequence[Account],
-        shared: Shared | None = None,
+        shared: SharedMasks | None = None,
         example: Lot | None = None,
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
@@ -209,7 +91,7 @@ class PrivateOracle:
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
-        self._shared = Shared((), (), [()] * plan.agents) if shared is None else shared
+        self._shared = SharedMasks((), (), [()] * plan.agents) if shared is None else shared
         self._left_out: frozenset[int] = frozenset()
         self._noise = make_noise(plan.mechanisms, self._shared.ends, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
@@ -220,7 +102,7 @@ class PrivateOracle:
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return (Σ clip_C(∇ℓ(θ)) + σC ξ)/L for every agent."""
 
-        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+        def compute(piece: LotPiece, clip: Tensor) -> Clipped:
             return self._engine.clipped_sums(theta[piece.first : piece.last], piece.lot, clip)
 
         return self._release(compute, theta, theta.shape[1], self._engine.most_records)
@@ -236,14 +118,14 @@ class PrivateOracle:
         width = public[0].shape[1] if width is None else width
         runner = self._queries.runner(per_sample, public, width)
 
-        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+        def compute(piece: LotPiece, clip: Tensor) -> Clipped:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
             return runner.clipped(rows, piece.lot, clip, width)
 
         return self._release(compute, public[0], width, _QUERY_RECORDS)
 
     def _release(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         if theta.shape[0] != self._plan.agents:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
@@ -259,7 +141,7 @@ class PrivateOracle:
         return answer
 
     def _attempt(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"] | Exception | KeyboardInterrupt:
         """Return the answer, or an error that tells nothing of the records, unless diagnostics are asked for.
 
@@ -279,7 +161,7 @@ class PrivateOracle:
         )
 
     def _compute(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         plan = self._plan
         streams, lots = self._drawer.draw()
@@ -300,7 +182,7 @@ class PrivateOracle:
         return released
 
     def _sums(
-        self, compute: Callable[[_Piece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
     ) -> tuple[Float[Tensor, "agents width"], list[Tensor]]:
         """Return the clipped sums of some agents from `first` on, and the norms of their records."""
         sums: Tensor | None = None
@@ -406,7 +288,7 @@ class PlainOracle:
         width = public[0].shape[1] if width is None else width
         runner = self._queries.runner(per_sample, public, width)
 
-        def compute(piece: _Piece) -> Tensor:
+        def compute(piece: LotPiece) -> Tensor:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
             return runner.plain(rows, piece.lot, width)
 
@@ -417,7 +299,7 @@ class PlainOracle:
         self._drawer.skip(queries)
         self.queries = queries
 
-    def _mean(self, compute: Callable[[_Piece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
+    def _mean(self, compute: Callable[[LotPiece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
         for account in self._accounts:
             if not account.spent:
                 account.spend()  # once, before the first record is read

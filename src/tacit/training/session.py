@@ -22,7 +22,7 @@ from tacit.models import FlatModel, check_module
 from tacit.networks import EchoNetwork, Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Plan, Privacy, PrivateOracle, choose_engine
-from tacit.privacy.oracle import shared_masks
+from tacit.privacy.masks import share_masks
 from tacit.privacy.units import UnitModel
 from tacit.training.absences import Absences, WithAbsences
 from tacit.training.counting import Cost, check_rows_apart, count, rows_to_check
@@ -371,7 +371,7 @@ class Session:
         if plan.privacy is None:
             return PlainOracle(**stacked, accounts=self.accounts)
         sources, run = training.chosen_sources, self.runs[0]
-        shared = shared_masks(
+        shared = share_masks(
             plan.masks, self.hosted.agents, lambda pairs, trial: sources.make_masks(pairs, run, trial), self.trials
         )
         return PrivateOracle(**stacked, accounts=self.accounts, shared=shared, diagnostics=self.diagnostics)
