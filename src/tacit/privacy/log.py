@@ -23,7 +23,8 @@ from tacit.io import chains
 from tacit.privacy.accounts import Account, Line, State, lines_of_json, lines_to_json
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget
-from tacit.privacy.ledger import EVERYONE, Ledger, check_together
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.opening import EVERYONE, check_together
 
 FORMAT = "tacit-ledger-7"
 START = chains.start(FORMAT)

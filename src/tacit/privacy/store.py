@@ -9,7 +9,6 @@ that works on an account holds a lock, in a file beside the ledger, which tells 
 import os
 import secrets
 import shlex
-import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,10 +18,11 @@ from pathlib import Path
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.io import chains, lock
 from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.database import connect, reported
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
 from tacit.privacy.holders import Holders
-from tacit.privacy.ledger import EVERYONE, Ledger
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.log import (
     START,
     LogRow,
@@ -36,17 +36,8 @@ from tacit.privacy.log import (
     read_row,
     written,
 )
+from tacit.privacy.opening import EVERYONE
 
-_APPLICATION = 0x7AC17
-_VERSION = 7
-# `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
-_SCHEMA = f"""
-CREATE TABLE log (
-  number INTEGER PRIMARY KEY, account INTEGER, text TEXT NOT NULL, hash TEXT NOT NULL
-) STRICT;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-"""
 _DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
 
 
@@ -76,7 +67,7 @@ class DurableLedger(Ledger):
         self.path = Path(path)
         self._own: dict[int, DurableAccount] = {}
         self._locks: dict[str, weakref.finalize[[int], DurableLedger]] = {}
-        self._database = _connect(self.path, read_only=read_only)
+        self._database = connect(self.path, read_only=read_only)
         self._forget()
         if not read_only:
             self._store_budgets(budget, budgets)
@@ -176,7 +167,7 @@ class DurableLedger(Ledger):
     @property
     def log(self) -> list[tuple[str, str]]:
         """All rows in their order: the canonical JSON of each, and its hash."""
-        with _reported(self.path):
+        with reported(self.path):
             return self._database.execute("SELECT text, hash FROM log ORDER BY number").fetchall()
 
     def anchor(self, run: str, events: str) -> None:
@@ -196,7 +187,7 @@ class DurableLedger(Ledger):
 
     def verify(self) -> list[str]:
         """Return what is wrong with the record, in sentences; nothing if it is whole."""
-        with _reported(self.path):
+        with reported(self.path):
             damage = [
                 f"the file is damaged: {text}"
                 for (text,) in self._database.execute("PRAGMA integrity_check")
@@ -303,7 +294,7 @@ class DurableLedger(Ledger):
 
     def _load(self) -> None:
         """Read what was added to the log since the last look. What it says is trusted here; `verify` checks it."""
-        with _reported(self.path):
+        with reported(self.path):
             kept = self._database.execute("SELECT hash FROM log WHERE number = ?", (self._number,)).fetchone()
             if self._number and (kept is None or kept[0] != self._head):
                 raise StorageError(
@@ -366,10 +357,10 @@ class DurableLedger(Ledger):
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction: all of it is on disk when this returns, or none of it."""
-        with _reported(self.path):
+        with reported(self.path):
             self._database.execute("BEGIN IMMEDIATE")
         try:
-            with _reported(self.path):
+            with reported(self.path):
                 yield
                 self._database.execute("COMMIT")
         except BaseException:
@@ -414,61 +405,3 @@ def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
         f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It holds for all runs on record there, and "
         "those to come; leave the new one out. Raising it is a decision that is kept with who made it and why: `tacit ledger raise`"
     )
-
-
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    with _reported(path):
-        if read_only:
-            return _open_to_read(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, isolation_level=None, timeout=60)
-        database.execute("PRAGMA synchronous = FULL")
-        if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            database.execute("BEGIN IMMEDIATE")
-            if database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                database.close()
-                raise PrivacyError(f"{path} is a database, but not a ledger of Tacit")
-            for statement in _SCHEMA.split(";\n"):
-                database.execute(statement)
-            database.execute("COMMIT")
-        _check_version(database, path)
-        database.execute("PRAGMA journal_mode = WAL")
-        return database
-
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a file that must be there. Where nothing can be written, a file without a journal beside it is read as it is."""
-    journal = path.with_name(path.name + "-wal")
-    frozen = not os.access(path.parent, os.W_OK) and not journal.exists()
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
-    database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60)
-    if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-        database.close()
-        raise PrivacyError(f"{path} is not a ledger of Tacit")
-    _check_version(database, path)
-    return database
-
-
-def _check_version(database: sqlite3.Connection, path: Path) -> None:
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        database.close()
-        raise PrivacyError(
-            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it has on "
-            "record still counts. Use it with the version of Tacit that wrote it"
-        )
-
-
-@contextmanager
-def _reported(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into an error for the person who sees it."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StorageError(f"the ledger {path} cannot be used: {error}; nothing was spent") from error
-    except sqlite3.DatabaseError as error:
-        raise StorageError(f"{path} is not a ledger, or is damaged: {error}; it was left as it is") from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"the ledger {path} cannot be made: {error.strerror}") from error
