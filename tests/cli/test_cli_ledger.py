@@ -127,7 +127,7 @@ def test_all_together_counts_the_same_records_however_they_were_dealt(tacit):
     assert round_up(most) in tacit("ledger")[1]
 
 
-EXPOSED = "a run without privacy has read these records: nothing is promised"
+EXPOSED = "a run without privacy has read these records: there is no guarantee"
 
 
 def test_a_run_without_privacy_is_shown_wherever_an_epsilon_of_its_records_is(tacit):

@@ -86,7 +86,9 @@ def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
     words = ("train", *PLAIN, "--algorithm", algorithm)
     code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
-    told = one_line(out).split("a run without privacy has read these records: nothing is promised; the ledger says so")
+    told = one_line(out).split(
+        "a run without privacy has read these records: there is no guarantee; the ledger says so"
+    )
     assert told[0].split()[-1] == "none"
     assert told[1].endswith("in runs/one")
     code, out, _ = tacit(*words, "--name", "two", "--json")
@@ -174,7 +176,7 @@ BAD = [
     ),
     ("train --epsilon", "requires an argument (see 'tacit train --help')"),
     ("train --epsilon 1 --json=3", "(see 'tacit train --help')"),
-    ("train --epsilon 1 --budget 0", "a budget of epsilon=0.0 makes no sense"),
+    ("train --epsilon 1 --budget 0", "a budget's epsilon is 0.0; it must be positive"),
     ("train --no-private --budget 1", "--budget bounds what private runs spend"),
     ("train --epsilon 1 --graph apart.txt", "connected"),
     ("train --epsilon 1 --graph pair.txt", "the graph has 2 agents, but 10 are wanted"),

@@ -224,7 +224,7 @@ BROKEN = {
         lambda a: row_with(a, b'"kind":', b'"kind": '),
         "not in canonical form",
     ),
-    "a row of no kind": ("ledger.jsonl", lambda a: b'{"kind":"gift"}\n', "of no kind that is known"),
+    "a row of no kind": ("ledger.jsonl", lambda a: b'{"kind":"gift"}\n', "its kind is unknown"),
     "noise of no kind": (
         "ledger.jsonl",
         lambda a: row_with(a, b'"kind":"gaussian"', b'"kind":"imagined"'),

@@ -369,9 +369,9 @@ def test_sealed_rows_leave_a_raise_no_more_room_than_they_can_hold(tmp_path):
 
     log(2)
     for runs, said in ((0, f"1 to {1 + sealed}"), (2 + sealed, f"1 to {1 + sealed}")):
-        with pytest.raises(PrivacyError, match=f"raised after {runs} runs, and {said} were on record"):
+        with pytest.raises(PrivacyError, match=f"raised after {runs} runs, but {said} were on record"):
             log(runs)
-    with pytest.raises(PrivacyError, match="'two' is account 3, and 1 were opened before it"):
+    with pytest.raises(PrivacyError, match="'two' is account 3, but 1 were opened before it"):
         log(1)
 
 

@@ -63,7 +63,7 @@ def make_oracle(
     ), torch.randn(data.agents, model.size)
 
 
-def test_an_event_is_written_before_the_answer_exists():
+def test_a_query_is_charged_before_its_answer_is_returned():
     ledger, data = Ledger(), make_data()
 
     class Broken:
@@ -91,7 +91,7 @@ def test_an_oracle_refuses_accounts_that_are_not_its_own(accounts):
     mechanisms = gaussians([other["rate"]], [other["sigma"]], clip=other["clip"], lot=other["lot"])
     charged = {"mechanisms": mechanisms, "queries": 5, "release": True}
     wrong = [] if accounts == "none" else [ledger.open(run="r", owners=[owner], **charged)]
-    with pytest.raises(PrivacyError, match="accounts are not those"):
+    with pytest.raises(PrivacyError, match="accounts do not belong"):
         PrivateOracle(
             model=oracle._model,
             engine=oracle._engine,

@@ -246,7 +246,7 @@ def test_a_unit_that_makes_no_sense_is_refused(name, most):
 def test_a_promise_to_patients_needs_to_know_whose_records_are_whose(patients):
     inputs, targets = make_records(60)
     data = DataSet.from_records(name="nobody's", train=(inputs, targets), classes=3).split(2, tacit.data.IID())
-    with pytest.raises(DataError, match="the promise is to every patient, and nobody's does not say"):
+    with pytest.raises(DataError, match="privacy is per patient, but nobody's does not say"):
         tacit.train(tacit.Local(), model=make_model, data=data, privacy=promise(), rounds=1, lr=0.1)
     with pytest.raises(PrivacyError, match="give Unit"):
         promise(unit="patient")

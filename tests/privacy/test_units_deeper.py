@@ -237,7 +237,7 @@ def test_a_run_without_noise_takes_no_account_with_noise():
     """Three rounds without noise were played on the account of a private run."""
     data = DataSet.from_records(name="ward", train=(torch.randn(8, 2), torch.randn(8))).split(1, IID())
     private = session(data, ledger=Ledger(), name="r")
-    with pytest.raises(PrivacyError, match="not those of this data and plan"):
+    with pytest.raises(PrivacyError, match="do not belong to this data and plan"):
         tacit.Session(
             tacit.Training(
                 algorithm=Local(),

@@ -435,7 +435,7 @@ def test_a_budget_follows_records_that_are_dealt_out_anew(data):
     tacit.train(tacit.DSGT(), **settings(data, ledger=ledger))
     other = data.dataset.split(AGENTS, tacit.data.ByClass(t=0.5), seed=1)
     for again in (other, data.pooled()):
-        with pytest.raises(BudgetExceeded, match="asked of the same records, dealt to owners in another way"):
+        with pytest.raises(BudgetExceeded, match="asked of the same records, divided among owners in another way"):
             tacit.train(tacit.Local(), **settings(again, ledger=ledger, graph=None))
 
 

@@ -1,4 +1,4 @@
-"""The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
+"""Privacy settings and what enforces them: oracle, lots, clipping, noise, accounting, ledger."""
 
 from typing import TYPE_CHECKING
 

@@ -42,7 +42,7 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a file that must be there. Where nothing can be written, a file without a journal beside it is read as it is."""
+    """Open an existing file. In a read-only folder, a file without a journal beside it is read as it is."""
     journal = path.with_name(path.name + "-wal")
     frozen = not os.access(path.parent, os.W_OK) and not journal.exists()
     address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
@@ -59,8 +59,8 @@ def _check_version(database: sqlite3.Connection, path: Path) -> None:
     if version != _VERSION:
         database.close()
         raise PrivacyError(
-            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it has on "
-            "record still counts. Use it with the version of Tacit that wrote it"
+            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it "
+            "records still counts. Use it with the version of Tacit that wrote it"
         )
 
 

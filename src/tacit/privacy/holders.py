@@ -1,8 +1,8 @@
-"""Who held which records, and so whom a run may have asked about one of them.
+"""Who held which records, and so which runs may have queried them.
 
-A record has one owner in each way that a data set is dealt out. Dealt out anew, it has another, and which one that was is not on
-record. So for the records of an owner, a run counts with what it asked under the owner's name or, if it dealt the same data set out in
-another way, with whichever of its owners was asked most. Budgets and every ε over all runs count by this.
+A record has one owner in each partition of a data set. In another partition it has another owner, and which one is not
+recorded. So for the records of an owner, a run counts with what it asked under the owner's name or, if it divided the same data
+set in another way, with the owner that it queried most. Budgets and every ε over all runs are counted in this way.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,12 +14,12 @@ from tacit.privacy.event import Event, worst_of
 from tacit.privacy.mechanisms import Observer
 
 Place = tuple[str, str]
-"""A data set, and how it was dealt to owners."""
+"""A data set, and how it was divided among owners."""
 
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A run that asked about an owner's records, or may have. One of `lines` is that of whoever held a record then."""
+    """A run that queried an owner's records, or may have. One of `lines` belongs to the record's holder at that time."""
 
     account: Account
     lines: tuple[Line, ...]
@@ -31,16 +31,16 @@ class Access:
 
     @cached_property
     def release(self) -> bool:
-        """Whether it can be a release, whoever held the record."""
+        """Whether it can be a release, for every possible holder."""
         return all(line.release for line in self.lines)
 
     def is_elsewhere(self, owner: str) -> bool:
-        """Whether others than the owner may have held its records."""
+        """Return whether others than the owner may have held its records."""
         return any(line.owner != owner for line in self.lines)
 
 
 class Holders:
-    """The owners of some accounts, and where else their records were."""
+    """The owners in a set of accounts, and who else may have held their records."""
 
     def __init__(self, accounts: Iterable[Account] = ()) -> None:
         self._accounts: list[Account] = []
@@ -50,7 +50,7 @@ class Holders:
             self.add(account)
 
     def add(self, account: Account) -> None:
-        """Take in one more account."""
+        """Add an account."""
         self._accounts.append(account)
         for line in account.lines:
             self._by_owner.setdefault(line.owner, []).append((account, line))
@@ -58,7 +58,7 @@ class Holders:
 
     @property
     def owners(self) -> Iterable[str]:
-        """Everyone who has a line in an account."""
+        """All owners with a line in an account."""
         return self._by_owner
 
     def lines_of(self, owner: str) -> Sequence[tuple[Account, Line]]:
@@ -66,12 +66,12 @@ class Holders:
         return self._by_owner.get(owner, [])
 
     def histories(self, owner: str, at: Place | None = None) -> list[list[Access]]:
-        """Return all runs that may have asked about a record that the owner held `at` a place: for each of its places, unless given."""
+        """Return the runs that may have queried a record that the owner held, one list per place, or only for the place `at`."""
         places = dict.fromkeys((line.records, line.partition) for _, line in self.lines_of(owner))
         return [self._history(owner, each, places) for each in (places if at is None else [at])]
 
     def concerned(self, owner: str, lines: Sequence[Line]) -> list[tuple[list[Access], tuple[Line, ...]]]:
-        """Return where others' lines of a new account may be about an owner's records: its history, and which lines."""
+        """Return the owner's histories that lines of other owners in a new account may add to, with those lines."""
         places = dict.fromkeys((line.records, line.partition) for _, line in self.lines_of(owner))
         return [
             (self._history(owner, at, places), others)
@@ -89,7 +89,7 @@ class Holders:
         return list(found.values())
 
     def _elsewhere(self, reach: frozenset[Place]) -> dict[Account, Access]:
-        """Return the accounts with lines on the same records, dealt to owners in another way."""
+        """Return the accounts with lines on the same records, divided among owners in another way."""
         if reach not in self._found:
             self._found[reach] = {
                 account: Access(account, lines)
@@ -100,15 +100,15 @@ class Holders:
 
 
 class EventCounter:
-    """Runs as accountants take them. `count` says how many queries of a line of an account count."""
+    """Turns runs into events for an accountant. `count` returns how many queries of a line count."""
 
     def __init__(self, count: Callable[[Account, Line], int]) -> None:
         self._count = count
-        # A run elsewhere is in the histories of very many owners.
+        # A run with another partition is in the histories of very many owners.
         self._events: dict[tuple[Access, Observer], Event | None] = {}
 
     def event(self, access: Access, observer: Observer) -> Event | None:
-        """Return what counts of a run, of whichever owner was asked most; None if nothing does, or if it has no noise to count."""
+        """Return the event of a run, by the owner it queried most; None if nothing counts, or if the run has no noise."""
         key = access, observer
         if key not in self._events:
             counts = [(line, self._count(access.account, line)) for line in access.lines if access.private]
@@ -117,12 +117,12 @@ class EventCounter:
         return self._events[key]
 
     def events(self, history: Iterable[Access], observer: Observer) -> list[Event]:
-        """Return what counts of several runs against an observer."""
+        """Return the events of several runs against an observer."""
         return [event for access in history if (event := self.event(access, observer)) is not None]
 
 
 def _reach(at: Place, places: Iterable[Place]) -> frozenset[Place]:
-    """Return where else to look for a record that an owner held at a place: data sets of other names may hold it, too."""
+    """Return where else a record of this place may be: data sets of other names may contain it too."""
     return frozenset({at, *(place for place in places if place[0] != at[0])})
 
 

@@ -1,10 +1,10 @@
-"""What has been spent, on whose data, by which run. The only truth for ε.
+"""What has been spent, on whose data, by which run: the only thing that ε is derived from.
 
-The ledger holds events, never an ε: `guarantee` derives it anew each time, and reading changes nothing.
-An oracle opens an `Account` for its run and spends one query there *before* the answer leaves it, so a
-crash can only lose an answer, never a cost. A query past the allowance raises and spends nothing; that is
-checked by count, and the allowance was checked against the owner's budget when the account was opened.
-A run without privacy has an account, too, on which it writes that it read the records before it does.
+The ledger holds events, never an ε: `guarantee` derives ε each time, and reading changes nothing. An oracle computes
+an answer, charges one query to the `Account` of its run, and only then returns the answer, so a crash can lose an
+answer but never a charge. A query past the allowance raises and spends nothing; that is checked by count, and the
+allowance was checked against the owner's budget when the account was opened. A run without privacy has an account
+too, on which it records that it reads the data before it does.
 """
 
 import json
@@ -35,18 +35,18 @@ class Ledger(AccountBook):
 
     @property
     def owners(self) -> tuple[str, ...]:
-        """Everyone on whose data something is charged."""
+        """All owners on whose data something is charged."""
         held = self._holders
         return tuple(owner for owner in held.owners if any(account.charged for account, _ in held.lines_of(owner)))
 
     @property
     def accounts(self) -> tuple[Account, ...]:
-        """All accounts, in the order in which they were opened."""
+        """All accounts, in the order of opening."""
         self._refresh()
         return tuple(self._accounts.values())
 
     def entries(self, owner: str | None = None, run: str | None = None) -> list[Entry]:
-        """Return what is charged, of one owner or run or of all."""
+        """Return the charges of one owner, of one run, or of all."""
         self._refresh()
         return [
             Entry(
@@ -61,9 +61,9 @@ class Ledger(AccountBook):
         ]
 
     def readers_without_privacy(self, owners: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return, for each owner, the runs without privacy that have read its records, or others' that may be the same.
+        """Return, for each owner, the runs without privacy that have read its records or may have.
 
-        The same data set dealt to other owners holds the same records.
+        The same data set divided among other owners holds the same records.
         """
         self._refresh()
         return self._readers(owners)
@@ -78,7 +78,7 @@ class Ledger(AccountBook):
         accountant: Accountant = "pld",
         observer: Observer = EVERYBODY,
     ) -> Guarantee:
-        """Derive ε for one owner, of one run or of all runs on the same data."""
+        """Derive ε for one owner, over one run or over all runs on the same data."""
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant, "observer": observer}
         return self.guarantees([owner], run=run, **terms)[0]
 
@@ -92,21 +92,23 @@ class Ledger(AccountBook):
         accountant: Accountant = "pld",
         observer: Observer = EVERYBODY,
     ) -> list[Guarantee]:
-        """Derive ε for several owners; with very many distinct mechanisms, each an upper bound within some percent.
+        """Derive ε for several owners; with very many distinct mechanisms, upper bounds within a few percent.
 
-        It holds against `observer`. Only masks make a difference between observers. Where several agents are curious, in several
-        runs, they are the same parties in all of them.
+        It holds against `observer`. Observers differ only where there are masks. Curious agents are taken to be the same parties in
+        all runs.
 
-        What is counted is what accounts are charged: of a run that is not finished, its whole plan. ε over all runs also counts
-        runs on the same data set that dealt it to owners in another way, each as its owner who was asked most: any of them may have held
-        a record. Over all runs of records that a run without privacy has read, ε is infinite; of one private run, it is that run's.
+        It counts what accounts are charged: for an unfinished run, its whole plan. ε over all runs also counts runs that divided the
+        same data set among owners in another way, each by the owner it queried most, since any of them may have held a record. Over
+        all runs ε is infinite if a run without privacy has read the records; over one private run, it is that run's ε.
         """
         self._refresh()
         found = [self._histories(owner, run) for owner in owners]
         for owner, histories in zip(owners, found, strict=True):
             if not histories:
                 of_run = "" if run is None else f" by run {run!r}"
-                raise PrivacyError(f"nothing was ever spent on {owner!r}{of_run}; {len(self.owners)} owners are known")
+                raise PrivacyError(
+                    f"nothing was ever spent on {owner!r}{of_run}; the ledger knows {len(self.owners)} owners"
+                )
         readers, filtered = self._readers(owners), self._filter()
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
         values = iter(epsilons([events for each in found for events in self._events(each, observer)], **terms))
@@ -119,7 +121,9 @@ class Ledger(AccountBook):
                 value = math.inf
             basis, adaptive = self._basis(owner, counted, delta, adjacency, observer, filtered)
             if adaptive is not None:
-                value = min(value, adaptive)  # an abandoned run counts here with its plan, and in the filter with less
+                value = min(
+                    value, adaptive
+                )  # an abandoned run counts in full here, and with fewer queries in the filter
             made.append(
                 Guarantee(
                     epsilon=value,
@@ -135,12 +139,12 @@ class Ledger(AccountBook):
         return made
 
     def accesses(self, owner: str, run: str | None = None) -> list[Access]:
-        """Return the runs whose queries ε of an owner counts: one, or all that asked about its records or may have."""
+        """Return the runs that an owner's ε counts: one, or all that queried its records or may have."""
         self._refresh()
         return list({each.account: each for history in self._histories(owner, run) for each in history}.values())
 
     def histories(self, owner: str, run: str | None = None, observer: Observer = EVERYBODY) -> list[list[Event]]:
-        """Return what ε of an owner is derived from: the largest of these, one for each way in which it held records."""
+        """Return the events from which an owner's ε follows: one history for each way it held records; the largest ε counts."""
         self._refresh()
         return self._events(self._histories(owner, run), observer)
 
@@ -157,7 +161,7 @@ class Ledger(AccountBook):
         observer: Observer,
         filtered: EventCounter,
     ) -> tuple[Basis, float | None]:
-        """Return on what ground the ε of these runs holds, and what holds if runs were planned by others' results."""
+        """Return why the ε of these runs holds, and which ε holds if runs were planned from others' results."""
         if len({access.account.together for access in counted}) == 1:
             return "plan", None
         budget = self._budget_of(owner)
@@ -178,7 +182,7 @@ class Ledger(AccountBook):
         return "plans", None
 
     def to_json(self) -> str:
-        """Return the whole record as plain JSON."""
+        """Return the whole ledger as JSON."""
         content = {
             "format": _FORMAT,
             "budget": self.budget.to_json() if self.budget else None,
@@ -201,7 +205,7 @@ class Ledger(AccountBook):
 
     @classmethod
     def from_json(cls, text: str) -> "Ledger":
-        """Read a record back; anything that is not one is an error."""
+        """Read a ledger from JSON; anything else is an error."""
         try:
             content = parse(text)
             if content["format"] != _FORMAT:

@@ -21,9 +21,9 @@ Rows = npt.NDArray[np.int64]
 
 
 def draw_lot(stream: Stream, records: int, rate: float) -> Rows:
-    """Return the positions of the records that are in the lot; there may be none, or all.
+    """Return the positions of the records in the lot: possibly none, possibly all.
 
-    A record is in when its 64-bit word lies below ⌊q·2⁶⁴⌋, so its chance is q or a hair (2⁻⁶⁴) less, never more.
+    A record is in the lot when its 64-bit word is below ⌊q·2⁶⁴⌋, so its probability is q or up to 2⁻⁶⁴ less, never more.
     """
     if rate >= 1:
         return np.arange(records, dtype=np.int64)
@@ -42,8 +42,8 @@ class LotPiece:
 class LotDrawer:
     """Draws the lots of stacked agents and hands them out in pieces that fit in memory.
 
-    With several trials side by side, every trial's agents hold the same records. `held` is how many records, or units, each agent
-    has.
+    With several trials side by side, every trial's agents hold the same records. `held` is the number of records, or of units, per
+    agent.
     """
 
     def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
@@ -63,7 +63,7 @@ class LotDrawer:
         self._rates, self._sources, self._device = plan.sample_rates, sources, device
 
     def skip(self, queries: int) -> None:
-        """Go on after so many queries. A secret source has a new key after a restart, and any place will do."""
+        """Continue after this many queries. A secret source has a new key after a restart, so any position will do."""
         for source in self._sources:
             source.position = queries
 
@@ -72,19 +72,19 @@ class LotDrawer:
         streams = [source.next() for source in self._sources]
         lots = []
         for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
-            place = agent % len(self._indices)
-            chosen = draw_lot(stream, self.held[place], rate)
+            holder = agent % len(self._indices)
+            chosen = draw_lot(stream, self.held[holder], rate)
             if self._unit is None:
-                lots.append(self._indices[place][chosen])
+                lots.append(self._indices[holder][chosen])
             else:
-                lots.append(self._units[place].members(stream, chosen, self._unit.most))
+                lots.append(self._units[holder].members(stream, chosen, self._unit.most))
         return streams, lots
 
     def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[LotPiece]:
         """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
 
-        A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
-        `agent` is the one whose lot comes first.
+        The size of a piece counts padding to the longest lot in it, since the engine computes on padded lots. `agent` is the number of
+        the first lot's agent.
         """
         first = 0
         while first < len(lots):

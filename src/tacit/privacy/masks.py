@@ -9,14 +9,14 @@ from tacit.privacy.randomness import MaskSource
 
 
 class SharedMasks(NamedTuple):
-    """What the agents that are hosted here share with others: sources of masks, who shares each, and of every agent its ends of them."""
+    """The masks of the agents hosted here: a source for each, the pair that shares it, and every agent's ends of them."""
 
     sources: Sequence[MaskSource]
     pairs: Sequence[tuple[int, int]]
     ends: Sequence[Sequence[End]]
 
     def without(self, agents: Collection[int]) -> list[list[End]]:
-        """Return every agent's ends of the masks that are not shared with these."""
+        """Return every agent's ends of the masks that it does not share with these agents."""
         return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
 
 
@@ -26,7 +26,7 @@ def share_masks(
     sources: Callable[[Sequence[tuple[int, int]], int], Sequence[MaskSource]],
     trials: int,
 ) -> SharedMasks:
-    """Return the masks of these agents in so many trials. `sources` makes those of some pairs in a trial."""
+    """Return the masks of these agents in each trial. `sources` makes the sources of a list of pairs in one trial."""
     if masks is None:
         return SharedMasks((), (), [()] * (len(agents) * trials))
     pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]

@@ -26,13 +26,13 @@ class AccountBook:
         self.budget = budget
         self.budgets = dict(budgets or {})
         self.set_after: dict[str, int] = {}
-        """How many runs were on record when a budget was set, by its owner; none unless told."""
+        """By owner: the number of runs on record when its budget was set; 0 if missing."""
         self.decisions: list[Decision] = []
         self._holders = Holders()
         self._accounts: dict[str, Account] = {}
 
     def open(self, *, run: str, **terms: Any) -> Account:
-        """Allow one run its queries, or refuse before anything is spent. For the terms see `open_together`."""
+        """Allow one run its queries, or refuse before anything is spent. `open_together` explains the terms."""
         return self.open_together(runs=[run], **terms)[0]
 
     def open_together(
@@ -46,10 +46,10 @@ class AccountBook:
         records: str = "",
         partition: str = "",
     ) -> list[Account]:
-        """Allow each of `runs` this many queries of each owner's data by its mechanism, or refuse all before anything is spent.
+        """Allow each run this many queries of each owner's data by its mechanism, or refuse all of them before anything is spent.
 
-        Runs that are opened in one go were planned together: none of them by another's results. `records` names the
-        data set that the owners hold parts of, and `partition` how it was dealt to them.
+        Runs opened in one call were planned together, so none of them was planned from another's results. `records` names the
+        data set that the owners hold parts of, and `partition` how it was divided among them.
         """
         lines = _lines(owners, records, partition, mechanisms, release)
         if queries < 0:
@@ -69,7 +69,7 @@ class AccountBook:
     ) -> list[Account]:
         """Let `runs` read the owners' data without clipping and noise, or refuse where a budget is set.
 
-        Nothing is promised of these records from then on. One `spend` stands for all that such a run reads.
+        From then on these records have no privacy guarantee. One `spend` covers everything that such a run reads.
         """
         lines = _lines(owners, records, partition, mechanisms, False)
         if any(line.private for line in lines):
@@ -95,10 +95,10 @@ class AccountBook:
             return accounts
 
     def _check_units(self, run: str, lines: Sequence[Line]) -> None:
-        """Refuse a promise to another unit than others in this run, or than earlier ones about the same owner or records.
+        """Refuse to protect another kind of unit than the rest of this run, or than earlier runs on the same owner or records.
 
-        A patient with one record more is not a patient more: its contribution changes by up to twice the bound. So what runs
-        promise to records and what they promise to patients cannot be added up.
+        A patient with one more record is not one more patient: its contribution changes by up to twice the bound. So an ε per
+        record and an ε per patient cannot be added up.
         """
         private = [line for line in lines if line.private]
         if len(units := {line.unit for line in private}) > 1:
@@ -115,13 +115,13 @@ class AccountBook:
                 )
 
     def _let_in(self, runs: Sequence[str], lines: tuple[Line, ...], allowed: int) -> tuple[Line, ...]:
-        """Return the lines with the grounds on which budgets let them in, or refuse."""
+        """Return the lines with the grounds on which the budgets admit them, or refuse."""
         if self.budget is None and not self.budgets:
             return lines
         counted = self._filter()
         requests = [self._request(runs, line, allowed, counted) for line in lines if self._budget_of(line.owner)]
         found: dict[str, Ground] = grounds(requests, runs[0], allowed)
-        for owner in self.budgets.keys() - {line.owner for line in lines}:  # whose records may be among these
+        for owner in self.budgets.keys() - {line.owner for line in lines}:  # whose records these owners may hold
             self._check_budget_of(owner, runs, lines, allowed, counted)
         return tuple(replace(line, ground=found.get(line.owner, "free")) for line in lines)
 
@@ -129,18 +129,18 @@ class AccountBook:
         return self.budgets.get(owner, self.budget)
 
     def _request(self, runs: Sequence[str], line: Line, allowed: int, counted: EventCounter) -> Request:
-        """Return what is asked of one owner's data and what counts already, or refuse what no budget lets in."""
+        """Return what a run asks of one owner's data and what is charged already; refuse what no budget admits."""
         owner, budget = line.owner, self._budget_of(line.owner)
         assert budget is not None
         if not line.private:
             raise BudgetExceeded(
-                f"run {runs[0]!r} has no privacy, and {owner!r} has a budget of {budget}: after it, nothing "
-                "could be promised of these records. Nothing was read"
+                f"run {runs[0]!r} has no privacy, and {owner!r} has a budget of {budget}: after it, these "
+                "records would have no privacy guarantee. Nothing was read"
             )
         (history,) = self._holders.histories(owner, (line.records, line.partition))
         if readers := [access.account for access in history if access.account.charged and not access.private]:
             raise BudgetExceeded(
-                f"a run without privacy has read the records of {owner!r}: nothing is promised of them any more, "
+                f"a run without privacy has read the records of {owner!r}: they have no privacy guarantee any more, "
                 f"and no run fits its budget of {budget}. Nothing was spent"
                 + self._reserved([account for account in readers if not account.spent])
             )
@@ -156,7 +156,7 @@ class AccountBook:
     def _check_budget_of(
         self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: EventCounter
     ) -> None:
-        """Refuse runs that would take an owner past a budget of its own: they ask others, who may hold its records now."""
+        """Refuse runs on other owners, who may hold this owner's records now, that would exceed its own budget."""
         budget = self.budgets[owner]
         for history, others in self._holders.concerned(owner, lines):
             if not all(line.private for line in others):
@@ -168,12 +168,12 @@ class AccountBook:
             total = budget.filtered([*counted.events(history, budget.observer), *[asked] * len(runs)])
             if total > budget.epsilon:
                 raise BudgetExceeded(
-                    f"run {runs[0]!r} asks of the records that {owner!r} holds, dealt to owners in another way, and would bring it "
+                    f"run {runs[0]!r} queries records that {owner!r} holds, divided among owners in another way, and would bring it "
                     f"to ε={shown(total)}, past its own budget of {budget}. Nothing was spent"
                 )
 
     def filtered(self, owner: str) -> float:
-        """Derive what the filter of an owner's budget counts as spent: a run that fits the rest is let in."""
+        """Derive what the filter of an owner's budget counts as spent; a run that fits into the rest is admitted."""
         self._refresh()
         if (budget := self._budget_of(owner)) is None:
             raise PrivacyError(f"{owner!r} has no budget")
@@ -186,7 +186,7 @@ class AccountBook:
         return max((budget.filtered(counted.events(history, budget.observer)) for history in histories), default=0.0)
 
     def _filter(self) -> EventCounter:
-        """Return how the filter counts: of a released run what was asked, unless the budget was raised since."""
+        """Return how the filter counts queries: those made by an abandoned run, unless the budget was raised since."""
         before = {owner: self._before_raise(owner) for owner in (EVERYONE, *self.budgets)}
 
         def count(account: Account, line: Line) -> int:
@@ -196,18 +196,18 @@ class AccountBook:
         return EventCounter(count)
 
     def _before_raise(self, owner: str) -> Collection[str]:
-        """Return the runs that were opened before an owner's budget was set or last raised, which may be because of them."""
+        """Return the runs opened before an owner's budget was set or last raised: their results may have been the reason."""
         subject = owner if owner in self.budgets else EVERYONE
         raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
         return set(list(self._accounts)[: max([self.set_after.get(subject, 0), *raises])])
 
     def _reserved(self, accounts: Sequence[Account], others: Sequence[Account] = ()) -> str:
-        """Say which accounts hold queries that they have not made, and how to free them; and which asked other owners."""
+        """Describe which accounts hold queries that they have not made and how to free them, and which queried other owners."""
         if others:
-            told = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
+            runs = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
             return (
-                f". This counts what {told} asked of the same records, dealt to owners in another way: for each record, of the "
-                f"owner that was asked most{self._reserved(accounts)}"
+                f". This counts what {runs} asked of the same records, divided among owners in another way: for each record, "
+                f"the owner that was queried most{self._reserved(accounts)}"
             )
         if not accounts:
             return ""
@@ -216,10 +216,10 @@ class AccountBook:
         return f". Queries not made are held for {', '.join(named)}{more}; {self._how_to_free(accounts[0].run)}"
 
     def _how_to_free(self, run: str) -> str:
-        return "they are free once it is finished"
+        return "they become free when it finishes"
 
     def _histories(self, owner: str, run: str | None) -> list[list[Access]]:
-        """Return the runs that are charged for an owner's records. One by itself counts with what it asked under this name alone."""
+        """Return the runs that are charged for an owner's records; for a single run, only what it asked under this owner's name."""
         if run is None:
             every = self._holders.histories(owner)
         else:
@@ -250,11 +250,11 @@ class AccountBook:
         }
 
     def _refresh(self) -> None:
-        """Learn what others have written meanwhile, where others share the ledger."""
+        """Read what other processes have written, where the ledger is shared."""
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Let nobody else open an account meanwhile, where others share the ledger."""
+        """Keep other processes from opening accounts meanwhile, where the ledger is shared."""
         yield
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int, together: str) -> Account:
@@ -266,7 +266,7 @@ class AccountBook:
 
 
 def check_together(account: Account, before: Account | None) -> None:
-    """Refuse an account that claims to have been opened in one go with others, unless the one `before` it is such another."""
+    """Refuse an account that claims to have been opened together with others, unless the one `before` it was too."""
     if account.together == account.run:
         return
     alike = before is not None and (before.together, before.lines, before.allowed) == (
@@ -283,7 +283,9 @@ def check_together(account: Account, before: Account | None) -> None:
 
 def _advice(unit: str) -> str:
     if unit == RECORD:
-        return "This ledger has promised records, of whom one may have several; nothing stronger can be added to that"
+        return (
+            "This ledger protects records, of which one person may have several; nothing stronger can be added to that"
+        )
     return f"Protect every {unit} here, too"
 
 

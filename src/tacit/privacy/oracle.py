@@ -3,7 +3,7 @@
 `PrivateOracle.gradient(theta)` draws a Poisson lot, clips per sample, sums, adds Gaussian noise, divides by the
 *expected* lot size, writes one event per agent to the ledger, and only then returns the result. Nothing else that
 depends on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
-`PlainOracle` has the same face without clipping and noise: the non-private baseline.
+`PlainOracle` has the same interface without clipping and noise: the non-private baseline.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -33,11 +33,11 @@ _SUM_BYTES = 24 * 2**20
 
 
 class Oracle(Protocol):
-    """All that an algorithm can learn of the data. `queries` counts what was asked of each agent."""
+    """All that an algorithm can learn about the data. `queries` counts the queries of each agent."""
 
     @property
     def queries(self) -> int:
-        """How many queries were answered."""
+        """The number of queries answered."""
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return every agent's noisy gradient at its θ: one query each."""
@@ -49,24 +49,24 @@ class Oracle(Protocol):
 
 
 class Diagnostics(NamedTuple):
-    """What one query saw of the private data. Showing it means that the run is not a release."""
+    """What one query saw of the private data. A run that shows this is not a release."""
 
     lot_sizes: tuple[int, ...]
     clipped_share: tuple[float, ...]
     loss: tuple[float, ...]
 
     def of_trial(self, trial: int, trials: int) -> "Diagnostics":
-        """Return the part of one trial out of several that lie side by side."""
+        """Return one trial's part, out of several trials side by side."""
         agents = len(self.lot_sizes) // trials
         part = slice(trial * agents, (trial + 1) * agents)
         return Diagnostics(self.lot_sizes[part], self.clipped_share[part], self.loss[part])
 
 
 class PrivateOracle:
-    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
+    """Answers with noisy sums of clipped per-sample vectors, and charges the ledger before an answer is returned.
 
-    Data, plan, sources, masks and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
-    `query` are shaped, the plan's unless given.
+    Data, plan, sources, masks and accounts are those of the agents hosted here. `shaped_for` are the lot sizes from which the batches of
+    `query` are shaped; by default the plan's.
     """
 
     def __init__(
@@ -112,8 +112,7 @@ class PrivateOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return (Σ clip_C(v) + σC ξ)/L for `v = per_sample(record, *public)`, a vector of `width` numbers.
 
-        `public` holds stacked tensors, of which `per_sample` sees its own agent's rows; `width` is that of the
-        first of them unless given.
+        `public` holds stacked tensors; `per_sample` sees its own agent's rows. By default `width` is that of the first one.
         """
         width = public[0].shape[1] if width is None else width
         runner = self._queries.runner(per_sample, public, width)
@@ -132,9 +131,9 @@ class PrivateOracle:
         for account in self._accounts:
             account.check()
         answer = self._attempt(compute, theta, width, most)
-        self.queries += 1  # also if it failed: whoever asks more often than was counted may do so by the answers
-        # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
-        # failure is charged, too, and so is a key that was pressed meanwhile: code could press it for a record.
+        self.queries += 1  # failures count too: how often a rule asks must not depend on the answers
+        # Charged after computing and before returning: a process that dies before this line has released nothing. A failure
+        # is charged too, and so is Ctrl-C: code could raise it when it sees a certain record.
         self._spend()
         if isinstance(answer, Exception | KeyboardInterrupt):
             raise answer
@@ -143,21 +142,21 @@ class PrivateOracle:
     def _attempt(
         self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"] | Exception | KeyboardInterrupt:
-        """Return the answer, or an error that tells nothing of the records, unless diagnostics are asked for.
+        """Return the answer, or an error that reveals nothing about the records, unless diagnostics are on.
 
-        The error is made anew after the old one is gone, so that nothing leads from it to the records.
+        The error is a new one, made after the original is gone, so that no reference leads from it to the records.
         """
         try:
             with own_arithmetic(self._model.dtype, torch.get_num_threads()):
                 return self._compute(compute, theta, width, most)
         except KeyboardInterrupt:
-            return KeyboardInterrupt()  # anew, so that nothing leads from it to the records
-        except BaseException as error:  # code that ends the program on a record would tell of it, uncharged
+            return KeyboardInterrupt()  # a new one, with no reference to the records
+        except BaseException as error:  # code that exits the program when it sees a record would reveal it, uncharged
             if self._diagnostics is not None and isinstance(error, Exception):
                 return error
         return PrivacyError(
-            "the computation failed on a private lot; the query is spent. What went wrong is withheld, since it may tell "
-            "of the records. Try the model on public records of the same kind"
+            "the computation failed on a private lot; the query is spent. The cause is withheld, since it could reveal "
+            "private records. Try the model on public records of the same kind"
         )
 
     def _compute(
@@ -168,7 +167,7 @@ class PrivateOracle:
         masks = [source.next() for source in self._shared.sources]
         released = torch.empty(plan.agents, width, dtype=self._model.dtype, device=self._device)
         norms: list[Tensor] = []
-        # Some agents at a time: their sums stay in the processor's cache until they are done.
+        # A few agents at a time, so that their sums stay in the processor's cache.
         some = max(1, _SUM_BYTES // (8 * width))
         for first in range(0, plan.agents, some):
             agents = slice(first, min(first + some, plan.agents))
@@ -184,7 +183,7 @@ class PrivateOracle:
     def _sums(
         self, compute: Callable[[LotPiece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
     ) -> tuple[Float[Tensor, "agents width"], list[Tensor]]:
-        """Return the clipped sums of some agents from `first` on, and the norms of their records."""
+        """Return the clipped sums of the agents that start at `first`, and their records' norms."""
         sums: Tensor | None = None
         norms = []
         for piece in self._drawer.pieces(lots, most, first):
@@ -201,19 +200,19 @@ class PrivateOracle:
         return sums, norms
 
     def leave_out(self, agents: Collection[int]) -> None:
-        """Share no masks with these agents from now on. The plan must be one that counts them as lost."""
+        """Share no masks with these agents from now on. The plan must have counted on losing that many."""
         if frozenset(agents) == self._left_out:
             return
         planned = 0 if self._plan.masks is None else self._plan.masks.lost
         if len(agents) > planned:
             raise PrivacyError(
-                f"{len(agents)} agents are to be left out of the masks, and the noise was planned for {planned}"
+                f"{len(agents)} agents are to be left out of the masks, but the noise was planned for {planned}"
             )
         self._left_out = frozenset(agents)
         self._noise = make_noise(self._plan.mechanisms, self._shared.without(agents), self._device)
 
     def skip(self, queries: int) -> None:
-        """Go on as if so many queries were answered already, by a process before this one."""
+        """Continue after queries that an earlier process answered."""
         self._drawer.skip(queries)
         for source in self._shared.sources:
             source.position = queries
@@ -248,7 +247,7 @@ class PrivateOracle:
 
 
 class PlainOracle:
-    """The same lots and divisor without clipping and noise. It keeps no promise, and writes to the ledger that it read."""
+    """The same lots and divisor without clipping and noise: no privacy. It records in the ledger that it read the data."""
 
     def __init__(
         self,
@@ -295,7 +294,7 @@ class PlainOracle:
         return self._mean(compute, public[0], width, _QUERY_RECORDS)
 
     def skip(self, queries: int) -> None:
-        """Go on as if so many queries were answered already, by a process before this one."""
+        """Continue after queries that an earlier process answered."""
         self._drawer.skip(queries)
         self.queries = queries
 
@@ -313,16 +312,16 @@ class PlainOracle:
 
 
 def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
-    """Refuse accounts of other owners or mechanisms than are asked: what is charged must be what is made."""
+    """Refuse accounts of other owners or mechanisms: what is charged must be what is done."""
     charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
     if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
         raise PrivacyError(
-            "the accounts are not those of this data and plan; every query must be charged as it is made"
+            "the accounts do not belong to this data and plan; every query must be charged as it is made"
         )
 
 
 def _check_held(held: Sequence[int], plan: Plan) -> None:
-    """Refuse an agent that holds far more than it declares: sums are exact for lots that its declared size makes likely."""
+    """Refuse an agent that holds far more than it declares: sums are exact only for lots of about the declared size."""
     declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
     for agent, (there, size) in enumerate(zip([*held] * (plan.agents // len(held)), declared, strict=True)):
         if there > 2 * size + 1000:

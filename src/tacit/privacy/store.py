@@ -1,9 +1,9 @@
 """The ledger on disk: an SQLite file that survives `kill -9` at any moment and can be shared by processes.
 
-It holds one table, the log (see `tacit.privacy.log`): rows are added and never changed, and each has a hash that covers all
-before it. Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
-when its process died keeps its allowance until the run is resumed or abandoned, so that nothing is promised twice. The process
-that works on an account holds a lock, in a file beside the ledger, which tells whether it is alive.
+It holds one table, the log (see `tacit.privacy.log`): rows are appended and never changed, and each has a hash that covers all
+rows before it. Every query is one row, written and synced before its answer leaves the oracle (WAL, synchronous FULL). An account
+that was open when its process died keeps its allowance until the run is resumed or abandoned, so that no query is granted twice.
+A process that uses an account holds a lock in a file beside the ledger, which shows that it is alive.
 """
 
 import os
@@ -50,9 +50,9 @@ class Head:
 
 
 class DurableLedger(Ledger):
-    """A `Ledger` whose truth is a file. A budget given here is stored and holds for whoever opens the file later.
+    """A `Ledger` in a file. A budget given here is stored and also binds everyone who opens the file later.
 
-    `read_only` reads a file that is there and writes nothing, not even where the file lies in a folder of an auditor.
+    With `read_only`, an existing file is read and nothing is written, not even beside it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DurableLedger(Ledger):
                 self._store_budget(owner, each)
 
     def _store_budget(self, owner: str, budget: Budget) -> None:
-        """Store a budget in the transaction that is under way, or refuse where there is another."""
+        """Store a budget in the current transaction, or refuse if there is a different one."""
         self._load()
         stored = self.budget if owner == EVERYONE else self.budgets.get(owner)
         if stored is not None and stored != budget:
@@ -88,26 +88,26 @@ class DurableLedger(Ledger):
             self._add(budget_row(owner, budget))
 
     def reopen(self, run: str) -> "DurableAccount":
-        """Return the account of a run that stopped before its end, with all that it has spent."""
+        """Return the account of a run that stopped early, with everything it has spent."""
         account = self.account(run)
         if account is None:
-            raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+            raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
         if account.state != "open":
-            raise PrivacyError(f"run {run!r} is {account.state} and its account closed; start a new run")
+            raise PrivacyError(f"run {run!r} is {account.state} and its account is closed; start a new run")
         self._work_on(account)
         return account
 
     def abandon(self, run: str, *, reason: str, who: str) -> Decision:
-        """Give up a run that was killed or stopped: it never asks again, and what it has not asked is free; see `accounts`.
+        """Give up a run that was killed or stopped: it can make no more queries, and those it has not made become free; see `accounts`.
 
-        A run on which a process is at work is refused. Who did it and why is kept in `decisions`.
+        A run that a process is working on is refused. `decisions` records who did it and why.
         """
         decision = decide(kind="abandon", subject=run, who=who, reason=reason)
         with self._writing():
             self._load()
             account = self._accounts.get(run)
             if not isinstance(account, DurableAccount):
-                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+                raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
             if account.state not in ("open", "stopped"):
                 raise PrivacyError(f"run {run!r} is {account.state}; it holds no queries that could be freed")
             if self.is_alive(account):
@@ -118,10 +118,10 @@ class DurableLedger(Ledger):
         return decision
 
     def raise_budget(self, epsilon: float, *, reason: str, who: str, owner: str | None = None) -> Decision:
-        """Let all runs together spend more on each owner's data, or on one owner's if it has a budget of its own.
+        """Raise the budget of all owners, or of one owner that has its own.
 
-        Who raised it and why is kept in `decisions`. It may have been raised by results, so that what runs before and
-        after it spend together holds only if none was planned by another's results.
+        `decisions` records who raised it and why. Results may have been the reason, so an ε over runs before and after holds only
+        if no run was planned from another's results.
         """
         key = EVERYONE if owner is None else owner
         with self._writing():
@@ -149,18 +149,18 @@ class DurableLedger(Ledger):
         return decision
 
     def is_alive(self, account: "DurableAccount") -> bool:
-        """Say whether a process, this one or another, is at work on an account."""
+        """Return whether a process, this one or another, is working on an account."""
         return lock.is_held(self._lock_file(account.token))
 
     def account(self, run: str) -> "DurableAccount | None":
-        """Return a run's account as it is now, open or closed; None if the ledger does not know the run."""
+        """Return a run's account as it is now, open or closed; None if there is none."""
         self._load()
         account = self._accounts.get(run)
         return account if isinstance(account, DurableAccount) else None
 
     @property
     def head(self) -> Head:
-        """The end of the log. Whoever keeps its hash can tell later whether all that is on record now still is."""
+        """The end of the log. Keep its hash to check later that everything recorded so far is still there."""
         self._load()
         return Head(self._number, self._head)
 
@@ -171,22 +171,22 @@ class DurableLedger(Ledger):
             return self._database.execute("SELECT text, hash FROM log ORDER BY number").fetchall()
 
     def anchor(self, run: str, events: str) -> None:
-        """Take the head of a run's events into the log, so that the ledger's own head covers them."""
+        """Add the head of a run's events to the log, so that the ledger's own head covers them."""
         with self._writing():
             self._load()
             number = self._reader.number_of(run)
             if number is None:
-                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+                raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
             self._add(anchor_row(number, events))
 
     def anchors(self, run: str) -> tuple[str, ...]:
-        """Return the heads of a run's events that the log has taken in, the oldest first."""
+        """Return the heads of a run's events that the log contains, oldest first."""
         self._load()
         number = self._reader.number_of(run)
         return () if number is None else tuple(self._reader.anchors.get(number, ()))
 
     def verify(self) -> list[str]:
-        """Return what is wrong with the record, in sentences; nothing if it is whole."""
+        """Return what is wrong with the ledger, in sentences; an empty list if nothing is."""
         with reported(self.path):
             damage = [
                 f"the file is damaged: {text}"
@@ -212,11 +212,11 @@ class DurableLedger(Ledger):
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
-        """Refuse: what is on disk cannot be replaced by a text."""
+        """Refuse: a ledger on disk cannot be replaced from a text."""
         raise PrivacyError("a ledger on disk is opened by its path; Ledger.from_json reads a text into memory")
 
     def close(self) -> None:
-        """Close the file. What is in it stays; accounts that are open can be reopened, or abandoned."""
+        """Close the file. Its content stays; open accounts can be reopened or abandoned."""
         for let_go in self._locks.values():
             let_go()
         self._database.close()
@@ -237,10 +237,10 @@ class DurableLedger(Ledger):
         return self.path.with_name(f".{self.path.name}.{token}.lock")
 
     def _work_on(self, account: "DurableAccount") -> None:
-        """Show that a process is at work on an account, until it leaves it or ends."""
+        """Lock an account for this process, until it leaves the account or ends."""
         if account.token not in self._locks:
             descriptor = lock.hold(self._lock_file(account.token))
-            if descriptor is not None:  # else another does, and whoever comes second is refused when it asks
+            if descriptor is not None:  # otherwise another process has it, and ours is refused when it makes a query
                 self._locks[account.token] = weakref.finalize(self, os.close, descriptor)
 
     def _leave(self, account: "DurableAccount") -> None:
@@ -257,10 +257,10 @@ class DurableLedger(Ledger):
         account = self._accounts[run]
         assert isinstance(account, DurableAccount)
         if self.is_alive(account):
-            return "it is at work"
+            return "it is running"
         where = self.path.parent if self.path.name == _DEFAULT_NAME else self.path
         command = f"tacit ledger abandon {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
-        return f"no process is at work on it, and `{command}` frees them"
+        return f"no process is working on it, and `{command}` frees them"
 
     def _refresh(self) -> None:
         self._load()
@@ -276,7 +276,7 @@ class DurableLedger(Ledger):
             self._work_on(account)
 
     def _forget(self) -> None:
-        """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
+        """Forget the file's content; the next `_load` reads all of it. Accounts already handed out stay the same objects."""
         self.budget, self.budgets, self.set_after, self.decisions = None, {}, {}, []
         self._holders, self._accounts = Holders(), {}
         self._reader = Reader(self, self._known)
@@ -285,7 +285,7 @@ class DurableLedger(Ledger):
     def _known(
         self, number: int, run: str, lines: tuple[Line, ...], allowed: int, token: str, together: str
     ) -> "DurableAccount":
-        """Return the account that a row opened: the object that was handed out before, if there is one."""
+        """Return the account that a row opened: the object handed out before, if there is one."""
         if number not in self._own or self._own[number].token != token:
             self._own[number] = DurableAccount(self, run, lines, allowed, token, together, number)
         account = self._own[number]
@@ -293,12 +293,12 @@ class DurableLedger(Ledger):
         return account
 
     def _load(self) -> None:
-        """Read what was added to the log since the last look. What it says is trusted here; `verify` checks it."""
+        """Read what was added to the log since the last time. It is trusted here; `verify` checks it."""
         with reported(self.path):
             kept = self._database.execute("SELECT hash FROM log WHERE number = ?", (self._number,)).fetchone()
             if self._number and (kept is None or kept[0] != self._head):
                 raise StorageError(
-                    f"the ledger {self.path} was changed while it was used: what was on record is gone. Nothing was spent"
+                    f"the ledger {self.path} was changed while in use: rows that were there are gone. Nothing was spent"
                 )
             last = self._database.execute("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1").fetchone()
             if last is None or last[0] == self._number:
@@ -317,11 +317,11 @@ class DurableLedger(Ledger):
                 self._reader.count(number, count)
         except PrivacyError as error:
             self._forget()
-            raise StorageError(f"{self.path} holds what cannot be read: {error}; it was left as it is") from error
+            raise StorageError(f"{self.path} has content that cannot be read: {error}; it was left as it is") from error
         self._number, self._head = last
 
     def _add(self, row: LogRow) -> None:
-        """Append a row in the transaction that is under way, and take it in."""
+        """Append a row in the current transaction, and apply it."""
         self._append(row)
         self._reader.apply(row)
 
@@ -366,14 +366,14 @@ class DurableLedger(Ledger):
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            self._forget()  # what was taken in may not be on disk
+            self._forget()  # what was applied may not be on disk
             with suppress(StorageError, PrivacyError):
                 self._load()
             raise
 
 
 class DurableAccount(Account):
-    """An account on disk. Its token, made by chance, tells the files of its run from those of any other."""
+    """An account on disk. Its random token tells the files of its run from those of any other."""
 
     def __init__(
         self,
@@ -387,21 +387,21 @@ class DurableAccount(Account):
     ) -> None:
         super().__init__(run, lines, allowed, together=together)
         self._ledger, self.token, self.id = ledger, token, id
-        self.shared = False  # whether another process was seen to charge it
+        self.shared = False  # whether another process has charged it
 
     def _write(self) -> None:
         self._ledger._spend(self)
 
     def close(self, *, finished: bool = False) -> None:
-        """Allow no more queries, on disk. `finished` says that all queries were made that were settled beforehand."""
+        """Allow no more queries, on disk. `finished` means that all planned queries were made."""
         if self.state == "open":
             self._ledger._close_account(self, "finished" if finished else "stopped")
 
 
 def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
-    """Say that a ledger has a budget already, which holds."""
+    """Return a message that a ledger has a budget already, which stays in force."""
     whose = f" for {owner!r}" if owner else ""
     return (
-        f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It holds for all runs on record there, and "
-        "those to come; leave the new one out. Raising it is a decision that is kept with who made it and why: `tacit ledger raise`"
+        f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It applies to all runs there, past "
+        "and future; leave the new one out. To raise it, with a record of who did it and why, use `tacit ledger raise`"
     )
