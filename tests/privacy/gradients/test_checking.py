@@ -110,7 +110,7 @@ def test_a_preparation_in_which_places_matter_is_refused(parts):
         factor[2:3] += 2.0**-22
         return inputs * factor
 
-    with pytest.raises(Unsupported, match="prepare rounds a record by its place"):
+    with pytest.raises(Unsupported, match="the rounding of prepare depends on a record's place"):
         checking.check_places(engine.runner, (checking.anywhere(theta),), lot._replace(prepare=prepare))
 
 

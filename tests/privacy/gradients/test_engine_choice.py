@@ -77,7 +77,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     monkeypatch.setattr(choice, "_VERDICTS", {})
     monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
-    assert chosen.why == "record by record: layer by layer gives other norms"
+    assert chosen.why == "record by record: the layer-by-layer engine gives other norms"
 
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
@@ -139,7 +139,7 @@ def test_a_compiled_step_that_lets_a_record_harm_others_is_not_used(monkeypatch)
     monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: _spreading(*step(*now)))
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
-    assert chosen.why == "layer by layer; not compiled: a record's vector is rounded by its place among others"
+    assert chosen.why == "layer by layer; not compiled: the rounding of a record's vector depends on its place"
 
 
 def _spreading(sums, norms):

@@ -1,8 +1,8 @@
-"""The work of an engine: lots cut into batches of one shape, and a record that fails counted as zero.
+"""How an engine runs: lots are cut into batches of one shape, and a record that fails counts as zero.
 
-A kernel computes one batch. Nothing that it is given depends on how many records the lots hold or where a record stands,
-and what the records' vectors add up to is exact (see `clipping`), so a record's contribution is the same to the bit
-whatever else is in the lots; `checking` tries that on public records before a kernel is trusted.
+A kernel computes one batch. Nothing it is given depends on how many records the lots have or on a record's place, and
+the sum of the records' vectors is exact (see `clipping`), so a record's contribution is the same to the bit whatever
+else is in the lots; `checking` tests that on public records before a kernel is used.
 """
 
 import threading
@@ -40,8 +40,8 @@ class BatchData(NamedTuple):
 class Kernel(Protocol):
     """Computes one batch: blocks of records, each block with public tensors of its own, such as θ.
 
-    `exact` says whether its sums are free of rounding; else it leaves room for that below C. `strange` names what it met that
-    is not known to keep records apart.
+    `exact` says whether its sums are free of rounding; otherwise it clips to less than C to leave room for rounding. `strange`
+    names operations it met that are not known to keep records apart.
     """
 
     exact: bool
@@ -55,11 +55,11 @@ class Kernel(Protocol):
 
 
 class Unsupported(Exception):
-    """This model cannot be taken in this way; another engine takes it."""
+    """This engine cannot handle this model; another one can."""
 
 
 class Shape(NamedTuple):
-    """What is fixed before a run: the records of a block, the blocks of a batch, threads, and the largest lot of an agent."""
+    """What is fixed before a run: records per block, blocks per batch, threads, and the largest lot of an agent."""
 
     size: int
     blocks: int
@@ -68,32 +68,31 @@ class Shape(NamedTuple):
 
 
 def largest_lot(lot_sizes: Sequence[float]) -> int:
-    """Return a number of records that no Poisson lot reaches: the chance that one does is below e⁻⁷⁰⁰."""
+    """Return a number of records that no Poisson lot reaches: the probability is below e⁻⁷⁰⁰."""
     return int(4 * max(lot_sizes)) + 4000
 
 
 class BatchRunner:
-    """Runs a kernel over lots. `filler` is a public record, ready for the model, that fills what is empty.
+    """Runs a kernel over lots. `filler` is a public record, ready for the model, that fills empty places.
 
-    Without one, zeros fill it, and a record that cannot be computed is an error: nothing tells whose fault that is.
+    Without one, zeros fill them, and a record that cannot be computed is an error: the cause may be the zeros.
     """
 
     def __init__(self, kernel: Kernel, shape: Shape, dtype: torch.dtype, filler: tuple[Inputs, Tensor] | None) -> None:
         with own_arithmetic(dtype, shape.threads):
             refuse_flushing_threads(shape.threads)
         self.kernel, self.shape = kernel, shape
-        self.shows_errors = (
-            False  # whether an error that public records have as well is raised: with private ones, that tells of them
-        )
+        # Whether to raise an error that the filler has as well. Off for private records: whether it is raised depends on them.
+        self.shows_errors = False
         self.dtype, self._filler = dtype, filler
         self._bits = factor_bits(shape.most_in_lot)
-        self._lock = threading.Lock()  # a kernel keeps what its layers see while it computes
+        self._lock = threading.Lock()  # a kernel keeps its layers' inputs while it computes
 
     def clipped(self, public: Public, lot: Lot, clip: Float[Tensor, " agents"], width: int) -> Clipped:
         """Return every agent's sum of clipped vectors, and every record's norm; NaN for one that cannot be computed."""
         agents = len(lot.offsets) - 1
         if agents and int(lot.counts.max()) > self.shape.most_in_lot:
-            raise PrivacyError(f"an agent's lot is larger than {self.shape.most_in_lot}, the most that was planned for")
+            raise PrivacyError(f"an agent's lot is larger than {self.shape.most_in_lot}, the largest planned for")
         with self._lock, own_arithmetic(self.dtype, self.shape.threads):
             sums = torch.zeros(agents, width, dtype=torch.float64, device=clip.device)
             norms = torch.full((lot.size,), torch.nan, dtype=torch.float64, device=clip.device)
@@ -116,16 +115,16 @@ class BatchRunner:
     def _tried(
         self, public: Public, lot: Lot, batch: Batch, clip: Tensor, quantum: Quantum
     ) -> Iterator[tuple[Batch, Tensor, Tensor]]:
-        """Yield what came of a batch. If it fails, each record is tried alone, and one that fails counts as zero.
+        """Yield the results of a batch. If it fails, each record is tried alone, and one that fails counts as zero.
 
-        A record that is tried alone stands where it stood among others, so its contribution is the same.
+        A record that is tried alone keeps its place in the batch, so its contribution is the same.
         """
         failed = False
         try:
             found = self._run(public, lot, batch, clip, quantum)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # whatever code may raise, and nothing of it is kept: it may tell of the records
+        except BaseException:  # nothing of the error is kept: it may reveal records
             if self._filler is None:
                 raise
             failed = True
@@ -145,7 +144,7 @@ class BatchRunner:
             yield alone, *found
 
     def _try_filler(self, public: Public, batch: Batch, clip: Tensor, quantum: Quantum) -> None:
-        """Raise where public records fail as well: then it was not the private ones, and the error may be shown."""
+        """Raise if public records fail as well: then private ones are not the cause, and the error may be shown."""
         assert self._filler is not None
         inputs, targets = (
             mapped(lambda one: one.expand(batch.keep.numel(), *one.shape).contiguous(), part) for part in self._filler
@@ -157,7 +156,7 @@ class BatchRunner:
             raise
         except Exception as error:
             said = f"{FAILS_ON_PUBLIC}{type(error).__name__}: {error}"
-        if said:  # nothing leads from this error to the batch, which tells how many records there were
+        if said:  # no reference leads from this error to the batch, which reveals the number of records
             raise ModelError(said)
 
     def _run(
@@ -176,7 +175,7 @@ class BatchRunner:
         return BatchData(own, inputs, targets, batch.keep)
 
     def _take(self, lot: Lot, batch: Batch, *, filled: bool = True) -> tuple[Inputs, Tensor]:
-        """Return inputs and targets as flat batches, with the filler where nothing belongs, or whatever is there."""
+        """Return inputs and targets as flat batches, with the filler in empty places unless `filled` is False."""
         inputs, targets = lot.take(batch.rows.flatten())
         if self._filler is not None and kinds(inputs) != mapped(
             lambda one: (tuple(one.shape), one.dtype), self._filler[0]

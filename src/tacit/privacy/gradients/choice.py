@@ -1,4 +1,4 @@
-"""Which engine a run uses. Chosen from public facts alone, and checked on public records before anything is asked."""
+"""Which engine a run uses: chosen from public facts alone, and tested on public records before the first query."""
 
 import logging
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from tacit.privacy.gradients.ghost import GhostEngine
 from tacit.privacy.units import UnitModel
 
 Compile = bool | Literal["auto"]
-# Compiling takes some 20 seconds, and saves three quarters of the time: about 75 seconds of work.
+# Compiling takes about 20 seconds and saves three quarters of the time: worth it from about 75 seconds of work.
 _WORTH_COMPILING = 6e11
 _WORK_PER_PARAMETER, _WORK_PER_NUMBER = 6, 60
 
-# Tried one after another where a record's place matters in the best ones.
+# Tried in turn if the best size lets a record's place matter.
 _OTHER_SIZES = (32, 16, 8, 4)
-_LONGEST = 150  # letters of an error
+_LONGEST = 150  # characters of an error message
 
 log = logging.getLogger(__name__)
 
 
 class Chosen(NamedTuple):
-    """An engine, and in words why it is this one."""
+    """An engine, and why it was chosen, in words."""
 
     engine: Engine
     why: str
@@ -52,17 +52,17 @@ def choose_engine(
     private: bool,
     compile: Compile,
 ) -> Chosen:
-    """Return the fastest engine that gives on public records what the general one gives, each record apart to the bit.
+    """Return the fastest engine that agrees with the general one on public records and keeps records apart to the bit.
 
-    `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
-    own layers is tried once in a process for each shape of its batches.
+    `compile="auto"` compiles if the run is long enough to save more time than compiling takes. A model of torch's own layers is
+    tested once per process for each shape of its batches.
     """
     if isinstance(model, UnitModel):  # the norm of a unit's sum does not follow from its records' norms
         try:
             return _general(model, (anywhere(theta),), example, lot_sizes, f"{model.named} by {model.named}")
         except (RuntimeError, NotImplementedError) as error:
             raise ModelError(
-                f"the summed gradients of a {model.named}'s records cannot be computed with this model: {_said(error)}"
+                f"the summed gradients of a {model.named}'s records cannot be computed with this model: {_error_text(error)}"
             ) from error
     key = _key(model, example, lot_sizes)
     chosen = _recalled(key, model, example, lot_sizes)
@@ -80,7 +80,7 @@ def choose_engine(
 
 
 class _Verdict(NamedTuple):
-    """What was chosen, without the model."""
+    """What was chosen, without a reference to the model."""
 
     layered: bool
     settings: dict[str, Any]
@@ -91,13 +91,13 @@ _VERDICTS: dict[tuple[Any, ...], _Verdict] = {}
 
 
 def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[Any, ...] | None:
-    """Return all that decides which engine is chosen, or None where code of a user's own has a say."""
+    """Return everything that decides which engine is chosen, or None if a user's own code is involved."""
     make = make_of(model.training_module)
     if make is None or not is_own(model.loss) or not is_own(example.prepare):
         return None
     records = tuple(
         (each.shape, each.dtype, each.device, hash(each.cpu().contiguous().view(torch.uint8).numpy().tobytes()))
-        for each in (*parts(example.inputs), example.targets)  # what was tried on other records was not tried on these
+        for each in (*parts(example.inputs), example.targets)  # a test on other records says nothing about these
     )
     return (
         make,
@@ -127,7 +127,7 @@ def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_s
         return None
     layered, settings, why = _VERDICTS[key]
     engine = (GhostEngine if layered else VmapEngine)(model, lot_sizes, example, **settings)
-    if settings.get("compiled"):  # it is traced by its first batch: on public records, where an error is shown
+    if settings.get("compiled"):  # traced by its first batch: on public records, so that an error is shown
         theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.targets.device)
         lot = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
         engine.runner.shows_errors = True
@@ -137,7 +137,7 @@ def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_s
 
 
 def _uncompiled(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> Chosen:
-    """Return the engine without a compiler."""
+    """Return the best engine without a compiler."""
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)
@@ -147,17 +147,19 @@ def _uncompiled(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequen
     except ModelError as error:
         if not str(error).startswith(FAILS_ON_PUBLIC):
             raise
-        return _general(model, row, example, lot_sizes, f"record by record: layer by layer failed with {_said(error)}")
-    except Exception as error:  # whatever a user's module does when it is run in another way
+        return _general(
+            model, row, example, lot_sizes, f"record by record: layer by layer failed with {_error_text(error)}"
+        )
+    except Exception as error:  # a user's module may fail in any way when run layer by layer
         log.debug("layer by layer failed", exc_info=True)
-        why = f"record by record: layer by layer failed with {_said(error)}"
+        why = f"record by record: layer by layer failed with {_error_text(error)}"
         return _general(model, row, example, lot_sizes, why)
 
 
 def _compiled(
     engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float], *, private: bool
 ) -> Chosen:
-    """Return the same engine compiled, or as it is where that fails, is wrong or lets a place matter."""
+    """Return the same engine compiled, or as it is if compiling fails, gives other results or lets a place matter."""
     try:
         compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.runner.shape.size)
         check_compiled(compiled, engine, theta, example, private=private)
@@ -165,10 +167,10 @@ def _compiled(
             check_places(compiled.runner, (anywhere(theta),), example)
     except Unsupported as reason:
         return Chosen(engine, f"layer by layer; not compiled: {reason}")
-    except Exception as error:  # no compiler, or one that cannot do this
+    except Exception as error:  # no compiler, or one that cannot compile this
         log.debug("compiling failed", exc_info=True)
-        log.warning("gradients are not compiled, which takes longer: %s", _said(error))
-        return Chosen(engine, f"layer by layer; compiling failed with {_said(error)}")
+        log.warning("gradients are not compiled, which takes longer: %s", _error_text(error))
+        return Chosen(engine, f"layer by layer; compiling failed with {_error_text(error)}")
     return Chosen(compiled, "layer by layer, compiled")
 
 
@@ -185,7 +187,7 @@ def _in_batches(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: S
 
 
 def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float], why: str) -> Chosen:
-    """Return the general engine: in batches if no record's place matters in them, one record after another if it does."""
+    """Return the general engine: in batches if no record's place matters, otherwise one record at a time."""
     engine = VmapEngine(model, lot_sizes, example)
     try:
         check_places(engine.runner, row, example)
@@ -196,8 +198,8 @@ def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequ
         return Chosen(alone, f"{why}; one at a time: {reason}")
 
 
-def _said(error: Exception) -> str:
-    """Return an error in one line. It comes of public records, and may be told."""
+def _error_text(error: Exception) -> str:
+    """Return an error in one line. It comes from public records, so it may be shown."""
     text = str(error).strip()
     if isinstance(error, ModelError) and text.startswith(FAILS_ON_PUBLIC):
         return text.removeprefix(FAILS_ON_PUBLIC).splitlines()[0][:_LONGEST]

@@ -1,4 +1,4 @@
-"""The engine that takes every model: a `vmap` of `grad`, which runs each record by itself.
+"""The engine for every model: a `vmap` of `grad`, which runs each record by itself.
 
 It also serves `at.query`, whose per-sample function may return any vector.
 """
@@ -45,7 +45,7 @@ class PerSampleKernel:
         self.strange: set[str] = set()
 
     def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
-        """Return sums and norms. A vector whose norm is not finite counts as zero, silently: an error would tell of it."""
+        """Return sums and norms. A vector whose norm is not finite counts as zero, silently: an error would reveal it."""
         values = self._values(data)
         norms = torch.stack([lengths(one) for one in values])
         factors = torch.where(data.keep & norms.isfinite(), clip_factors(norms, clip[:, None]), 0)
@@ -59,8 +59,8 @@ class PerSampleKernel:
         def value(input: Inputs, target: Tensor, *public: Tensor) -> Tensor:
             return self._per_sample(Sample(self._model, input, target), *public)
 
-        # Every record has a copy of its block's tensors: in two `vmap`s, one over blocks and one over records, torch takes
-        # some functions' parameters of another block.
+        # Every record gets a copy of its block's tensors: with two nested `vmap`s, over blocks and over records, torch uses
+        # another block's parameters in some functions.
         own = (one.repeat_interleave(data.keep.shape[1], 0) for one in data.public)
         with Guard() as guard, EvenProducts() as products:
             values = vmap(value)(data.inputs, data.targets, *own).detach()
@@ -75,7 +75,7 @@ class PerSampleKernel:
 
 
 class GradientKernel(PerSampleKernel):
-    """The per-sample function is the gradient of the loss; plain sums need no gradient of a single record."""
+    """The per-sample function is the gradient of the loss; plain sums need no per-sample gradients."""
 
     def __init__(self, model: FlatModel) -> None:
         super().__init__(model, lambda record, theta: record.gradient(theta), model.size)
@@ -94,7 +94,7 @@ class GradientKernel(PerSampleKernel):
 def general_shape(
     width: int, dtype: torch.dtype, lot_sizes: Sequence[float] | None, *, one_by_one: bool = False
 ) -> Shape:
-    """Return a batch whose vectors fit into memory, or one of a single record. Lots that are not known may be of any size."""
+    """Return a shape whose vectors fit into memory, or that of a single record. Unknown lots may have any size."""
     threads = torch.get_num_threads()
     largest = _ANY_LOT if lot_sizes is None else largest_lot(lot_sizes)
     if one_by_one:
@@ -106,7 +106,7 @@ def general_shape(
 
 
 class VmapEngine(BatchEngine):
-    """Per-sample gradients by `vmap` of `grad`. `example` holds public records, of which one fills what is empty."""
+    """Per-sample gradients by `vmap` of `grad`. `example` holds public records, the first of which fills empty places."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class VmapEngine(BatchEngine):
         self.one_by_one = one_by_one
 
     def working_bytes(self, records: float) -> float:
-        """Return about how much memory per-sample gradients take, and copies of them."""
+        """Return roughly how much memory per-sample gradients and copies of them take."""
         at_once = self.runner.shape.size * self.runner.shape.blocks
         return 3 * min(records, at_once) * self._model.size * self._model.dtype.itemsize
 

@@ -1,6 +1,6 @@
-"""The engine that makes no per-sample gradients where it can do without: layer by layer, in blocks of records.
+"""The engine that avoids per-sample gradients where possible: layer by layer, in blocks of records.
 
-Its batches can be compiled. All batches have one shape, so nothing is compiled twice.
+Its batches can be compiled. All batches have one shape, so they are compiled once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,26 +21,26 @@ from tacit.privacy.gradients.general import filler_of
 from tacit.privacy.gradients.rewrites import REWRITES
 from tacit.privacy.gradients.stacked import StackedModel
 
-# What one batch may keep for each thread: more does not fit the processor's cache, less wastes time between batches.
+# Memory of one batch per thread: more does not fit into the processor's cache, less wastes time between batches.
 _BATCH_BYTES, _MOST_THREADS = 5 * 2**20, 8
 _MOST_RECORDS = 4096
-# What the records of a block may keep: large models have smaller blocks, which cost hardly any time and halve the memory.
+# Memory of a block's records: large models get smaller blocks, which cost hardly any time and halve the memory.
 _BLOCK_BYTES = 80 * 2**20
-# A lot is handed over in parts of at most so many bytes of inputs.
+# A lot is processed in parts of at most this many bytes of inputs.
 _PART_BYTES = 256 * 2**20
 
 # Products and sums may be fused: that is faster, and rounds less.
 _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"cpp.enable_floating_point_contract_flag": "fast"}
 
 Compiled = Callable[..., Any]
-_COMPILED: dict[tuple[Any, ...], Compiled] = {}  # the same model in another session is not compiled again
+_COMPILED: dict[tuple[Any, ...], Compiled] = {}  # so that the same model in another session is not compiled again
 
 
 class GhostEngine(BatchEngine):
     """Clips by norms that follow from layer inputs and output gradients; see `layers` and `stacked`.
 
-    `example` holds public records of the kind that will come. `size` is that of blocks, chosen by the lots unless given.
-    Raises `Unsupported` where the model cannot be taken layer by layer.
+    `example` holds public records of the same kind as private ones. `size` is the block size; by default it follows from the lots.
+    Raises `Unsupported` if the model cannot be computed layer by layer.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class GhostEngine(BatchEngine):
         self.most_records = max(size, _PART_BYTES // max(1, sum(table[0].nbytes for table in parts(example.inputs))))
 
     def working_bytes(self, records: float) -> float:
-        """Return about how much memory one batch takes; activations are kept about three times over."""
+        """Return roughly how much memory one batch takes; activations are stored about three times."""
         of_record, of_block = self._bytes
         one = self.runner.shape.size * of_record + of_block
         return 3 * min(max(one, self._batch_bytes), max(records, 1) * (of_record + of_block))
@@ -109,7 +109,7 @@ class CompiledKernel:
 
     def _run(self, name: tuple[str, ...], batch: Compiled, given: tuple[Tensor, ...]) -> Any:
         given = tuple(each.contiguous() for each in given)
-        # Compiled code reads memory as it was compiled to, and does not look what it is given.
+        # Compiled code does not check shapes and types: it reads memory as it was compiled to.
         key = (*name, *((tuple(each.shape), each.dtype, each.device) for each in given))
         if key not in self._compiled:
             self._compiled[key] = _compile(batch, given)
@@ -120,10 +120,10 @@ def _compile(batch: Compiled, given: tuple[Tensor, ...]) -> Compiled:
     """Trace forward, backward, norms and sums as one graph, then compile that: compiling the code itself fails."""
     import torch._inductor  # half the time that `import tacit` would take
 
-    zeros = tuple(torch.zeros_like(each) for each in given)  # nothing of a record can get into the graph
+    zeros = tuple(torch.zeros_like(each) for each in given)  # no record's values can get into the graph
     graph = make_fx(batch, tracing_mode="real", decomposition_table=REWRITES)(*zeros)
     check_compilable(graph.graph)
-    # Threads are written into the code that the compiler makes.
+    # The number of threads is part of the compiled code.
     known = (graph.code, torch.get_num_threads(), *((tuple(each.shape), each.dtype, each.device) for each in given))
     if known not in _COMPILED:
         _COMPILED[known] = torch._inductor.compile(graph, list(zeros), options=_OPTIONS)

@@ -1,4 +1,4 @@
-"""BatchRunner for `at.query`: any per-sample function of a rule, checked on public records before it sees private ones."""
+"""BatchRunner for `at.query`: any per-sample function of a rule, tested on public records before it sees private ones."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _REMEMBERED = 64
 class Queries:
     """Chooses runner for per-sample functions: many records at a time, or one by one where places would matter.
 
-    `example` holds public records. Without any, nothing can be checked, and records are taken one by one.
+    `example` holds public records. Without any, nothing can be tested, and records are computed one by one.
     """
 
     def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot | None) -> None:
@@ -26,7 +26,7 @@ class Queries:
         self._known: dict[object, BatchRunner] = {}
 
     def runner(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> BatchRunner:
-        """Return the way to compute this function; an error that it has with public records is raised as it is."""
+        """Return the runner for this function; an error that it has with public records is raised as it is."""
         key = (
             per_sample,
             width,
@@ -44,7 +44,7 @@ class Queries:
         kernel = PerSampleKernel(self._model, whole, width)
         if self._example is None:
             return self._runner(kernel, width, one_by_one=True)
-        rows = tuple(each[:1] for each in public), tuple(_by_chance(each[:1]) for each in public)
+        rows = tuple(each[:1] for each in public), tuple(_randomized(each[:1]) for each in public)
         for one_by_one in (False, True):
             runner = self._runner(kernel, width, one_by_one=one_by_one)
             try:
@@ -60,8 +60,8 @@ class Queries:
         return BatchRunner(kernel, shape, self._model.dtype, filler_of(self._example, self._model.dtype))
 
 
-def _by_chance(row: Tensor) -> Tensor:
-    """Return numbers of about the same size: a start of zeros hides how products are rounded."""
+def _randomized(row: Tensor) -> Tensor:
+    """Return random numbers of about the same size: zeros would hide how products are rounded."""
     if not row.is_floating_point():
         return row
     chance = torch.randn(row.shape, generator=torch.Generator().manual_seed(0)).to(row)

@@ -1,10 +1,10 @@
-"""A module for stacked agents: a copy whose layers with parameters know whose record is whose.
+"""A module for stacked agents: a copy whose layers use each agent's own parameters.
 
 Records of all blocks go through the user's own forward code and loss under one `vmap`, so that code sees a single record
 and cannot mix two of them. Only the layers that hold trainable parameters are swapped, on a copy, for `_StackedLayer`s. They step
 out of the `vmap`, split its batch into blocks, use each block's own parameters, and keep what went in and came out. One
-backward pass from the losses to those outputs then gives every g that the rules in `layers` need. Nothing is hooked, and
-the user's module is not touched.
+backward pass from the losses to those outputs then gives every g that the rules in `layers` need. There are no hooks, and
+the user's module is not changed.
 """
 
 import copy
@@ -53,8 +53,8 @@ class StackedModel:
         self._trace = _Trace()
         self._compiled = compiled
         self._hair = HAIR
-        self._odd_products = True  # unless none is seen
-        self.exact = True  # until a layer says that its sums are rounded
+        self._odd_products = True  # until a trial run shows none
+        self.exact = True  # until a layer has rounded sums
         self.strange: set[str] = set()
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
@@ -71,7 +71,7 @@ class StackedModel:
         return self._weighted(self._account(data), data.keep.double(), None)
 
     def numbers_kept(self, example: Lot) -> int:
-        """Return how many numbers are kept for one record, such as the first of these."""
+        """Return how many numbers are stored for one record, such as the first of these."""
         calls = self._try(example)[0]
         kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in calls)
         used = _uses(calls)
@@ -79,7 +79,7 @@ class StackedModel:
         return kept + sum(count for name, count in counts if used[name] > 1)  # those have per-sample gradients
 
     def leave_room(self, example: Lot, block: int, most_in_lot: int) -> None:
-        """Clip to so much less than C that the rounding of all sums of a lot, with and without a record, fits in.
+        """Clip to slightly less than C, to leave room for the rounding of all sums of a lot, with and without a record.
 
         Only sums of ghost norms over several positions are rounded: K float64 products for a number of a block, so a record
         with Σ‖aₜ‖‖gₜ‖ = s and factor w adds at most (K + 2)·2⁻⁵³·w·s, and w·s ≤ C / `LEAST_SHARE`.
@@ -91,10 +91,10 @@ class StackedModel:
         error = (max(rounded) + 2) * 2.0**-53 / LEAST_SHARE * math.sqrt(len(rounded))
         self._hair = HAIR + 2 * most_in_lot * error
         if self._hair > _MOST_HAIR:
-            raise Unsupported("so many positions and records cannot be added up with a bound on the rounding")
+            raise Unsupported("with so many positions and records, the rounding of sums cannot be bounded")
 
     def _try(self, example: Lot) -> tuple[list["_LayerCall"], list[Accounted]]:
-        """Run one public record, and return the calls of layers with what they add."""
+        """Run one public record, and return the calls of layers with their norms and sums."""
         theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
         inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
         keep = torch.ones(1, 1, dtype=torch.bool, device=theta.device)
@@ -124,7 +124,7 @@ class StackedModel:
         return run
 
     def _account(self, data: BatchData) -> list[Accounted]:
-        """Run forward and backward; return what every layer adds to norms and sums."""
+        """Run forward and backward; return every layer's part of norms and sums."""
         with EvenProducts() if self._odd_products else nullcontext():
             return self._accounted(data)
 
@@ -135,7 +135,7 @@ class StackedModel:
             gradients: tuple[Tensor | None, ...] = torch.autograd.grad(run.losses.sum(), outputs, allow_unused=True)
         used = _uses(run.calls)
         left = [(each.layer, each.inputs, each.parameters, g) for each, g in zip(run.calls, gradients, strict=True)]
-        del run, outputs, gradients  # memory: what is done with is dropped, here and below
+        del run, outputs, gradients  # frees memory early, here and below
         left.reverse()
         accounted = []
         repeated: dict[str, Tensor] = {}  # per-sample gradients of parameters that are used more than once
@@ -155,7 +155,7 @@ class StackedModel:
     def _weighted(
         self, accounted: list[Accounted], weights: Float[Tensor, "blocks records"], quantum: Quantum | None
     ) -> Float[Tensor, "blocks params"]:
-        """Return the sums, and empty the list: what a layer kept is dropped once it is added up."""
+        """Return the sums, and empty the list to free each layer's memory once it is added up."""
         found: dict[str, Tensor] = {}
         while accounted:
             found |= accounted.pop().sums(weights, quantum)
@@ -171,7 +171,7 @@ class StackedModel:
             if child is None:
                 continue
             if getattr(child, "inplace", False) is True:
-                child.inplace = False  # type: ignore[assignment]  # it would overwrite what a layer before it kept
+                child.inplace = False  # type: ignore[assignment]  # it would overwrite the stored outputs of a layer before it
             if id(child) not in made:
                 made[id(child)] = self._stacked_layer(child) or child
                 if made[id(child)] is child:
@@ -179,7 +179,7 @@ class StackedModel:
             parent._modules[key] = made[id(child)]
 
     def _stacked_layer(self, layer: nn.Module) -> "_StackedLayer | None":
-        """Return what takes the place of a layer that holds trainable parameters itself; None for any other."""
+        """Return the replacement of a layer that holds trainable parameters itself; None for any other."""
         own = {name: p for name, p in layer.named_parameters(recurse=False) if id(p) in self._names}
         if not own:
             return None
@@ -201,7 +201,7 @@ class StackedModel:
 
 
 class _StackedLayer(nn.Module):
-    """Stands in the copy for one layer. `names` maps its own names of parameters to those of the model."""
+    """Replaces one layer in the copy. `names` maps the layer's parameter names to the model's."""
 
     def __init__(self, rule: LayerRule, names: dict[str, str], constants: dict[str, Tensor], trace: "_Trace") -> None:
         super().__init__()
@@ -215,21 +215,21 @@ class _StackedLayer(nn.Module):
         return outputs
 
     def call(self, inputs: Float[Tensor, "all 1 ..."]) -> Float[Tensor, "all 1 ..."]:
-        """Run the layer on what all records bring, each a batch of one."""
+        """Run the layer on the inputs of all records, each a batch of one."""
         return self._trace.call(self, inputs, self._constants)
 
 
 class _OutOfVmap(torch.autograd.Function):
-    """Hands a layer the whole batch of the `vmap` in which it is called; see torch's notes on extending `vmap`."""
+    """Gives a layer the whole batch of the `vmap` in which it is called; see torch's notes on extending `vmap`."""
 
     @staticmethod
     def forward(inputs: Tensor, layer: _StackedLayer) -> Tensor:
-        """Refuse: a layer is called on what does not come of a record, or in a `vmap` of the model's own."""
-        raise Unsupported("a layer is called beside the records")
+        """Refuse: the layer's input does not come from a record, or the model has a `vmap` of its own."""
+        raise Unsupported("a layer is called on something other than the records")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep nothing: what is inside of `vmap` is differentiated as it is."""
+        """Store nothing: the code inside `vmap` is differentiated as it is."""
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, None], inputs: Tensor, layer: _StackedLayer) -> tuple[Tensor, int]:
@@ -254,7 +254,7 @@ class _ForwardPass(NamedTuple):
 
 
 class _Trace:
-    """What the layers see and leave during one forward pass."""
+    """The calls of layers during one forward pass."""
 
     def __init__(self) -> None:
         self._parameters: Mapping[str, Tensor] = {}
@@ -295,7 +295,7 @@ def _uses(calls: Sequence[_LayerCall]) -> Counter[str]:
 
 
 def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
-    """Return the same with the model's names of parameters in the place of the layer's own."""
+    """Return the same under the model's names of parameters instead of the layer's own."""
     return Accounted(
         accounted.squares,
         lambda weights, quantum: {names[local]: value for local, value in accounted.sums(weights, quantum).items()},
@@ -304,7 +304,7 @@ def _renamed(accounted: Accounted, names: Mapping[str, str]) -> Accounted:
 
 
 def _rule_type(layer: nn.Module) -> Any:
-    """Return the rule for exactly this kind of layer, if there is one and nothing is attached to the layer."""
+    """Return the rule for exactly this kind of layer, if there is one and the layer has no hooks."""
     hooked = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     if hooked:
         return None
