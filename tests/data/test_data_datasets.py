@@ -141,7 +141,7 @@ def test_a_number_of_agents_that_is_none_is_refused(agents):
 def test_parts_and_names_of_another_kind_are_refused():
     with pytest.raises(DataError, match="parts is a dict; give a list with the records of each agent"):
         AgentData.from_parts({"north": ([[1.0]], [0])}, name="visits")
-    with pytest.raises(DataError, match="name is 5; give the records a name"):
+    with pytest.raises(DataError, match="name is 5; it must be a string"):
         DataSet.from_records(name=5, train=([[1.0]], [0]))
 
 

@@ -153,7 +153,7 @@ def test_a_schema_reads_as_a_sentence():
         ({"dtype": torch.float32, "low": "0"}, "a number that float32 can hold"),
         ({"dtype": torch.bool, "low": 0}, "bool has no order"),
         ({"dtype": torch.complex64, "high": 1}, "complex64 has no order"),
-        ({"finite": False}, "means nothing for int64"),
+        ({"finite": False}, "has no effect on int64"),
         ({"dtype": torch.float32, "finite": 1}, "must be True or False"),
     ],
 )
@@ -423,7 +423,7 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
     with tacit.Session(training) as session:
         assert session.schema == declared
     finite = Schema(inputs=Field(shape=(2,), dtype=torch.float32), targets=Field(shape=(), dtype=torch.float32))
-    with pytest.raises(DataError, match="declare finite=False in its fields"):
+    with pytest.raises(DataError, match="set finite=False in its fields"):
         one(schema=finite, allow_missing=True)
 
 
@@ -459,7 +459,7 @@ def test_a_share_that_is_none_is_refused(share):
 
 def test_allow_missing_means_nothing_where_nothing_can_be_missing():
     whole = (torch.zeros(4, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(DataError, match="allow_missing means nothing for bytes"):
+    with pytest.raises(DataError, match="allow_missing has no effect on bytes"):
         AgentData.from_parts([whole], name="bytes", allow_missing=True)
 
 

@@ -200,7 +200,7 @@ BROKEN = {
     "NaN in the events": ("events.jsonl", lambda a: b'{"event": NaN}\n', "NaN is not a number"),
     "infinity in the events": ("events.jsonl", lambda a: b'{"event": 1e999}\n', "too large a number"),
     "a number of many digits": ("events.jsonl", lambda a: b'{"event": ' + b"9" * 5000 + b"}\n", "too large a number"),
-    "a key twice": ("events.jsonl", lambda a: b'{"event": "plan", "event": "plan"}\n', "a key is there twice"),
+    "a key twice": ("events.jsonl", lambda a: b'{"event": "plan", "event": "plan"}\n', "a key is repeated"),
     "an event changed": (
         "events.jsonl",
         lambda a: a.parts["events.jsonl"].replace(b'"rounds": 6', b'"rounds": 7'),
@@ -241,11 +241,11 @@ BROKEN = {
         "query 4 after 2: some are missing",
     ),
     "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "no digest"),
-    "models that are none": ("models.safetensors", lambda a: b"\xff" * 40, "no file of safetensors"),
+    "models that are none": ("models.safetensors", lambda a: b"\xff" * 40, "not a safetensors file"),
     "a header larger than the file": (
         "models.safetensors",
         lambda a: struct.pack("<Q", 2**62) + b"{}",
-        "no file of safetensors",
+        "not a safetensors file",
     ),
     "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or no checkpoint"),
     "code that is none": ("code.json", lambda a: b"[1]", "code.json"),

@@ -2,8 +2,8 @@
 
 A record's input is one tensor, or several in a tuple or a dictionary; see `inputs`.
 
-Tensors stay as compact as they were given (images of bytes stay bytes); turning them into what a model reads
-is the data set's `prepare`, which runs on a batch after it was gathered.
+Tensors stay as compact as they were given (images of bytes stay bytes); the data set's `prepare` turns them into
+what a model reads, for each batch after gathering.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ Column: TypeAlias = Array | list[Any]
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Inputs and targets, one record per row; and, where records are protected together, to whom each belongs.
+    """Inputs and targets, one record per row, and optionally the unit that each belongs to.
 
     units: a number for each record. Records with the same number belong to one unit, such as a patient.
     """
@@ -49,7 +49,7 @@ class Records:
         return len(self.targets)
 
     def __repr__(self) -> str:
-        # Records are private: no log or error text that shows this object may show what they hold.
+        # Records are private: a log or error message with this object must not show their values.
         return f"Records({len(self)} of {described(self.inputs)})"
 
     @property
@@ -57,7 +57,7 @@ class Records:
         """The inputs, where a record has one; records with several are refused."""
         if isinstance(self.inputs, Tensor):
             return self.inputs
-        raise DataError(f"this takes records with one input, and these have several: {described(self.inputs)}")
+        raise DataError(f"this takes records with one input, but these have several: {described(self.inputs)}")
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
@@ -65,7 +65,7 @@ class Records:
         return Records(inputs, self.targets[indices], None if self.units is None else self.units[indices])
 
     def of_units(self, column: Any) -> "Records":
-        """Return the same records with a column that says to whom each belongs: whole numbers or texts, and nothing missing."""
+        """Return the same records with a column of units: whole numbers or strings, none missing."""
         plain = isinstance(column, Array) and not isinstance(column, np.ma.MaskedArray)
         ids = list(column.tolist() if plain else column)
         if not (all(type(one) is int for one in ids) or all(type(one) is str for one in ids)):
@@ -81,13 +81,13 @@ class Records:
     def of(source: "RecordsLike") -> "Records":
         """Make a table of an (inputs, targets) pair, or of a map-style data set of (input, target) items.
 
-        Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of some, for models that read several.
-        A data set is read once, item by item: whatever random transformation it applies is frozen there.
+        Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of these, for models that read several.
+        A data set is read once, item by item, so the result of any random transformation in it is fixed.
         """
         if isinstance(source, Records):
             return source
         if isinstance(source, tuple | list) and len(source) == 2:
-            # Two lists in a tuple are inputs and targets; a list may also hold two records.
+            # A tuple of two lists is inputs and targets; a list may also hold two records.
             columns = (Array, list) if isinstance(source, tuple) else Array
             if isinstance(source[1], columns) and (isinstance(source[0], columns) or _is_several(source[0])):
                 return Records(_inputs(source[0], "inputs"), _tensor(source[1], "targets"))
@@ -106,7 +106,7 @@ RecordsLike: TypeAlias = (
 
 
 def concatenate(tables: Sequence[Records]) -> Records:
-    """Put tables of equally shaped records below each other."""
+    """Concatenate tables of records of one shape."""
     for name in ("inputs", "targets"):
         first: Inputs = getattr(tables[0], name)
         for i, table in enumerate(tables):
@@ -130,8 +130,8 @@ def _read_items(items: Any) -> Records:
         raise DataError(f"{_describe(items)} holds no records")
     inputs: list[Inputs] = []
     targets: list[Tensor] = []
-    wrong: list[str] = []  # what is the matter with each item that cannot be used
-    number = 0  # of the first item that can
+    wrong: list[str] = []  # what is wrong with each item that cannot be used
+    number = 0  # of the first usable item
     for i in range(len(items)):
         item = items[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
@@ -159,7 +159,7 @@ def _shape(one: Inputs) -> Any:
 
 
 def _is_several(value: Any) -> bool:
-    """Tell whether this is a tuple of tensors or arrays, or a dictionary of these or lists; a tuple of numbers is one tensor."""
+    """Return whether this is a tuple of tensors or arrays, or a dictionary of these or lists; a tuple of numbers is one tensor."""
     if isinstance(value, dict):
         return bool(value) and all(isinstance(column, Array | list) for column in value.values())
     return isinstance(value, tuple) and bool(value) and all(isinstance(column, Array) for column in value)
@@ -178,14 +178,14 @@ def _tensor(value: Any, name: str) -> Tensor:
     try:
         if isinstance(value, int | float) or _is_plain(value):
             return torch.as_tensor(value)
-        # torch shares an array's memory only where it is writable and laid out row by row.
+        # torch shares an array's memory only if it is writable and laid out row by row.
         return torch.from_numpy(np.require(value, requirements=["C", "W"]))
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} cannot become a tensor: {_describe(value)} ({error})") from None
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether this is a list of Python's own numbers, or a list of such lists."""
+    """Return whether this is a list of Python numbers, or a list of such lists."""
     while isinstance(value, list | tuple) and len(value):
         value = value[0]
     return isinstance(value, int | float)

@@ -1,7 +1,7 @@
-"""The public declaration of what a record may be, and the check that training records keep to it.
+"""The public declaration of what a record may be, and the check that training records fit it.
 
-A schema is public and kept with a run. Whether records fit it is private: the check runs where they are held, before
-anything is asked or sent, and its error is for their holder alone.
+A schema is public and stored with a run. Whether records fit it is private: the check runs where they are held, before
+anything is queried or sent, and its error is for their holder only.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Schema:
     """What the inputs and targets of every record may be, before `prepare`. Public."""
 
     inputs: Several[Field]
-    """Of a model that reads several inputs: a tuple or dictionary of fields, as the inputs are."""
+    """For a model with several inputs: a tuple or dictionary of fields, like the inputs."""
     targets: Field
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Schema:
     def draft(data: "DataSet", model: nn.Module | None = None) -> "Schema":
         """Write down what is public: shapes, types, classes, and the rows of an embedding that reads the inputs.
 
-        No training value is looked at, and no range is guessed from records: floats are finite, and no more.
+        No training value is read, and no range is guessed from records: floats must be finite, nothing more.
         """
         from tacit.data.drafting import draft, narrowed  # which makes schemas
 
@@ -87,20 +87,20 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this schema from any other, the same on every machine."""
+        """Identifies this schema, the same on every machine."""
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def classes(self) -> int | None:
-        """How many classes the targets name, where they are whole numbers with a highest one; otherwise None."""
+        """How many classes the targets name, if they are whole numbers with a declared maximum; otherwise None."""
         highest = self.targets.high
         if highest is None or highest < 0 or self.targets.shape or not self.targets.is_integer:
             return None
         return int(highest) + 1
 
     def check_kind(self, records: Records, name: str) -> None:
-        """Refuse a table whose shape or type is another one: these are public facts."""
+        """Refuse a table of another shape or type; these are public facts."""
         if not alike(records.inputs, self.inputs):
             raise DataError(
                 f"inputs of {name} are {described(records.inputs)}, but the schema says {self}; make them alike"
@@ -111,7 +111,7 @@ class Schema:
                 raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them alike")
 
     def fits(self, records: Records) -> Bool[Tensor, "records"]:
-        """Say which records fit. This tells about each of them: on private records the answer is private."""
+        """Return which records fit. For private records the answer is private."""
         self.check_kind(records, "these records")
         fit = torch.ones(len(records), dtype=torch.bool, device=records.targets.device)
         for rows in self.misfits(records).values():
@@ -144,9 +144,9 @@ _checked: WeakKeyDictionary[Records, dict[tuple[Schema, tuple[int, ...]], Misfit
 
 
 def check_records(data: "AgentData", schema: Schema) -> None:
-    """Refuse records that do not fit. Held-out ones are public; of training records only counts are named.
+    """Refuse records that do not fit. Held-out ones are public; for training records the message has only counts.
 
-    A table is read once for each schema, unless torch knows that it was changed since.
+    A table is read once per schema, unless torch knows that it has changed.
     """
     for part, held_out in (("validation", data.dataset.validation), ("test", data.dataset.test)):
         if held_out is not None:
@@ -174,7 +174,7 @@ def check_records(data: "AgentData", schema: Schema) -> None:
 
 
 def _check_missing(data: "AgentData", schema: Schema) -> None:
-    """Refuse an agent more of whose records hold NaN or infinity than `most_missing` lets in."""
+    """Refuse an agent if more of its records hold NaN or infinity than `most_missing` allows."""
     if data.dataset.most_missing >= 1 or schema.is_finite:
         return
     kinds = mapped(lambda field: Field(shape=field.shape, dtype=field.dtype), schema.inputs)
@@ -199,7 +199,7 @@ def _check_missing(data: "AgentData", schema: Schema) -> None:
 
 
 def _misfits(records: Records, schema: Schema) -> Misfits:
-    """Look a table through, or remember what was found; the memory goes with the table."""
+    """Check a table, or return the cached result, which lives as long as the table."""
     tables = (*parts(records.inputs), records.targets)
     versions = tuple(0 if table.is_inference() else table._version for table in tables)
     seen, key = _checked.setdefault(records, {}), (schema, versions)
@@ -214,7 +214,7 @@ def _held(wrong: Misfits, held: Tensor) -> str:
 
 
 def _missing(wrong: Misfits) -> str:
-    """Say how to let NaN in, where there is any."""
+    """Describe how to allow NaN, if there is any."""
     if not any(words.endswith("that are not finite") for words in wrong):
         return ""
     return "; allow_missing=0.05 lets in a share of what is not finite, which training mostly counts as zero"

@@ -1,15 +1,15 @@
-"""Files that grow by lines, each on the disk before the next is written."""
+"""Files that grow by lines, each on disk before the next is written."""
 
 import os
 from pathlib import Path
 
 from tacit.errors import StorageError
 
-_BLOCK = 2**16  # bytes, read at once from the end
+_BLOCK = 2**16  # bytes read at once from the end
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Append one line, which has its end, and wait until it is on disk."""
+    """Append one line, including its newline, and wait until it is on disk."""
     try:
         _drop_cut_line(path)
         with path.open("ab") as file:
@@ -21,9 +21,9 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def whole_lines(path: Path) -> list[tuple[int, bytes]]:
-    """Return the lines of a file that were written to their end, with their numbers; none if there is no file.
+    """Return the complete lines of a file with their numbers; none if there is no file.
 
-    Blank lines are left out, and so is a last line without an end: a crash cut it off, and whoever appends removes it.
+    Blank lines are skipped, and so is a last line without a newline: a crash cut it off, and the next append removes it.
     """
     if not path.exists():
         return []
@@ -36,7 +36,7 @@ def whole_lines(path: Path) -> list[tuple[int, bytes]]:
 
 
 def last_whole_line(path: Path) -> bytes | None:
-    """Return the last line that was written to its end and is not blank, without its end; None if there is none."""
+    """Return the last complete line that is not blank, without its newline; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -56,7 +56,7 @@ def last_whole_line(path: Path) -> bytes | None:
 
 
 def _drop_cut_line(path: Path) -> None:
-    """Remove a last line that a crash cut off, so that what follows stands on a line of its own."""
+    """Remove a last line that a crash cut off, so that the next one starts on a new line."""
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb+") as file:
