@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tacit.data.fields import Field
-from tacit.data.inputs import Inputs, described, mapped
+from tacit.data.inputs import Inputs, describe_inputs, mapped
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, RecordsLike, concatenate
@@ -116,7 +116,9 @@ class DataSet:
         schema = Schema.draft(self) if self.schema is None else self.schema
         prepared = self.prepare(schema.sample(1, torch.Generator().manual_seed(0)).inputs)
         if not isinstance(prepared, Tensor):
-            raise DataError(f"a record of {self.name} has several inputs, and so no one shape: {described(prepared)}")
+            raise DataError(
+                f"a record of {self.name} has several inputs, and so no one shape: {describe_inputs(prepared)}"
+            )
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
@@ -260,7 +262,7 @@ class AgentData:
         numbers = self.sizes if sizes is None else sizes
         span = " to ".join(str(each) for each in sorted({min(numbers), max(numbers)})) if len(numbers) else ""
         held = f"with {span} {counted}s each, " if span else ""
-        kind = f"{held}of {described(self.dataset.train.inputs)}"
+        kind = f"{held}of {describe_inputs(self.dataset.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def only(self, agents: Sequence[int]) -> "AgentData":

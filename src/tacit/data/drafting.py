@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.data.fields import Field
-from tacit.data.inputs import Inputs, Several, called, mapped, parts, rebuilt
+from tacit.data.inputs import Inputs, Several, call_model, mapped, parts, rebuild
 from tacit.data.prepare import bytes_to_unit
 from tacit.data.schema import Schema
 
@@ -48,7 +48,7 @@ def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema
             rows = embedding_rows(model, schema.inputs, place) if field.dtype in (torch.int32, torch.int64) else None
             if rows is not None:
                 fields[place] = field.within(0, rows - 1, f"the model looks them up in an embedding of {rows} rows")
-        schema = replace(schema, inputs=rebuilt(schema.inputs, fields))
+        schema = replace(schema, inputs=rebuild(schema.inputs, fields))
     return schema
 
 
@@ -64,7 +64,7 @@ def embedding_rows(model: nn.Module, inputs: Several[Field], place: int = 0) -> 
     watch = _Lookups(parts(zeros)[place])
     try:
         with torch.no_grad(), torch.random.fork_rng(), watch:
-            called(copy.deepcopy(model).train(), zeros)
+            call_model(copy.deepcopy(model).train(), zeros)
     except Exception:  # errors of the model are reported by later checks
         return None
     return watch.rows if watch.rows and watch.reached.all() else None

@@ -35,7 +35,7 @@ def parts(several: Several[T]) -> list[T]:
     return list(several) if isinstance(several, tuple) else [several]
 
 
-def rebuilt(like: Any, flat: Sequence[S]) -> Any:
+def rebuild(like: Any, flat: Sequence[S]) -> Any:
     """Return the structure that `parts` took apart, with these parts instead."""
     if isinstance(like, dict):
         return dict(zip(sorted(like), flat, strict=True))
@@ -49,7 +49,7 @@ def names(several: Several[Any], name: str = "inputs") -> list[str]:
     return [f"{name}[{place}]" for place in range(len(several))] if isinstance(several, tuple) else [name]
 
 
-def alike(one: Several[Any], other: Several[Any]) -> bool:
+def same_structure(one: Several[Any], other: Several[Any]) -> bool:
     """Return whether two have the same structure."""
     return names(one) == names(other)
 
@@ -59,7 +59,7 @@ def kinds(inputs: Inputs) -> Any:
     return mapped(lambda table: (tuple(table.shape[1:]), table.dtype), inputs)
 
 
-def described(inputs: Inputs) -> str:
+def describe_inputs(inputs: Inputs) -> str:
     """Describe a record's inputs without their values."""
     words = [f"{table.dtype} and shape {tuple(table.shape[1:])}" for table in parts(inputs)]
     if isinstance(inputs, Tensor):
@@ -67,7 +67,7 @@ def described(inputs: Inputs) -> str:
     return ", ".join(f"{name} of {kind}" for name, kind in zip(names(inputs), words, strict=True))
 
 
-def checked(inputs: Any, records: int | None = None) -> Inputs:
+def check_inputs(inputs: Any, records: int | None = None) -> Inputs:
     """Return inputs with a dictionary's names sorted, or raise. All must have one row per record."""
     if isinstance(inputs, dict):
         if not all(isinstance(name, str) and name.isidentifier() for name in inputs):
@@ -91,7 +91,7 @@ def checked(inputs: Any, records: int | None = None) -> Inputs:
     return found
 
 
-def called(model: Callable[..., S], inputs: Inputs) -> S:
+def call_model(model: Callable[..., S], inputs: Inputs) -> S:
     """Call a model on a batch."""
     if isinstance(inputs, dict):
         return model(**inputs)
@@ -105,7 +105,7 @@ def arguments(inputs: Inputs) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
 
 
-def stacked(records: Sequence[Inputs]) -> Inputs:
+def stack_records(records: Sequence[Inputs]) -> Inputs:
     """Return single records as one batch."""
     found: Inputs = mapped(lambda *tensors: torch.stack(tensors), *records)
     return found

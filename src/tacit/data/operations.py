@@ -80,7 +80,7 @@ _CONVOLUTIONS = frozenset([torch.ops.aten.convolution.default, torch.ops.aten.co
 _CTC = "ctc_loss"
 
 
-def name_of(operation: Any) -> str:
+def operation_name(operation: Any) -> str:
     """Return an operation's name without its form: `aten._softmax.default` and `aten.exp_.default` are softmax and exp."""
     return str(operation).removeprefix("aten.").split(".")[0].strip("_")
 
@@ -91,7 +91,7 @@ def is_apart(operation: Any, args: tuple[Any, ...]) -> bool:
     Convolutions that are not computed as products do so in float32, but not always in float64.
     """
     if operation not in _KNOWN:
-        _KNOWN[operation] = operation.namespace in ("aten", "prim", "prims") and name_of(operation) in _APART
+        _KNOWN[operation] = operation.namespace in ("aten", "prim", "prims") and operation_name(operation) in _APART
     if operation in _CONVOLUTIONS and any(isinstance(each, Tensor) and each.dtype == torch.float64 for each in args):
         return False
     return _KNOWN[operation]
@@ -104,7 +104,7 @@ def is_hidden() -> bool:
 
 def check_labels(operation: Any, args: tuple[Any, ...]) -> None:
     """Raise if an operation would read beyond a record: torch's CTC loss checks neither labels nor lengths."""
-    if name_of(operation) != _CTC:
+    if operation_name(operation) != _CTC:
         return
     log_probs, targets, *lengths = args[:4]
     steps, labels = (torch.as_tensor(each) for each in lengths)

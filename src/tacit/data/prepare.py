@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.guards import Guard, chance_state, restore_chance
-from tacit.data.inputs import Inputs, alike, mapped, parts, stacked
+from tacit.data.inputs import Inputs, mapped, parts, same_structure, stack_records
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
@@ -103,7 +103,7 @@ def _stacked(records: list[Inputs]) -> Inputs:
     kinds = [mapped(lambda tensor: (tensor.shape, tensor.dtype), record) for record in records]
     if any(kind != kinds[0] for kind in kinds):
         raise DataError("prepare gives records of several shapes or types")
-    return stacked(records)
+    return stack_records(records)
 
 
 def isolate(prepare: Prepare, like: Inputs) -> Isolated:
@@ -140,14 +140,14 @@ def check_isolated(prepare: Prepare, public: Inputs) -> None:
 
 
 def _equal(one: Inputs, other: Inputs) -> bool:
-    return alike(one, other) and all(
+    return same_structure(one, other) and all(
         torch.equal(ours.nan_to_num(nan=-1), theirs.nan_to_num(nan=-1))
         for ours, theirs in zip(parts(one), parts(other), strict=True)
     )
 
 
 def _same(one: Inputs, other: Inputs) -> bool:
-    return alike(one, other) and all(map(_close, parts(one), parts(other)))
+    return same_structure(one, other) and all(map(_close, parts(one), parts(other)))
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

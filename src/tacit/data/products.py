@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.data.operations import check_labels, is_apart, is_hidden, name_of
+from tacit.data.operations import check_labels, is_apart, is_hidden, operation_name
 
 # Multiples to which widths are padded, found by testing a record at every place on x86 with torch's library; whether they
 # are right on another machine is tested before a run.
@@ -45,7 +45,7 @@ class EvenProducts(TorchDispatchMode):
         form = _EVEN_FORMS.get(func)
         if form is None:
             if not is_apart(func, args) or is_hidden():
-                self.strange.add(name_of(func))
+                self.strange.add(operation_name(func))
                 check_labels(func, args)
             return func(*args, **(kwargs or {}))
         self.needed = self.needed or func is not _aten.bmm.default or any(_fill(*args))

@@ -17,7 +17,7 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tacit.data.inputs import Inputs, checked, described, kinds, mapped, stacked
+from tacit.data.inputs import Inputs, check_inputs, describe_inputs, kinds, mapped, stack_records
 from tacit.errors import DataError
 
 Array: TypeAlias = Tensor | np.ndarray
@@ -36,10 +36,10 @@ class Records:
     units: Int64[Tensor, "records"] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", checked(self.inputs))
+        object.__setattr__(self, "inputs", check_inputs(self.inputs))
         if not isinstance(self.targets, Tensor) or self.targets.ndim == 0:
             raise DataError(f"targets must be a tensor with one row per record, not {_describe(self.targets)}")
-        checked(self.inputs, len(self.targets))
+        check_inputs(self.inputs, len(self.targets))
         if self.units is not None and (self.units.dtype, self.units.shape) != (torch.int64, self.targets.shape[:1]):
             raise DataError(
                 f"units are {_describe(self.units)}; give one int64 number for each of {len(self.targets)} records"
@@ -50,14 +50,14 @@ class Records:
 
     def __repr__(self) -> str:
         # Records are private: a log or error message with this object must not show their values.
-        return f"Records({len(self)} of {described(self.inputs)})"
+        return f"Records({len(self)} of {describe_inputs(self.inputs)})"
 
     @property
     def table(self) -> Shaped[Tensor, "records *shape"]:
         """The inputs, where a record has one; records with several are refused."""
         if isinstance(self.inputs, Tensor):
             return self.inputs
-        raise DataError(f"this takes records with one input, but these have several: {described(self.inputs)}")
+        raise DataError(f"this takes records with one input, but these have several: {describe_inputs(self.inputs)}")
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
@@ -113,7 +113,7 @@ def concatenate(tables: Sequence[Records]) -> Records:
             own: Inputs = getattr(table, name)
             if kinds(own) != kinds(first):
                 raise DataError(
-                    f"{name} of part {i} are {described(own)} but those of part 0 are {described(first)}; all parts must be alike"
+                    f"{name} of part {i} are {describe_inputs(own)} but those of part 0 are {describe_inputs(first)}; all parts must be alike"
                 )
     units = [table.units for table in tables if table.units is not None]
     if len(units) not in (0, len(tables)):
@@ -151,7 +151,7 @@ def _read_items(items: Any) -> Records:
             targets.append(pair[1])
     if wrong:
         raise DataError(f"{len(wrong)} of {len(items)} records cannot be used. The first: {wrong[0]}")
-    return Records(stacked(inputs), torch.stack(targets))
+    return Records(stack_records(inputs), torch.stack(targets))
 
 
 def _shape(one: Inputs) -> Any:

@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from tacit.data.fields import Field, Misfits
-from tacit.data.inputs import Several, alike, described, mapped, names, parts
+from tacit.data.inputs import Several, describe_inputs, mapped, names, parts, same_structure
 from tacit.data.records import Records
 from tacit.errors import DataError
 
@@ -101,9 +101,9 @@ class Schema:
 
     def check_kind(self, records: Records, name: str) -> None:
         """Refuse a table of another shape or type; these are public facts."""
-        if not alike(records.inputs, self.inputs):
+        if not same_structure(records.inputs, self.inputs):
             raise DataError(
-                f"inputs of {name} are {described(records.inputs)}, but the schema says {self}; make them alike"
+                f"inputs of {name} are {describe_inputs(records.inputs)}, but the schema says {self}; make them alike"
             )
         for part, field, table in self._columns(records):
             if (tuple(table.shape[1:]), table.dtype) != (field.shape, field.dtype):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tacit.data.inputs import Inputs, called, mapped, names, parts
+from tacit.data.inputs import Inputs, call_model, mapped, names, parts
 from tacit.errors import ModelError
 
 
@@ -99,7 +99,7 @@ def _watch(module: nn.Module, batch: Inputs, seed: int) -> Seen:
     try:
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            called(module, batch)
+            call_model(module, batch)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         several = zip(names(batch), parts(batch), strict=True)
         kind = ", ".join(f"{name}, {each.dtype} of shape {tuple(each.shape)}" for name, each in several)

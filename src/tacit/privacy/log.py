@@ -79,7 +79,7 @@ def anchor_row(account: int, events: str) -> LogRow:
     return {"kind": "anchor", "account": account, "events": events}
 
 
-def written(row: LogRow) -> str:
+def row_text(row: LogRow) -> str:
     """Return the text of a new row, with a salt."""
     return chains.canonical(row | {"salt": secrets.token_hex(16)})
 

@@ -92,7 +92,7 @@ class Observer:
         if self.curious is None:
             return "everybody else together"
         if self.curious == 0:
-            return "whoever sees all messages and no agent's secrets"
+            return "an observer of all messages without any agent's secrets"
         return "any one other agent" if self.curious == 1 else f"any {self.curious} other agents together"
 
 

@@ -34,7 +34,7 @@ from tacit.privacy.log import (
     open_row,
     query_row,
     read_row,
-    written,
+    row_text,
 )
 from tacit.privacy.opening import EVERYONE
 
@@ -326,7 +326,7 @@ class DurableLedger(Ledger):
         self._reader.apply(row)
 
     def _append(self, row: LogRow) -> None:
-        text = written(row)
+        text = row_text(row)
         number, head = self._number + 1, chains.link(self._head, chains.digest(text))
         account = row["account"] if row["kind"] == "query" else None
         self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, head))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.data import AgentData, DataSet, Records
-from tacit.data.inputs import Inputs, mapped, names, parts, rebuilt
+from tacit.data.inputs import Inputs, mapped, names, parts, rebuild
 from tacit.privacy import Unit
 from tacit.training.preparation import declared_sizes
 from tacit.training.settings import Training
@@ -100,7 +100,7 @@ def hostile_records(data: DataSet, generator: torch.Generator) -> Iterator[tuple
         for words, odd in _hostile(like, generator):
             record = parts(ordinary_inputs(data, 1, generator)) if isinstance(inputs, tuple | dict) else [odd]
             record[number] = odd
-            yield words if len(record) == 1 else f"{words} in {name}", rebuilt(inputs, record), target
+            yield words if len(record) == 1 else f"{words} in {name}", rebuild(inputs, record), target
         for _ in range(0 if like.dtype.is_floating_point else 3):
             yield "random", ordinary_inputs(data, 1, generator), ordinary_targets(data, 1, generator)
     if target.is_floating_point():

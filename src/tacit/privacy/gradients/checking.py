@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tacit.data.guards import chance_state
-from tacit.data.inputs import Inputs, mapped, parts, rebuilt
+from tacit.data.inputs import Inputs, mapped, parts, rebuild
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
@@ -101,7 +101,7 @@ def _check_prepared(example: Lot, places: int) -> None:
         tables = parts(rows)
         for number, table in enumerate(tables):
             tables[number] = torch.cat([table, _with_odd(table[:1].clone(), number, odd)])
-        batches.append(rebuilt(rows, tables))
+        batches.append(rebuild(rows, tables))
     slots = torch.arange(places, device=example.targets.device)
     for batch in batches:
         known: dict[tuple[int, int], Tensor] = {}

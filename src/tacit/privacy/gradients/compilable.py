@@ -9,7 +9,7 @@ from operator import getitem
 
 from torch import fx
 
-from tacit.data.operations import CALCULATED, COMPARED, LAYERS, MOVED, name_of
+from tacit.data.operations import CALCULATED, COMPARED, LAYERS, MOVED, operation_name
 from tacit.privacy.gradients.batches import Unsupported
 
 _KNOWN = MOVED | COMPARED | CALCULATED | LAYERS | {"convolution", "convolution_backward"}
@@ -23,7 +23,7 @@ def check_compilable(graph: fx.Graph) -> None:
         if node.op == "get_attr":
             raise Unsupported("the model has frozen parameters or buffers, which are not compiled")
         if node.op == "call_function":
-            name = "getitem" if node.target is getitem else name_of(node.target)
+            name = "getitem" if node.target is getitem else operation_name(node.target)
             if name not in _KNOWN or not _is_plain(name, node):
                 raise Unsupported(f"compiled, the rounding of {name} may depend on neighbouring numbers")
 

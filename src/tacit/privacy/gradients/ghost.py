@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tacit.data.inputs import names, parts, rebuilt
+from tacit.data.inputs import names, parts, rebuild
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.batches import BatchData, BatchEngine, BatchRunner, Shape, SumsAndNorms, largest_lot
 from tacit.privacy.gradients.blocks import blocks_at_once, choose_size
@@ -90,7 +90,7 @@ class CompiledKernel:
         def batch(
             theta: Tensor, targets: Tensor, keep: Tensor, clip: Tensor, power: Tensor, *flat: Tensor
         ) -> tuple[Tensor, Tensor]:
-            own = BatchData((theta,), rebuilt(data.inputs, flat), targets, keep)
+            own = BatchData((theta,), rebuild(data.inputs, flat), targets, keep)
             return self._stacked.clipped(own, clip, Quantum(power, quantum.bits))
 
         given = (data.public[0], data.targets, data.keep, clip, quantum.power, *parts(data.inputs))
@@ -101,7 +101,7 @@ class CompiledKernel:
         """Return what the stacked model returns."""
 
         def batch(theta: Tensor, targets: Tensor, keep: Tensor, *flat: Tensor) -> Tensor:
-            return self._stacked.plain(BatchData((theta,), rebuilt(data.inputs, flat), targets, keep))
+            return self._stacked.plain(BatchData((theta,), rebuild(data.inputs, flat), targets, keep))
 
         given = (data.public[0], data.targets, data.keep, *parts(data.inputs))
         sums: Tensor = self._run(("plain", *names(data.inputs)), batch, given)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from tacit.data.guards import Guard
-from tacit.data.inputs import Inputs, called, mapped
+from tacit.data.inputs import Inputs, call_model, mapped
 from tacit.data.products import EvenProducts
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.batches import BatchData, SumsAndNorms, Unsupported
@@ -112,7 +112,7 @@ class StackedModel:
         """Run every record by itself through the module and the loss."""
 
         def one(input: Inputs, target: Tensor) -> Tensor:
-            outputs = called(self._module[0], mapped(lambda tensor: tensor[None], input))
+            outputs = call_model(self._module[0], mapped(lambda tensor: tensor[None], input))
             return self._model.loss_at(outputs, target)
 
         parameters = self._model.unflatten_stacked(data.public[0])
