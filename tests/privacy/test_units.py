@@ -271,14 +271,14 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
 
     sound = GradientKernel.clipped
 
-    def record_by_record(self, public, inputs, targets, keep, clip, quantum):
+    def record_by_record(self, data, clip, quantum):
         if not isinstance(self._model, UnitModel):
-            return sound(self, public, inputs, targets, keep, clip, quantum)
+            return sound(self, data, clip, quantum)
         parts = []
-        for member in range(targets.shape[1]):
-            only = targets.clone()
+        for member in range(data.targets.shape[1]):
+            only = data.targets.clone()
             only[:, :member, -1] = only[:, member + 1 :, -1] = 0
-            parts.append(sound(self, public, inputs, only, keep, clip, quantum))
+            parts.append(sound(self, data._replace(targets=only), clip, quantum))
         return sum(sums for sums, _ in parts), torch.stack([norms for _, norms in parts]).amax(0)
 
     monkeypatch.setattr(GradientKernel, "clipped", record_by_record)
