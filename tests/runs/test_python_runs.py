@@ -692,7 +692,7 @@ def test_a_run_without_privacy_is_kept_and_resumed(tmp_path, monkeypatch):
 
 def test_everything_that_a_training_is_made_of_is_kept():
     """A setting that is added later must be kept, too, or be said not to matter here."""
-    kept = {*_AS_THEY_ARE, *PARTS, "privacy", "sizes", "device"}
+    kept = {*_AS_THEY_ARE, *PARTS, "privacy", "sizes", "device", "absences"}
     of_no_matter = {"ledger", "name", "taps", "progress"}  # the folder's own, and what only watches
     assert {field.name for field in fields(tacit.Training)} == kept | of_no_matter
 

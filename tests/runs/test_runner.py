@@ -177,7 +177,7 @@ def crash():
 
 
 def test_a_setting_that_needs_an_extra_says_so(monkeypatch):
-    monkeypatch.setattr("tacit.runs.config.find_spec", lambda name: None)
+    monkeypatch.setattr("tacit.runs.config_checks.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"install tacit\[tensorboard\]"):
         config(tensorboard=True)
 

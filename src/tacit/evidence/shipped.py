@@ -26,6 +26,7 @@ from tacit.graphs.files import graph_of
 from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
 from tacit.privacy import Fast, Secret, Seeded
+from tacit.privacy.mechanisms import Masks
 from tacit.runs.again import SYNTHETIC, make_again
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
@@ -124,7 +125,22 @@ class FromCommandLine:
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
         graph = self._made(lambda: self._graph(self._dealt.agents))
-        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph))
+        keys = self._made(lambda: self._key_graph(self._dealt.agents))
+        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph, key_graph=keys))
+
+    def _key_graph(self, agents: int) -> nx.Graph | None:
+        """Return the key graph that the plan has, where the settings name a file; None where they name one of the library's."""
+        text = self._config.keys
+        if self._config.noise == "local" or text in ("complete", "graph"):
+            return None
+        if is_shipped("graph", text):
+            if "restarts" in text:
+                raise Missing("its key graph was searched for with a number of restarts of its own")
+            return None
+        if self._plan.masks is None:
+            raise Missing("its key graph was in a file, and the plan has no masks that show it")
+        pairs = Masks.of_json(self._plan.masks).keys.all_pairs
+        return graph_of(agents, pairs, None)
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
         """Return the graph that the settings name or, where they name a file, the links that the plan has."""

@@ -1,6 +1,7 @@
 """What a session is and does, as events and as the summary of a finished run."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import networkx as nx
@@ -13,10 +14,10 @@ from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy.guarantees import stated
-from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs import events
 from tacit.runs.environment import machine_of
 from tacit.runs.python_config import AnyConfig
+from tacit.training.absences import Absence
 from tacit.training.results import Result, Snapshot
 from tacit.training.session import Session
 
@@ -36,7 +37,10 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         dataset=data.data.name,
         agents=data.agents,
         rounds=session.training.rounds,
-        edges=edges_of(graph, session.training.rounds),
+        gossip_rounds=session.training.gossip_rounds,
+        exchanges_per_query=session.training.exchanges_per_query,
+        absences=tuple(_absence_facts(absence) for absence in session.training.absences),
+        edges=edges_of(graph, session.training.link_rounds),
         changing=graph is not None and not isinstance(graph, nx.Graph),
         weights=weights_of(graph),
         counts=None if counts is None else tuple(tuple(row) for row in counts),
@@ -47,6 +51,8 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         lot_sizes=plan.lot_sizes,
         clips=plan.clips,
         noise_multipliers=plan.noise_multipliers,
+        masks=None if plan.masks is None else plan.masks.to_json(),
+        observer=None if promise is None else plan.observer.key,
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
         private=promise is not None,
@@ -61,6 +67,10 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         compiled=session.chosen.compiled,
         machine=machine_of(session),
     )
+
+
+def _absence_facts(absence: Absence) -> dict[str, int]:
+    return {key: value for key, value in asdict(absence).items() if value is not None}
 
 
 def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int, int], ...]:
@@ -125,7 +135,8 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
 def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
     """Return what came of a finished run; `heads` are the ends of its two hash chains.
 
-    `epsilon` is the highest of any agent, derived from the ledger and rounded up: the number that is shown everywhere.
+    `epsilon` is the highest of any agent, derived from the ledger and rounded up, against `observer`, for whom it was promised: the
+    number that is shown everywhere. `epsilon_against` has it for any one curious agent, any two, …, and all others together.
     """
     privacy, last = result.plan.privacy, result.history[-1]
     accuracy, kept = last.accuracy, result.guarantees()
@@ -144,7 +155,10 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
-        "observer": str(EVERYBODY) if privacy else None,
+        "epsilon_against": {key: stated(value) for key, value in result.epsilons_against().items()}
+        if privacy
+        else None,
+        "observer": str(result.plan.observer) if privacy else None,
         "unit": kept[0].unit if privacy else None,
         "models_sha256": models_sha256(result.theta),
         "heads": heads,

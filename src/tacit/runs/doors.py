@@ -16,7 +16,6 @@ from typing import Any
 from tacit.errors import InvalidInput
 from tacit.io.stopping import Stopping
 from tacit.privacy import Budget, DurableLedger
-from tacit.privacy.guarantees import per, shown, terms
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
 from tacit.runs.names import as_path, find_run
@@ -100,7 +99,7 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
             _say(f"stopped before anything more was asked. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if result is None:
-        _say(f"stopped after round {runner.session.round} of {config.rounds}, {stopped}. {is_kept(path, config)}")
+        _say(f"stopped after round {runner.session.round} of {config.total_rounds}, {stopped}. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if stopping.asked:
         _say(f"the run was at its end, and is finished: {call('tacit.load', path, [])} has it")
@@ -109,7 +108,7 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
 
 
 def _play_rounds(runner: Runner, stop: Callable[[], bool], progress: bool) -> Result | None:
-    with runner, rounds_bar(progress, runner.folder.name, runner.config.rounds, runner.session.round) as advanced:
+    with runner, rounds_bar(progress, runner.folder.name, runner.config.total_rounds, runner.session.round) as advanced:
         words = lru_cache(maxsize=1)(lambda looks: _words(runner) if progress else "")
         looks = runner.session.watch.histories[0]
         return runner.play(stop=stop, on_round=lambda _: advanced(words(len(looks))))
@@ -129,9 +128,6 @@ def _words(runner: Runner) -> str:
     """Say what the last look saw and what was spent until then, under the round that it was after."""
     look = runner.session.watch.histories[0][-1]
     seen = [] if look.accuracy is None else [f"accuracy {look.accuracy.mean():.1%}"]
-    spent, promise = runner.epsilon_at(look), runner.session.plan.privacy
-    if spent is not None and promise is not None:
-        seen.append(
-            f"{per(runner.protected, shown(spent))} at {terms(promise.delta, promise.adjacency, promise.accountant)}"
-        )
+    if (spent := runner.state_epsilon_at(look)) is not None:
+        seen.append(spent)
     return f"after round {look.round}: {', '.join(seen)}" if seen else ""

@@ -28,7 +28,7 @@ from tacit.io import chains
 from tacit.io.files import finite
 from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.privacy.mechanisms import RECORD, Mechanism, unit_in
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Gaussian, Masked, Masks, Mechanism, Observer, Poisson, unit_in
 
 # JSON has no word for what is not a finite number; the writer puts null there.
 _Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
@@ -74,6 +74,11 @@ class Plan:
     dataset: str
     agents: _Positive
     rounds: _Positive
+    gossip_rounds: _Count
+    """Rounds after these in which agents only mix their models."""
+    exchanges_per_query: _Positive
+    absences: tuple[dict[str, int], ...]
+    """Agents that are away: each with `agent` and `first`, and with `until` or `rekey` where there is one."""
     edges: tuple[tuple[_Count, _Count], ...]
     changing: bool
     """Whether who talks to whom changes from round to round; `edges` are then those of some round."""
@@ -89,6 +94,11 @@ class Plan:
     lot_sizes: tuple[float, ...]
     clips: tuple[_Number, ...]
     noise_multipliers: tuple[float, ...]
+    """Of every agent's own noise."""
+    masks: dict[str, Any] | None
+    """What pairs of agents share so that it cancels, as the ledger keeps it: own noise, size of a mask and key graph."""
+    observer: str | None
+    """Against whom ε is promised: a number of curious agents, or "all"; None without privacy."""
     queries: _Count
     """How many queries of each agent's data the run is allowed, spare ones among them."""
     spare_queries: _Count
@@ -114,15 +124,30 @@ class Plan:
         return RECORD if self.unit is None else unit_in(self.unit)[0]
 
     @property
+    def total_rounds(self) -> int:
+        """All rounds, also those in which models are only mixed."""
+        return self.rounds + self.gossip_rounds
+
+    @property
+    def promised_against(self) -> Observer:
+        """Against whom ε is promised."""
+        return EVERYBODY if self.observer is None else Observer.of_key(self.observer)
+
+    @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What one query of each agent does."""
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
         if not self.private:
             return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
         unit, most = (RECORD, 1) if self.unit is None else unit_in(self.unit)
+        masks = None if self.masks is None else Masks.of_json(self.masks)
+
+        def noise(agent: int, sigma: float) -> Gaussian | Masked:
+            return Gaussian(multiplier=sigma) if masks is None else Masked(multiplier=sigma, agent=agent, masks=masks)
+
         return tuple(
-            Mechanism.gaussian(sample_rate=rate, clip=clip, lot=lot, noise_multiplier=sigma, unit=unit, most=most)
-            for rate, clip, lot, sigma in each
+            Mechanism(sampler=Poisson(rate=rate, unit=unit, most=most), clip=clip, lot=lot, noise=noise(agent, sigma))
+            for agent, (rate, clip, lot, sigma) in enumerate(each)
         )
 
     def __post_init__(self) -> None:
@@ -132,6 +157,15 @@ class Plan:
             raise ValueError(f"an edge leads to an agent that is not among the {self.agents}")
         if self.counts is not None and len({len(row) for row in self.counts}) > 1:
             raise ValueError("counts has rows of different lengths")
+        if self.private == (self.observer is None):
+            raise ValueError("a private run says against whom ε is promised, and no other run does")
+        if self.masks is not None:
+            if not self.private:
+                raise ValueError("a run without privacy has no masks")
+            if (sharing := Masks.of_json(self.masks).keys.agents) != self.agents:
+                raise ValueError(f"masks are shared by {sharing} agents, and there are {self.agents}")
+        elif self.promised_against != EVERYBODY:
+            raise ValueError("without masks, ε is promised against everybody else together")
         if self.private:
             if self.delta is None or self.adjacency is None or self.accountant is None:
                 raise ValueError("a private run needs delta, adjacency and accountant")

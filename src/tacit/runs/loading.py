@@ -10,8 +10,10 @@ from torch import Tensor
 
 from tacit.data import Schema
 from tacit.errors import InvalidInput, TacitError, choose
+from tacit.graphs.files import graph_of
 from tacit.models import FlatModel
-from tacit.privacy import DurableLedger, Plan, Privacy, Unit
+from tacit.privacy import Cancelling, DurableLedger, Plan, Privacy, Unit
+from tacit.privacy.mechanisms import Masks
 from tacit.runs import events
 from tacit.runs.again import rebuild
 from tacit.runs.building import loss_function, model_for
@@ -21,7 +23,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
 from tacit.runs.names import as_path, find_run
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
-from tacit.runs.python_config import Part, PythonConfig
+from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.runs.record import Records
 from tacit.runs.resuming import how_to_resume
 from tacit.training.preparation import make_module
@@ -65,7 +67,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         theta=theta,
         schema=Schema.of(plan.schema),
         sizes=plan.sizes,
-        plan=_plan(plan),
+        plan=_plan(plan, config),
         ledger=DurableLedger(folder.ledger_file, read_only=True),
         history=[snapshot_of(look) for look in story.snapshots],
         release=plan.release and record.release,
@@ -133,22 +135,23 @@ def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
         return Absent(str(error), shown)
 
 
-def _plan(plan: events.Plan) -> Plan:
-    """Return the mechanism of every agent, as the events tell it."""
-    promise = None
+def _plan(plan: events.Plan, config: AnyConfig) -> Plan:
+    """Return the mechanism of every agent, as the events state it."""
+    promise, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
     if plan.private:
         assert plan.delta is not None
         assert plan.adjacency is not None
         assert plan.accountant is not None
         promise = Privacy(
             epsilon=plan.epsilon,
-            noise_multiplier=plan.noise_multipliers if plan.epsilon is None else None,
+            noise_multiplier=config.noise_multiplier if plan.epsilon is None else None,
             delta=plan.delta,
             clip=plan.clips,
             lot_size=plan.lot_sizes,
             adjacency=plan.adjacency,
             accountant=plan.accountant,
             unit=None if plan.unit is None else Unit.of(plan.unit),
+            noise=None if masks is None else _cancelling(masks, plan, config),
         )
     return Plan(
         sample_rates=plan.sample_rates,
@@ -157,4 +160,15 @@ def _plan(plan: events.Plan) -> Plan:
         noise_multipliers=plan.noise_multipliers,
         queries=plan.queries,
         privacy=promise,
+        masks=masks,
+    )
+
+
+def _cancelling(masks: Masks, plan: events.Plan, config: AnyConfig) -> Cancelling:
+    keys = masks.keys
+    return Cancelling(
+        curious=plan.promised_against.curious or 0,
+        keys="complete" if keys.pairs is None else graph_of(keys.agents, keys.pairs),
+        ratio="auto" if config.mask_ratio is None else config.mask_ratio,
+        lost=masks.lost,
     )

@@ -1,7 +1,7 @@
 """Between a `Training` that Python made and the settings that its folder keeps: there, and back again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,13 @@ import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.errors import InvalidInput, choose
-from tacit.privacy import Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
+from tacit.graphs.files import graph_of
+from tacit.privacy import Cancelling, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
+from tacit.privacy.keys import Keys
 from tacit.runs.again import rebuild
-from tacit.runs.config import need_tensorboard
+from tacit.runs.building import make_absences
+from tacit.runs.config import AbsenceSettings
+from tacit.runs.config_checks import need_tensorboard
 from tacit.runs.naming import Own
 from tacit.runs.parts import describe, differences
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
@@ -30,6 +34,8 @@ _AS_THEY_ARE = (
     "compile",
     "evaluate_every",
     "rounds",
+    "gossip_rounds",
+    "exchanges_per_query",
 )
 
 
@@ -57,7 +63,7 @@ def config_of(
     promise = training.privacy
     facts: dict[str, Any] = {key: getattr(training, key) for key in _AS_THEY_ARE}
     if isinstance(promise, Privacy):
-        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE}
+        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE} | _noise_settings(promise.noise)
     try:
         return PythonConfig(
             **facts | {"lot_size": _plain(promise.lot_size)},
@@ -71,6 +77,8 @@ def config_of(
             private=isinstance(promise, Privacy),
             unit=None if training.unit is None else str(training.unit),
             source=_SOURCES.get(type(training.chosen_sources), type(training.chosen_sources).__qualname__),
+            noise="local" if training.cancelling is None else "cancelling",
+            absences=[AbsenceSettings(**asdict(absence)) for absence in training.absences],
             sizes=None if training.sizes is None else [int(size) for size in training.sizes],
             lr=parts["lr"].shown,
             device=str(training.device),
@@ -105,7 +113,7 @@ def training_of(
 def training_with(config: PythonConfig, objects: Mapping[str, Any]) -> Training:
     """Return the training of a run with these objects."""
     settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
-    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
+    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE} | {"absences": make_absences(config)}
     return Training(privacy=_promise(config), **settings | dict(objects))
 
 
@@ -113,7 +121,28 @@ def _promise(config: PythonConfig) -> Privacy | NoPrivacy:
     if not config.private:
         return NoPrivacy(lot_size=config.lot_size)
     promised = {key: value for key in _PROMISE if (value := getattr(config, key)) is not None}
-    return Privacy(**promised, unit=None if config.unit is None else Unit.of(config.unit))
+    unit = None if config.unit is None else Unit.of(config.unit)
+    return Privacy(**promised, unit=unit, noise=_cancelling(config))
+
+
+def _noise_settings(noise: Cancelling | None) -> dict[str, Any]:
+    """Return what is kept of masks. Of a key graph of one's own, all pairs are: a ledger has them, too."""
+    if noise is None:
+        return {}
+    keys = noise.keys if isinstance(noise.keys, str) else [list(pair) for pair in Keys.of(noise.keys).all_pairs]
+    ratio = noise.ratio if isinstance(noise.ratio, str) else float(noise.ratio)
+    return {"curious": noise.curious, "keys": keys, "mask_ratio": ratio, "lost": noise.lost}
+
+
+def _cancelling(config: PythonConfig) -> Cancelling | None:
+    if config.noise == "local":
+        return None
+    if config.curious is None or config.keys is None or config.mask_ratio is None or config.lost is None:
+        raise InvalidInput("noise is cancelling, and config.toml does not keep all of its settings; it was changed")
+    keys: Any = config.keys
+    if not isinstance(keys, str):
+        keys = graph_of(config.agents, [(low, high) for low, high in keys])
+    return Cancelling(curious=config.curious, keys=keys, ratio=config.mask_ratio, lost=config.lost)
 
 
 def _plain(value: Any) -> Any:

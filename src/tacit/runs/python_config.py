@@ -7,7 +7,7 @@ runs no code.
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.config import RunConfig
+from tacit.runs.config import AbsenceSettings, RunConfig
 
 PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
 """What may be an object: these can be given again when a run is resumed or loaded."""
 _Numbers = float | list[float]
+_Pair = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=2, max_length=2)]
 
 
 class Part(BaseModel):
@@ -66,8 +67,17 @@ class PythonConfig(BaseModel):
     spare_queries: int = Field(ge=0)
     private_diagnostics: bool
     sizes: list[int] | None = None
+    noise: Literal["local", "cancelling"]
+    curious: int | None = Field(None, ge=0)
+    keys: Literal["complete", "graph"] | list[_Pair] | None = None
+    """Which pairs share masks: a word, or all pairs of a graph."""
+    mask_ratio: float | Literal["auto"] | None = None
+    lost: int | None = Field(None, ge=0)
 
     rounds: int = Field(ge=1)
+    gossip_rounds: int = Field(ge=0)
+    exchanges_per_query: int = Field(ge=1)
+    absences: list[AbsenceSettings] = Field(default_factory=list)
     lr: str
     seed: int = Field(ge=0)
     device: str
@@ -93,7 +103,13 @@ class PythonConfig(BaseModel):
 
     def to_toml(self) -> str:
         """Return all settings as a file that gives this very configuration."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
+        empty = {key for key in ("code", "absences") if not getattr(self, key)}
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
+
+    @property
+    def total_rounds(self) -> int:
+        """All rounds, also those in which models are only mixed."""
+        return self.rounds + self.gossip_rounds
 
     @property
     def fingerprint(self) -> str:

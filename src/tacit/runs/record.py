@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.privacy import DurableAccount, DurableLedger
+from tacit.privacy.mechanisms import Masked, Masks
 from tacit.runs.events import Events, Plan
 from tacit.runs.folder import LEDGER
 
@@ -90,6 +91,10 @@ def _differences(account: DurableAccount, plan: Plan) -> Iterator[str]:
         yield "sampling rates"
     if plan.private and tuple(mechanism.noise_multiplier for mechanism in mechanisms) != plan.noise_multipliers:
         yield "noise"
+    noises = [mechanism.noise for mechanism in mechanisms]
+    shared = {noise.masks for noise in noises if isinstance(noise, Masked)}
+    if shared != ({Masks.of_json(plan.masks)} if plan.masks is not None else set()):
+        yield "masks"
     if plan.private and tuple(mechanism.clip for mechanism in mechanisms) != plan.clips:
         yield "clipping norms"
     if tuple(mechanism.lot for mechanism in mechanisms) != plan.lot_sizes:

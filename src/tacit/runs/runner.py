@@ -18,8 +18,11 @@ import torch
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
-from tacit.privacy import Budget, DurableAccount, DurableLedger
-from tacit.privacy.mechanisms import RECORD
+from tacit.privacy import Budget, DurableAccount, DurableLedger, Observer
+from tacit.privacy.guarantees import terms
+from tacit.privacy.keys import Keys
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Masks
+from tacit.privacy.observers import state_epsilon
 from tacit.runs.answers import AnswerLog, RecordingOracle
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
@@ -67,6 +70,7 @@ class Runner:
             if not fresh and (plan := self.folder.events().plan) is not None:
                 training = replace(training, compile=plan.compiled)
                 self._check_data(training, plan)
+                self._check_keys(training, plan)
             accounts = None if fresh else [self._account()]
             on_step("calibrating noise" if config.private else "preparing models")
             self.session = Session(training, accounts=accounts)
@@ -175,24 +179,36 @@ class Runner:
         unit = self.session.training.unit
         return RECORD if unit is None else unit.name
 
-    def epsilon(self, queries: int | None = None) -> float | None:
+    def epsilon(self, queries: int | None = None, observer: Observer | None = None) -> float | None:
         """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
-        It is that of what is charged or, where `queries` are given, of so many of them.
+        It is that of what is charged or, where `queries` are given, of so many of them. It holds against `observer`, or against
+        whom it was promised.
         """
-        promise = self.session.plan.privacy
-        if promise is None:
+        plan = self.session.plan
+        if plan.privacy is None:
             return None
-        terms: dict[str, Any] = {
-            "delta": promise.delta,
-            "adjacency": promise.adjacency,
-            "accountant": promise.accountant,
-        }
-        return self.session.accounts[0].largest_epsilon(**terms, queries=queries)[1]
+        return self.session.accounts[0].largest_epsilon(
+            delta=plan.privacy.delta,
+            adjacency=plan.privacy.adjacency,
+            accountant=plan.privacy.accountant,
+            queries=queries,
+            observer=plan.observer if observer is None else observer,
+        )[1]
 
-    def epsilon_at(self, look: Snapshot) -> float | None:
-        """Derive ε, as `epsilon` does, of all queries that were made until a look, lost ones too."""
-        return self.epsilon(look.queries + self.lost_queries)
+    def epsilon_at(self, look: Snapshot, observer: Observer | None = None) -> float | None:
+        """Derive ε, as `epsilon` does, of all queries that were made until a snapshot, lost ones too."""
+        return self.epsilon(look.queries + self.lost_queries, observer)
+
+    def state_epsilon_at(self, look: Snapshot) -> str | None:
+        """State ε at a snapshot in words: against whom it was promised and, with masks, against everybody else together."""
+        plan = self.session.plan
+        if plan.privacy is None:
+            return None
+        found = {each.key: self.epsilon_at(look, each) or 0.0 for each in (plan.observer, EVERYBODY)}
+        privacy = plan.privacy
+        words = terms(privacy.delta, privacy.adjacency, privacy.accountant)
+        return f"{state_epsilon(self.protected, plan.observer, found)} at {words}"
 
     def close(self) -> None:
         """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
@@ -254,10 +270,18 @@ class Runner:
                 f"the data is not what run {self.folder.name!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
             )
 
+    def _check_keys(self, training: Training, plan: Plan) -> None:
+        """Refuse a key graph that is not the one the run began with: a file may have changed."""
+        noise = training.cancelling
+        if noise is None or isinstance(noise.keys, str) or plan.masks is None:
+            return
+        if Keys.of(noise.keys) != Masks.of_json(plan.masks).keys:
+            raise InvalidInput(f"the key graph {self.config.keys!r} was changed since the run began; put it back")
+
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
-        edges, weights = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
+        edges, weights = edges_of(self._graph, self.session.training.link_rounds), weights_of(self._graph)
         if plan is not None and links_of(plan.edges, plan.weights) != links_of(edges, weights):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 

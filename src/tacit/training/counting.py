@@ -57,9 +57,7 @@ def count(
         network, oracle = connect(device), _Counting(0.0)
         theta = torch.zeros(len(network.hosted), width, dtype=dtype, device=device)
         try:
-            play = _played(
-                algorithm, theta, rounds, schedule, network, oracle, seed, rounds + gossip_rounds, gossip_rounds
-            )
+            play = _played(algorithm, theta, rounds, schedule, network, oracle, seed, rounds + gossip_rounds)
         except Exception as error:
             if device == _NUMBERS or (isinstance(error, TacitError) and not isinstance(error, RuleError)):
                 raise
@@ -117,7 +115,6 @@ def _played(
     oracle: "_Counting",
     seed: int,
     until: int,
-    gossip_rounds: int = 0,
 ) -> Play:
     try:
         play = Play(

@@ -17,6 +17,8 @@ from tacit.data.records import Source
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import epsilons_against
 from tacit.training.evaluation import Score, evaluate
 
 
@@ -159,6 +161,23 @@ class Result:
             adjacency=privacy.adjacency,
             accountant=privacy.accountant,
             observer=self.plan.observer if observer is None else observer,
+        )
+
+    def epsilons_against(self) -> dict[str, float]:
+        """Derive the highest ε of any agent from the ledger, by the number of curious agents: "1", "2", …, and "all" others together.
+
+        Only masks make a difference between them: without masks there is "all" alone.
+        """
+        privacy = self.plan.privacy
+        if privacy is None:
+            return {EVERYBODY.key: math.inf}
+        account = next(account for account in self.ledger.accounts if account.run == self.run)
+        return epsilons_against(
+            account,
+            delta=privacy.delta,
+            adjacency=privacy.adjacency,
+            accountant=privacy.accountant,
+            promised=self.plan.observer,
         )
 
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:

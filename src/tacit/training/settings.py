@@ -17,7 +17,7 @@ from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
-from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.privacy import Cancelling, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
 from tacit.training.absences import Absence
 from tacit.training.preparation import Graphs, Model
 from tacit.training.schedules import Schedule
@@ -170,6 +170,16 @@ class Training:
     def total_rounds(self) -> int:
         """All rounds, also those in which models are only mixed."""
         return self.rounds + self.gossip_rounds
+
+    @property
+    def link_rounds(self) -> int:
+        """How many rounds of the graph's links these take."""
+        return self.total_rounds * self.exchanges_per_query
+
+    @property
+    def cancelling(self) -> Cancelling | None:
+        """How noise cancels between agents; None where every agent adds noise of its own alone."""
+        return self.privacy.noise if isinstance(self.privacy, Privacy) else None
 
     @property
     def unit(self) -> Unit | None:
