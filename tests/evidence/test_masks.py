@@ -65,7 +65,7 @@ def in_record(**changes):
         ({"summary": lambda facts: facts | {"observer": "everybody else together"}}, {"summary"}),
         ({"summary": lambda facts: facts | {"epsilon_against": facts["epsilon_against"] | {"all": 0.5}}}, {"ε"}),
         ({"summary": lambda facts: facts | {"epsilon_against": {"1": facts["epsilon"]}}}, {"ε"}),
-        ({"event": in_plan(observer="2")}, {"settings", "ε", "summary", "plan"}),
+        ({"event": in_plan(observer="2")}, {"settings", "ε", "summary"}),
         ({"settings": {"curious": 2}}, {"settings"}),
         ({"settings": {"lost": 1}}, {"settings"}),
         ({"settings": {"noise": "local", "mask_ratio": "auto"}}, {"settings"}),
