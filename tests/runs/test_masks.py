@@ -88,7 +88,7 @@ def test_a_run_is_loaded_with_its_masks(whole):
 def test_a_running_run_states_both_epsilons(tmp_path):
     with Runner.start(tmp_path, "one", config(rounds=3)) as runner:
         runner.play(stop=lambda: False)
-        last = runner.session.watch.histories[0][-1]
+        last = runner.session.monitor.histories[0][-1]
         words = runner.state_epsilon_at(last)
         one, everybody = (runner.epsilon_at(last, each) for each in (Observer(1), EVERYBODY))
     assert runner.epsilon_at(last) == one < everybody

@@ -26,12 +26,12 @@ from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.report import Run, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
-from tacit.runs.again import make_again
 from tacit.runs.config import RunConfig
-from tacit.runs.events import now
-from tacit.runs.objects import _AS_THEY_ARE
+from tacit.runs.event_types import now
 from tacit.runs.parts import describe_function, describe_model
 from tacit.runs.python_config import PARTS
+from tacit.runs.python_training import _AS_THEY_ARE
+from tacit.runs.rebuilding import make_again
 
 PRIVATE = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
 

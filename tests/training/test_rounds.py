@@ -179,7 +179,7 @@ def test_a_session_goes_on_where_another_was():
         saved = first.state_dict()
     with tacit.Session(training) as second:
         second.load_state_dict(saved)
-        second.restore_histories(first.watch.histories)
+        second.restore_histories(first.monitor.histories)
         assert (second.round, second.oracle.queries) == (3, 3)
         while not second.finished:
             second.advance()
@@ -187,7 +187,7 @@ def test_a_session_goes_on_where_another_was():
         assert second.network.bytes_sent.tolist() == whole.network.bytes_sent.tolist()
         (one,), (other,) = second.results(), whole.results()
         assert [look.round for look in one.history] == [look.round for look in other.history]
-        assert one.history[0] is first.watch.histories[0][0]
+        assert one.history[0] is first.monitor.histories[0][0]
 
 
 def test_public_chance_follows_from_seed_round_agent_and_draw():

@@ -16,9 +16,10 @@ from tacit.privacy.mechanisms import Masks, Observer
 from tacit.privacy.observers import epsilons_against
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
-from tacit.runs.naming import is_own
+from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent
+from tacit.runs.events import Events
 from tacit.runs.python_config import AnyConfig, PythonConfig
+from tacit.runs.user_code import is_user_code
 
 ROUNDING = 1e-6
 # Held against something else, or of a clock: nobody can say that these are right.
@@ -44,7 +45,7 @@ class Told:
     name: str
     config: AnyConfig
     events: Events
-    plan: Plan
+    plan: PlanEvent
     ledger: Ledger
     account: Account | None
     token: str | None
@@ -102,14 +103,14 @@ def settings_problems(told: Told) -> Iterator[str]:
             if key in config.parts and config.parts[key].shown != getattr(config, key):
                 yield f"{key} is {short(getattr(config, key))} in the settings, which keep {short(config.parts[key].shown)} of it"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
-    if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
+    if not is_user_code(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
             yield f"agent {agent} samples at {rate:g}, and its lot of {lot:g} out of {size} records is not that"
 
 
-def _mask_problems(config: AnyConfig, plan: Plan) -> Iterator[str]:
+def _mask_problems(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
     """Yield in what masks are not those of the settings, or protect less than these say."""
     if plan.masks is None:
         if config.noise == "cancelling" and config.mask_ratio != "auto":
@@ -305,8 +306,8 @@ def head_problems(told: Told) -> Iterator[str]:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
     for line, (event, follows) in enumerate([] if told.running else _followed(events), 1):
         # A run that was killed in between goes on with a resume, and the last event may have no time for it.
-        due = isinstance(event, Plan | CheckpointSaved | Finish) and follows is not None
-        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in told.anchors:
+        due = isinstance(event, PlanEvent | CheckpointEvent | FinishEvent) and follows is not None
+        if due and not isinstance(follows, ResumeEvent) and events.hashes[line - 1] not in told.anchors:
             yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"
     if told.summary is None:
         return
@@ -326,7 +327,7 @@ def _followed(events: Events) -> Iterator[tuple[Any, Any]]:
     follows, pairs = None, []
     for event in reversed(list(events)):
         pairs.append((event, follows))
-        follows = follows if isinstance(event, Check) else event
+        follows = follows if isinstance(event, CheckEvent) else event
     return reversed(pairs)
 
 
@@ -336,7 +337,7 @@ def checkpoint_problems(told: Told) -> Iterator[str]:
     if told.running:
         return
     due = range(every, told.events.round, every) if end is None else {*range(every, end.round, every), end.round}
-    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointSaved)}):
+    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointEvent)}):
         yield f"run {told.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
     if told.checkpoint is None:
         if saved is not None:

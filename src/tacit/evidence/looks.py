@@ -12,6 +12,7 @@ from tacit.algorithms.averaged import rule_of
 from tacit.evidence.agreement import Told, short
 from tacit.runs import events
 from tacit.runs.describe import snapshot_event
+from tacit.runs.event_types import SnapshotEvent
 from tacit.training.session import Session
 
 REPLAY_TOLERANCE = 1e-2
@@ -31,13 +32,13 @@ class Look:
     @staticmethod
     def of(session: Session) -> "Look":
         """Return the last look of a session that is there now."""
-        seen = events.plain(snapshot_event(session.watch.histories[0][-1], 0.0))
+        seen = events.plain(snapshot_event(session.monitor.histories[0][-1], 0.0))
         return Look(seen, float(torch.linalg.vector_norm(session.state.theta.double(), dim=1).mean()))
 
 
 def look_problems(told: Told, session: Session, exact: bool) -> Iterator[str]:
     """Yield in what looks are not as they were planned: when, at how many records, after how many queries and bytes."""
-    plan, looks, every = told.plan, told.events.snapshots, session.watch.looks.every
+    plan, looks, every = told.plan, told.events.snapshots, session.monitor.schedule.every
     last = plan.total_rounds
     rounds = last if told.events.finish is not None else max((look.round for look in looks), default=0)
     planned = {0, *range(0, rounds + 1, every), *([rounds] if rounds == last else [])}
@@ -48,9 +49,9 @@ def look_problems(told: Told, session: Session, exact: bool) -> Iterator[str]:
     evenly = steady and not plan.changing and not plan.absences  # as many bytes in every round of the rule
     records = session.training.data.data.validation
     for look in told.events:
-        if not isinstance(look, events.Snapshot):
+        if not isinstance(look, SnapshotEvent):
             continue
-        at_an_end, sample = look.round in (0, last), session.watch.looks.sample
+        at_an_end, sample = look.round in (0, last), session.monitor.schedule.sample
         share = min(1.0, look.round / plan.rounds)
         if (steady or at_an_end) and look.queries != round(session.cost.queries * share):
             yield f"after round {look.round} the rule has asked {round(session.cost.queries * share)} queries, and the events tell of {look.queries}"
@@ -85,7 +86,7 @@ def measured_problems(told: Told, again: Mapping[int, Look], *, exact: bool) -> 
 def _pairs(told: Told, again: Mapping[int, Look]) -> Iterator[tuple[dict[str, Any], Look]]:
     """Yield all looks that events tell of, also where a later one is of the same round, with those that were made again."""
     for event in told.events:
-        if isinstance(event, events.Snapshot) and event.round in again:
+        if isinstance(event, SnapshotEvent) and event.round in again:
             yield events.plain(event), again[event.round]
 
 

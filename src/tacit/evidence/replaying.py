@@ -25,6 +25,7 @@ from tacit.runs import events
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.describe import links_of, plan_event
 from tacit.runs.environment import code_sha256, machine_of
+from tacit.runs.event_types import Machine
 from tacit.runs.parts import the_graph
 from tacit.training.session import Session
 from tacit.training.settings import Training
@@ -120,7 +121,7 @@ def _played(told: Told, theta: Models | None, training: Training, session: Sessi
     looks = {0: Look.of(session)}
     while session.round < last:
         session.advance()
-        if session.watch.histories[0][-1].round == session.round:
+        if session.monitor.histories[0][-1].round == session.round:
             looks[session.round] = Look.of(session)
         if saved is not None and int(saved.tensors["round"]) == session.round:
             problems += _state_problems(saved, session)
@@ -205,7 +206,7 @@ def _with_public_seeds(told: Told, training: Training) -> Finding:
     return Finding("replay", "not checked", f"{_UNHEARD}; they do not come from the run's public seed")
 
 
-def differences(told: Told, here: events.Machine) -> str:
+def differences(told: Told, here: Machine) -> str:
     """Say in what the machines that a run was played on differ from this one; nothing where the fingerprint is the same."""
     played = [told.plan.machine, *(resume.machine for resume in told.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")

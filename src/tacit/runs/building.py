@@ -12,11 +12,11 @@ from tacit.models import Loss
 from tacit.networks import Topology
 from tacit.privacy import Cancelling, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
 from tacit.runs.config import RunConfig
-from tacit.runs.naming import Own, find, is_own
-from tacit.runs.own import as_data, as_links, as_loss, as_model, as_rule
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.shipped import shipped_loss, shipped_model
 from tacit.runs.specs import is_schedule, is_shipped, load_dataset, parse_graph, parse_links, parse_split
+from tacit.runs.user_code import UserCode, find, is_user_code
+from tacit.runs.user_parts import as_data, as_links, as_loss, as_model, as_rule
 from tacit.training.absences import Absence
 from tacit.training.preparation import Model
 from tacit.training.schedules import Constant, LogSpaced
@@ -181,7 +181,7 @@ def _keys(config: RunConfig, agents: int) -> Literal["complete", "graph"] | nx.G
         ) from None
 
 
-def _own(config: RunConfig, key: str) -> Own | None:
+def _own(config: RunConfig, key: str) -> UserCode | None:
     """Return what a setting names of the user's own, if it does; code that was changed since a run began is refused."""
     text = getattr(config, key)
-    return find(key, text, config.code.get(key)) if is_own(text) and not is_shipped(key, text) else None
+    return find(key, text, config.code.get(key)) if is_user_code(text) and not is_shipped(key, text) else None

@@ -14,7 +14,8 @@ import torch
 from tacit.errors import InvalidInput, StorageError
 from tacit.io.jsonl import whole_lines
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Check, now, parse, to_line
+from tacit.runs.event_types import CheckEvent, now
+from tacit.runs.events import parse, to_line
 from tacit.runs.python_config import AnyConfig
 
 CHECKS = "checks.jsonl"
@@ -22,9 +23,9 @@ CHECKS = "checks.jsonl"
 _ASIDE = ("seed", "data_dir", "evaluate_every", "checkpoint_every", "tensorboard", "private_diagnostics")
 
 
-def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
+def check_event(config: RunConfig, report: dict[str, Any]) -> CheckEvent:
     """Return what is kept of a check: of which settings, when, and how it came out."""
-    return Check(
+    return CheckEvent(
         time=now(),
         settings=_settings(config),
         checked=now().isoformat(timespec="seconds"),
@@ -34,7 +35,7 @@ def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
     )
 
 
-def keep_check(runs: Path, check: Check) -> None:
+def keep_check(runs: Path, check: CheckEvent) -> None:
     """Append a check to those of a folder of runs."""
     path = runs / CHECKS
     try:
@@ -47,7 +48,7 @@ def keep_check(runs: Path, check: Check) -> None:
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def last_check(runs: Path, config: AnyConfig) -> Check | None:
+def last_check(runs: Path, config: AnyConfig) -> CheckEvent | None:
     """Return the latest check of such settings, if there is one; lines that are no check of this version are skipped."""
     settings, found = _settings(config), None
     for number, line in whole_lines(runs / CHECKS):
@@ -55,7 +56,7 @@ def last_check(runs: Path, config: AnyConfig) -> Check | None:
             event = parse(line, f"{runs / CHECKS}, line {number}")
         except InvalidInput:
             continue
-        if isinstance(event, Check) and event.settings == settings:
+        if isinstance(event, CheckEvent) and event.settings == settings:
             found = event
     return found
 

@@ -18,7 +18,7 @@ from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.runs.config_checks import KEYS, OPTIONS, as_option, check_numbers_of_agents, check_together, displaced
-from tacit.runs.naming import is_own
+from tacit.runs.user_code import is_user_code
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -37,7 +37,7 @@ def _algorithm(value: Any) -> Any:
     """Return the name of a rule, shipped or the user's own."""
     if not isinstance(value, str):
         raise PydanticKnownError("string_type")
-    if value not in ALGORITHMS and not is_own(value):
+    if value not in ALGORITHMS and not is_user_code(value):
         raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ALGORITHMS))})
     return value
 
@@ -227,7 +227,7 @@ class RunConfig(BaseModel):
         `options` are those of a command line. They win over settings, and displace settings that contradict them;
         what is wrong with them is told in their terms.
         """
-        if settings.get("door") == "python":
+        if settings.get("started_from") == "python":
             raise InvalidInput(
                 "these are the settings of a run that was started from Python, with objects that no file can hold; start another "
                 "one there, with tacit.train(..., run=...)"

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInput
-from tacit.runs.naming import is_own
+from tacit.runs.user_code import is_user_code
 
 if TYPE_CHECKING:
     from tacit.runs.config import RunConfig
@@ -61,7 +61,7 @@ def displaced(options: Mapping[str, Any]) -> Collection[str]:
 def _idle(algorithm: str) -> set[str]:
     """Return the settings that mean nothing to an algorithm."""
     idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
-    if algorithm == "dsgt" or is_own(algorithm):  # which have steps of their own
+    if algorithm == "dsgt" or is_user_code(algorithm):  # which have steps of their own
         idle |= {"step", "momentum"}
     if algorithm == "dinno":  # which sums its neighbours instead of mixing them
         idle |= {"exchanges_per_query"}
@@ -80,7 +80,7 @@ def check_together(config: "RunConfig", named: Names) -> None:
     """Refuse settings that contradict each other."""
     _check_privacy(config, named)
     for key in sorted(_idle(config.algorithm)):
-        if key == "step" and not is_own(config.algorithm):
+        if key == "step" and not is_user_code(config.algorithm):
             continue  # the rule itself says why
         if not _is_default(config, key):
             raise InvalidInput(f"{named[key]} means nothing to {config.algorithm}; leave it out")
@@ -92,7 +92,7 @@ def check_together(config: "RunConfig", named: Names) -> None:
                 )
     if config.algorithm != "dsgt" and not _is_default(config, "momentum") and config.step != "momentum":
         raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
-    if not (is_own(config.dataset) and not config.dataset.strip().startswith("synthetic:")):
+    if not (is_user_code(config.dataset) and not config.dataset.strip().startswith("synthetic:")):
         check_numbers_of_agents(config, named)  # records of one's own may say how many agents there are
     if config.tensorboard:
         need_tensorboard(named["tensorboard"])

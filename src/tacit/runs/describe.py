@@ -14,23 +14,23 @@ from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy.guarantees import stated
-from tacit.runs import events
 from tacit.runs.environment import machine_of
+from tacit.runs.event_types import PlanEvent, SnapshotEvent, now
 from tacit.runs.python_config import AnyConfig
 from tacit.training.absences import Absence
 from tacit.training.results import Result, Snapshot
 from tacit.training.session import Session
 
 
-def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:
+def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> PlanEvent:
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
     # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
     # numbers of records are declared, the table would tell the true ones.
     counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
-    return events.Plan(
-        time=events.now(),
+    return PlanEvent(
+        time=now(),
         token=token,
         fingerprint=config.fingerprint,
         algorithm=name_of(session.training.algorithm),
@@ -104,10 +104,10 @@ def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) 
     return sorted((*pair, weight) for pair, weight in both_ways(edges, weights).items())
 
 
-def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
+def snapshot_event(snapshot: Snapshot, seconds: float) -> SnapshotEvent:
     """Return what was seen at one look."""
-    return events.Snapshot(
-        time=events.now(),
+    return SnapshotEvent(
+        time=now(),
         round=snapshot.round,
         queries=snapshot.queries,
         accuracy=None if snapshot.accuracy is None else tuple(snapshot.accuracy.tolist()),
@@ -119,7 +119,7 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
     )
 
 
-def snapshot_of(event: events.Snapshot) -> Snapshot:
+def snapshot_of(event: SnapshotEvent) -> Snapshot:
     """Return what was seen at a look that an event tells of."""
     return Snapshot(
         round=event.round,

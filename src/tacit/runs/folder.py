@@ -24,6 +24,7 @@ from tacit.io.files import finite, sync_folder, write_atomically
 from tacit.io.jsonl import append_line
 from tacit.runs import events
 from tacit.runs.config import RunConfig
+from tacit.runs.event_types import Event
 from tacit.runs.python_config import AnyConfig, read_config
 
 LEDGER = "ledger.sqlite"
@@ -104,7 +105,7 @@ class RunFolder:
         """Whether a process is working on this run. Asking keeps no process from it."""
         return lock.is_held(self.path / ".lock")
 
-    def log(self, event: events.Event) -> None:
+    def log(self, event: Event) -> None:
         """Append one event and wait until it is on disk."""
         events.append(self.events_file, event)
 

@@ -14,18 +14,18 @@ from tacit.graphs.files import graph_of
 from tacit.models import FlatModel
 from tacit.privacy import Cancelling, DurableLedger, Plan, Privacy, Unit
 from tacit.privacy.mechanisms import Masks
-from tacit.runs import events
-from tacit.runs.again import rebuild
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import snapshot_of
+from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
-from tacit.runs.names import as_path, find_run
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
-from tacit.runs.record import Records
+from tacit.runs.rebuilding import rebuild
 from tacit.runs.resuming import how_to_resume
+from tacit.runs.run_accounts import RunAccounts
+from tacit.runs.run_names import as_path, find_run
 from tacit.training.preparation import make_module
 from tacit.training.results import Absent, Result
 from tacit.training.settings import check_kind
@@ -48,7 +48,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         resume = how_to_resume(folder.path, folder.config())
         raise InvalidInput(f"run {folder.name!r} is not finished, so there is nothing to load; resume it with {resume}")
     theta = load_models(folder.models_file, str(summary.get("models_sha256")))
-    record = Records(folder.ledger_file).of(folder.name, story)
+    record = RunAccounts(folder.ledger_file).of(folder.name, story)
     if record.account is None:
         raise InvalidInput(f"nothing can be said of the privacy of run {folder.name!r}: {record.problem}")
     config = folder.config()
@@ -135,7 +135,7 @@ def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
         return Absent(str(error), shown)
 
 
-def _plan(plan: events.Plan, config: AnyConfig) -> Plan:
+def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
     """Return the mechanism of every agent, as the events state it."""
     promise, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
     if plan.private:
@@ -164,7 +164,7 @@ def _plan(plan: events.Plan, config: AnyConfig) -> Plan:
     )
 
 
-def _cancelling(masks: Masks, plan: events.Plan, config: AnyConfig) -> Cancelling:
+def _cancelling(masks: Masks, plan: PlanEvent, config: AnyConfig) -> Cancelling:
     keys = masks.keys
     return Cancelling(
         curious=plan.promised_against.curious or 0,

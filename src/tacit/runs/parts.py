@@ -24,17 +24,17 @@ from tacit.graphs import as_graph
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
 from tacit.privacy import Unit
-from tacit.runs.again import recipe_of, spec_of
-from tacit.runs.codes import code_sha256, is_library, tensor_sha256, written
-from tacit.runs.naming import Own
+from tacit.runs.code_hashes import code_sha256, is_library, tensor_sha256, written
 from tacit.runs.python_config import Part
+from tacit.runs.rebuilding import recipe_of, spec_of
+from tacit.runs.user_code import UserCode
 from tacit.training.preparation import Model, declared_sizes, make_module
 from tacit.training.settings import Training
 
 _MOST_EDGES = 20_000  # of a graph that is kept whole
 
 
-def describe(training: Training, names: Mapping[str, Own | str]) -> dict[str, Part]:
+def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[str, Part]:
     """Return what is kept of each object. `names` stood in the place of objects: the user's own, and of what is shipped."""
     parts = {
         "algorithm": describe_rule(training.algorithm),
@@ -51,7 +51,7 @@ def describe(training: Training, names: Mapping[str, Own | str]) -> dict[str, Pa
     parts["mixing"] = _settings(mixing) if isinstance(mixing, str) else _matrix(mixing)
     for key, name in names.items():
         part = parts[key]
-        if isinstance(name, Own):
+        if isinstance(name, UserCode):
             parts[key] = part.model_copy(update={"shown": name.text, "made": {"own": name.text}})
         elif key != "data":  # of which more is kept than its name
             parts[key] = part.model_copy(update={"shown": name, "made": part.made or {"shipped": name}})

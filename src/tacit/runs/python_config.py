@@ -41,7 +41,7 @@ class PythonConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    door: Literal["python"] = "python"
+    started_from: Literal["python"] = "python"
     algorithm: str
     dataset: str
     agents: int = Field(ge=1)
@@ -122,4 +122,4 @@ AnyConfig = RunConfig | PythonConfig
 
 def read_config(settings: Mapping[str, Any]) -> AnyConfig:
     """Return the settings of a run, whichever door it came through."""
-    return PythonConfig.of(settings) if settings.get("door") == "python" else RunConfig.of(settings)
+    return PythonConfig.of(settings) if settings.get("started_from") == "python" else RunConfig.of(settings)

@@ -30,12 +30,12 @@ from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import edges_of, links_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
 from tacit.runs.environment import machine_of
-from tacit.runs.events import CheckpointSaved, Finish, Plan, Resume, now
+from tacit.runs.event_types import CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import save_models
-from tacit.runs.objects import maker
 from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.python_training import maker
 from tacit.runs.tensorboard import Board
 from tacit.training.preparation import declared_sizes
 from tacit.training.results import Result, Snapshot
@@ -165,7 +165,7 @@ class Runner:
             before.close()
             self._oracle.log = AnswerLog(after, self._token)
             before.path.unlink(missing_ok=True)
-        self.folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+        self.folder.log(CheckpointEvent(time=now(), round=session.round, sha256=sha256))
         self._anchor()
 
     @property
@@ -257,7 +257,7 @@ class Runner:
             raise StorageError(f"{self.folder.events_file} belongs to another run than the one that the ledger knows")
         return account.token
 
-    def _check_data(self, training: Training, plan: Plan) -> None:
+    def _check_data(self, training: Training, plan: PlanEvent) -> None:
         """Refuse records of others, or other numbers of them, than the run began with; all of this is public."""
         now = training.data
         facts = {
@@ -270,7 +270,7 @@ class Runner:
                 f"the data is not what run {self.folder.name!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
             )
 
-    def _check_keys(self, training: Training, plan: Plan) -> None:
+    def _check_keys(self, training: Training, plan: PlanEvent) -> None:
         """Refuse a key graph that is not the one the run began with: a file may have changed."""
         noise = training.cancelling
         if noise is None or isinstance(noise.keys, str) or plan.masks is None:
@@ -329,11 +329,11 @@ class Runner:
             session.restore_histories([looks])
             self._logged = len(looks)
         lost -= events.lost_queries
-        folder.log(Resume(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
+        folder.log(ResumeEvent(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
         if folder.checkpoint_file.exists():
             sha256 = hashlib.sha256(folder.checkpoint_file.read_bytes()).hexdigest()
             if events.checkpoint is None or events.checkpoint.sha256 != sha256:  # killed before it could say so
-                folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+                folder.log(CheckpointEvent(time=now(), round=session.round, sha256=sha256))
                 self._anchor()
 
     def _log_plan(self) -> None:
@@ -345,7 +345,7 @@ class Runner:
         self.ledger.anchor(self.folder.name, self.folder.events_head)
 
     def _log_snapshots(self) -> None:
-        history = self.session.watch.histories[0]
+        history = self.session.monitor.histories[0]
         for snapshot in history[self._logged :]:
             self.folder.log(snapshot_event(snapshot, self.session.seconds))
             if self._board is not None:
@@ -356,13 +356,13 @@ class Runner:
             self._shown += 1
 
     def _finish(self) -> Result:
-        if self.session.watch.histories[0][-1].round != self.session.round:
-            self.session.look()  # killed between its last checkpoint and its last look
+        if self.session.monitor.histories[0][-1].round != self.session.round:
+            self.session.take_snapshot()  # killed between its last checkpoint and its last snapshot
             self._log_snapshots()
         result = replace(self.session.results()[0], folder=self.folder.path)
         save_models(self.folder.models_file, result)
         models = models_sha256(result.theta)
-        self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
+        self.folder.log(FinishEvent(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
         self._anchor()
         self.session.close()  # before the summary, whose ε is that of a finished run
         ledger = self.ledger.head

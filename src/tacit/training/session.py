@@ -26,7 +26,7 @@ from tacit.privacy.oracle import shared_masks
 from tacit.privacy.units import UnitModel
 from tacit.training.absences import Absences, WithAbsences
 from tacit.training.counting import Cost, check_rows_apart, count, rows_to_check
-from tacit.training.monitor import Watch, plan_looks
+from tacit.training.monitor import Monitor, plan_snapshots
 from tacit.training.noise_response import noise_response
 from tacit.training.preparation import (
     connect,
@@ -137,16 +137,16 @@ class Session:
             taps=training.taps,
             any_order=training.any_order,
         )
-        looks = plan_looks(
+        schedule = plan_snapshots(
             rounds=training.total_rounds,
             every=training.evaluate_every,
             trained=self.cost.queries * sum(self.plan.lot_sizes),
             agents=everyone,
             validation=0 if data.data.validation is None else len(data.data.validation),
         )
-        self.watch = Watch(self.model, data, self.network, self.runtime.gather, looks)
+        self.monitor = Monitor(self.model, data, self.network, self.runtime.gather, schedule)
         self.seconds = 0.0
-        self.watch.look(theta, 0, 0)
+        self.monitor.take_snapshot(theta, 0, 0)
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
         name = training.name or fresh_label(self.ledger, name_of(training.algorithm))
@@ -170,7 +170,7 @@ class Session:
                 network=self.network,
                 oracle=self.oracle,
                 seed=training.seed,
-                public_loss=self.watch.public_loss,
+                public_loss=self.monitor.public_loss,
                 gossip_rounds=training.gossip_rounds,
                 absences=self._absences or None,
             )
@@ -207,7 +207,7 @@ class Session:
             "round": torch.tensor(self.round),
             "queries": torch.tensor(self.oracle.queries),
             "seconds": torch.tensor(self.seconds, dtype=torch.float64),
-            "evaluation_seconds": torch.tensor(self.watch.seconds, dtype=torch.float64),
+            "evaluation_seconds": torch.tensor(self.monitor.seconds, dtype=torch.float64),
             "bytes_sent": torch.from_numpy(self.network.bytes_sent.copy()),
         }
         return facts | flatten(self.state)
@@ -217,12 +217,12 @@ class Session:
         self._play.state = restore(self.state, saved)
         self.real_oracle.skip(int(saved["queries"]))
         self._play.round, self.seconds = int(saved["round"]), float(saved["seconds"])
-        self.watch.seconds = float(saved["evaluation_seconds"])
+        self.monitor.seconds = float(saved["evaluation_seconds"])
         self.network.bytes_sent[:] = saved["bytes_sent"].numpy()
 
     def restore_histories(self, histories: Sequence[Sequence[Snapshot]]) -> None:
         """Put what another session of the same settings saw, trial by trial, in the place of what was seen here."""
-        self.watch.restore(histories)
+        self.monitor.restore(histories)
 
     def advance(self) -> None:
         """Play one round, and look at the models if it is time."""
@@ -231,17 +231,17 @@ class Session:
             self.real_oracle.leave_out(self._absences.left_out(self.round))
         self._play.advance()
         self.seconds += time.perf_counter() - started
-        if self.round % self.watch.looks.every == 0 or self.finished:
-            self.look()
+        if self.round % self.monitor.schedule.every == 0 or self.finished:
+            self.take_snapshot()
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Score the models as they are, on all validation records after the last round, and say once if they are no numbers any more."""
         if not self._lost and not bool(self.state.theta.isfinite().all()):
             self._lost = True
             log.warning(
                 "the agents' models are no longer finite since round %d or before; try a smaller lr", self.round
             )
-        self.watch.look(self.state.theta, self.round, self.oracle.queries, whole=self.finished)
+        self.monitor.take_snapshot(self.state.theta, self.round, self.oracle.queries, whole=self.finished)
 
     def results(self) -> list[Result]:
         """Return what came of every trial so far."""
@@ -258,10 +258,10 @@ class Session:
                 sizes=tuple(self.sizes[agent] for agent in self.hosted.agents),
                 plan=self._hosted_plan,
                 ledger=self.ledger,
-                history=list(self.watch.histories[trial]),
+                history=list(self.monitor.histories[trial]),
                 release=training.is_release,
                 seconds=self.seconds / self.trials,
-                evaluation_seconds=self.watch.seconds / self.trials,
+                evaluation_seconds=self.monitor.seconds / self.trials,
                 private_diagnostics=None if seen is None else [each.of_trial(trial, self.trials) for each in seen],
                 owners=training.data.owners,
             )

@@ -18,12 +18,12 @@ from tacit.io.stopping import Stopping
 from tacit.privacy import Budget, DurableLedger
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
-from tacit.runs.names import as_path, find_run
-from tacit.runs.naming import Own
-from tacit.runs.objects import config_of
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.python_training import config_of
 from tacit.runs.resuming import after_failure, call, is_kept
+from tacit.runs.run_names import as_path, find_run
 from tacit.runs.runner import Runner
+from tacit.runs.user_code import UserCode
 from tacit.training.progress import rounds_bar
 from tacit.training.results import Result
 from tacit.training.settings import Training
@@ -34,7 +34,7 @@ _CHECKPOINT_EVERY: int = RunConfig.model_fields["checkpoint_every"].default
 
 def train_kept(
     training: Training,
-    names: Mapping[str, Own | str],
+    names: Mapping[str, UserCode | str],
     run: str,
     runs: str | os.PathLike[str],
     *,
@@ -110,7 +110,7 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
 def _play_rounds(runner: Runner, stop: Callable[[], bool], progress: bool) -> Result | None:
     with runner, rounds_bar(progress, runner.folder.name, runner.config.total_rounds, runner.session.round) as advanced:
         words = lru_cache(maxsize=1)(lambda looks: _words(runner) if progress else "")
-        looks = runner.session.watch.histories[0]
+        looks = runner.session.monitor.histories[0]
         return runner.play(stop=stop, on_round=lambda _: advanced(words(len(looks))))
 
 
@@ -126,7 +126,7 @@ def _say(words: str) -> None:
 
 def _words(runner: Runner) -> str:
     """Say what the last look saw and what was spent until then, under the round that it was after."""
-    look = runner.session.watch.histories[0][-1]
+    look = runner.session.monitor.histories[0][-1]
     seen = [] if look.accuracy is None else [f"accuracy {look.accuracy.mean():.1%}"]
     if (spent := runner.state_epsilon_at(look)) is not None:
         seen.append(spent)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tacit.privacy import DurableAccount, DurableLedger
 from tacit.privacy.mechanisms import Masked, Masks
-from tacit.runs.events import Events, Plan
+from tacit.runs.event_types import PlanEvent
+from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Record:
+class RunAccount:
     """A run's account in the ledger, held against the run's events."""
 
     account: DurableAccount | None
@@ -35,7 +36,7 @@ class Record:
         return self.account is not None and all(line.release for line in self.account.lines)
 
 
-class Records:
+class RunAccounts:
     """What one ledger holds of all its runs, read once."""
 
     def __init__(self, path: Path) -> None:
@@ -50,26 +51,28 @@ class Records:
                 readers = ledger.readers_without_privacy(sorted(owners))
                 self._exposed = {owner for owner, names in readers.items() if names}
 
-    def of(self, run: str, events: Events) -> Record:
+    def of(self, run: str, events: Events) -> RunAccount:
         """Return what the ledger holds of a run with these events."""
         plan, account = events.plan, self._accounts.get(run)
         if not self._there or plan is None:
             why = "the run has no plan" if self._there else "there is no ledger beside the run"
-            return Record(account=None, problem=why, exposed=False)
+            return RunAccount(account=None, problem=why, exposed=False)
         exposed = not self._exposed.isdisjoint(plan.owners)
         problem = _problem(account, plan, events)
         if account is None or problem is not None:
-            return Record(account=None, problem=problem, exposed=exposed)
-        return Record(account=account, problem=None, exposed=exposed, differences=tuple(_differences(account, plan)))
+            return RunAccount(account=None, problem=problem, exposed=exposed)
+        return RunAccount(
+            account=account, problem=None, exposed=exposed, differences=tuple(_differences(account, plan))
+        )
 
 
-def read_record(folder: Path, events: Events) -> Record:
+def read_run_account(folder: Path, events: Events) -> RunAccount:
     """Return what the ledger beside a run's folder holds of the run."""
     folder = folder.resolve()
-    return Records(folder.parent / LEDGER).of(folder.name, events)
+    return RunAccounts(folder.parent / LEDGER).of(folder.name, events)
 
 
-def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str | None:
+def _problem(account: DurableAccount | None, plan: PlanEvent, events: Events) -> str | None:
     """Say why ε of a run cannot be derived from an account, if so."""
     if account is None:
         return "the ledger beside the run does not know it"
@@ -85,7 +88,7 @@ def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str 
     return None
 
 
-def _differences(account: DurableAccount, plan: Plan) -> Iterator[str]:
+def _differences(account: DurableAccount, plan: PlanEvent) -> Iterator[str]:
     mechanisms = [line.mechanism for line in account.lines]
     if tuple(mechanism.sample_rate for mechanism in mechanisms) != plan.sample_rates:
         yield "sampling rates"

@@ -13,11 +13,11 @@ import numpy as np
 from tacit.data import IID, AgentData, ByClass, DataSet, Dirichlet, Partition, load, synthetic
 from tacit.errors import InvalidInput
 from tacit.graphs.adjacency import from_pairs
-from tacit.runs.naming import find, is_own
-from tacit.runs.own import make_own
 from tacit.runs.python_config import PARTS, PythonConfig
 from tacit.runs.resuming import call, described
 from tacit.runs.shipped import BY_NAME, by_name, make_shipped
+from tacit.runs.user_code import find, is_user_code
+from tacit.runs.user_parts import make_user_part
 
 Named = Callable[[str, str], Any]
 """Returns what a name stands for; the first text says what it is for."""
@@ -109,7 +109,7 @@ def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentD
     """Return an object by what is kept of it."""
     if "own" not in made:
         return make_again(key, made, config, data)
-    value = make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+    value = make_user_part(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
     return _as_it_was_dealt(value, config) if key == "data" else value
 
 
@@ -176,7 +176,7 @@ def _from_spec(key: str, spec: Any, named: Named) -> Any:
         options = {name: _from_spec(key, each, named) for name, each in spec["with"].items()}
         options = {name: tuple(each) if isinstance(each, list) else each for name, each in options.items()}
         return partial(_from_spec(key, spec["partial"], named), *given, **options)
-    if not isinstance(spec.get("name"), str) or not is_own(spec["name"]):
+    if not isinstance(spec.get("name"), str) or not is_user_code(spec["name"]):
         raise InvalidInput(f"{key}: {spec!r} does not say what it is made of; config.toml was changed")
     thing = named(key, spec["name"])
     if "with" not in spec:

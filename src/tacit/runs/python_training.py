@@ -12,13 +12,13 @@ from tacit.errors import InvalidInput, choose
 from tacit.graphs.files import graph_of
 from tacit.privacy import Cancelling, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
 from tacit.privacy.keys import Keys
-from tacit.runs.again import rebuild
 from tacit.runs.building import make_absences
 from tacit.runs.config import AbsenceSettings
 from tacit.runs.config_checks import need_tensorboard
-from tacit.runs.naming import Own
 from tacit.runs.parts import describe, differences
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
+from tacit.runs.rebuilding import rebuild
+from tacit.runs.user_code import UserCode
 from tacit.training.settings import Training
 
 _SOURCES: dict[type, str] = {Secret: "secret", Seeded: "seeded", Fast: "fast"}
@@ -54,7 +54,7 @@ def maker(
 
 
 def config_of(
-    training: Training, names: Mapping[str, Own | str], *, checkpoint_every: int, tensorboard: bool
+    training: Training, names: Mapping[str, UserCode | str], *, checkpoint_every: int, tensorboard: bool
 ) -> PythonConfig:
     """Return what is kept of a training. `names` are what stood in the place of objects."""
     if tensorboard:
@@ -84,7 +84,7 @@ def config_of(
             device=str(training.device),
             checkpoint_every=checkpoint_every,
             tensorboard=tensorboard,
-            code={key: own.code for key, own in names.items() if isinstance(own, Own)},
+            code={key: own.code for key, own in names.items() if isinstance(own, UserCode)},
             parts=parts,
         )
     except ValueError as error:
