@@ -34,7 +34,7 @@ def test_no_option_is_cut_off_in_80_columns(name):
 def test_values_keep_their_letters_and_defaults_are_shown():
     said = " ".join(process("train", "--help").stdout.replace("│", " ").split())
     for words in (
-        "σ, in the place of epsilon",
+        "σ, instead of epsilon",
         "cpu or cuda [cpu]",
         "digits, mnist, fashion-mnist",
         "rounds [200]",

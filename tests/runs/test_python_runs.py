@@ -176,7 +176,7 @@ def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(t
     with pytest.raises(KeyboardInterrupt):
         tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(12)]), run="one", runs=tmp_path)
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"the run was at its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) has it"
+    assert said == f"the run had reached its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) loads it"
     assert tacit.load("one", runs=tmp_path).history[-1].round == 12
 
 
@@ -616,7 +616,7 @@ def test_a_loaded_run_is_the_one_that_finished(tmp_path):
     with pytest.raises(StorageError, match="does not hold the models that the run ended with"):
         tacit.load(folder.path)
     folder.models_file.write_bytes(b"nothing")
-    with pytest.raises(StorageError, match="is broken, or holds no models"):
+    with pytest.raises(StorageError, match="is broken, or does not hold models"):
         tacit.load(folder.path)
     folder.models_file.unlink()
     with pytest.raises(StorageError, match="cannot be read"):
@@ -728,7 +728,7 @@ def test_weights_of_ones_own_and_named_places_are_compared(tmp_path, monkeypatch
     weights = tacit.graphs.mixing_matrix(tacit.graphs.ring(4), "max_degree")
     settings = stopped(tmp_path, monkeypatch, graph=graph, mixing=weights)
     objects = {key: settings[key] for key in (*OBJECTS, "graph")}
-    with pytest.raises(InvalidInput, match=r"mixing \(a matrix of one's own\)"):
+    with pytest.raises(InvalidInput, match=r"mixing \(a matrix of your own\)"):
         tacit.resume(tmp_path / "one", **objects)
     with pytest.raises(InvalidInput, match=r"mixing: weights"):
         tacit.resume(

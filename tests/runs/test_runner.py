@@ -327,7 +327,7 @@ def test_a_broken_or_foreign_checkpoint_is_refused_and_left_alone(tmp_path):
     whole = folder.checkpoint_file.read_bytes()
     for content in (whole[: len(whole) // 2], b"not a checkpoint", b""):
         folder.checkpoint_file.write_bytes(content)
-        with pytest.raises(StorageError, match="broken or no checkpoint"):
+        with pytest.raises(StorageError, match="broken or not a checkpoint"):
             Runner.resume(folder.path)
         assert folder.checkpoint_file.read_bytes() == content
     folder.checkpoint_file.write_bytes(whole)

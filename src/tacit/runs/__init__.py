@@ -1,4 +1,4 @@
-"""A run is a folder: its settings, its events, its checkpoints, and what it takes to go on after anything."""
+"""A run is a folder: its settings, its events, its checkpoints, and what resuming after any failure takes."""
 
 from typing import TYPE_CHECKING
 

@@ -45,8 +45,8 @@ def deal(config: RunConfig) -> AgentData:
             f"the records of {config.dataset} are divided among {whole.agents} agents, and were among {config.agents} when the run "
             "began; put them back, or start a new run"
         )
-    for key, told in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
-        if key in config.model_fields_set and getattr(config, key) != told:
+    for key, actual in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
+        if key in config.model_fields_set and getattr(config, key) != actual:
             raise InvalidInput(
                 f"{key} is {getattr(config, key)!r}, and the records of {config.dataset} are divided among {whole.agents} agents "
                 f"already; leave {key} out"

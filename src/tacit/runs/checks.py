@@ -1,6 +1,6 @@
 """Checks of settings (`tacit audit FILE.toml`), kept beside the runs in `checks.jsonl` and in the folders of runs.
 
-A check counts for every run whose settings are the same in all that it looks at, with the same versions of the library and torch.
+A check holds for every run that has the same settings in all that matters to it, and the same versions of the library and torch.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def keep_check(runs: Path, check: CheckEvent) -> None:
     path = runs / CHECKS
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:  # without a look at what is there: several processes may write
+        with path.open("ab") as file:  # without reading what is there: several processes may write
             file.write(to_line(check))
             file.flush()
             os.fsync(file.fileno())
@@ -49,7 +49,7 @@ def keep_check(runs: Path, check: CheckEvent) -> None:
 
 
 def last_check(runs: Path, config: AnyConfig) -> CheckEvent | None:
-    """Return the latest check of such settings, if there is one; lines that are no check of this version are skipped."""
+    """Return the latest check of such settings, if there is one; lines that are not checks of this version are skipped."""
     settings, found = _settings(config), None
     for number, line in whole_lines(runs / CHECKS):
         try:
@@ -64,6 +64,6 @@ def last_check(runs: Path, config: AnyConfig) -> CheckEvent | None:
 def _settings(config: AnyConfig) -> str:
     from tacit import __version__
 
-    looked_at = {key: value for key, value in config.model_dump().items() if key not in _ASIDE}
-    told = json.dumps([looked_at, __version__, torch.__version__], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    checked = {key: value for key, value in config.model_dump().items() if key not in _ASIDE}
+    text = json.dumps([checked, __version__, torch.__version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """The settings of a run as a file or a command line gives them, and how they become a `Training`.
 
-Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. To read settings takes no
-PyTorch, and runs no code of the user's that they name: what they are made into is imported when it is made.
+Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. Reading settings needs no
+PyTorch, and runs none of the user's code that they name.
 """
 
 import hashlib
@@ -96,7 +96,7 @@ PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
 
 
 class RunConfig(BaseModel):
-    """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
+    """All settings of a run's `config.toml` or of the command line of `tacit train`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -128,10 +128,10 @@ class RunConfig(BaseModel):
 
     private: bool = Field(True, description="clip and add noise")
     epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
-        None, description="ε that every record may lose; noise follows from it; or one for each agent, as in 1,2,4"
+        None, description="highest ε of any record, from which the noise follows; or one for each agent, as in 1,2,4"
     )
     noise_multiplier: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
-        None, description="σ, in the place of epsilon; or one for each agent"
+        None, description="σ, instead of epsilon; or one for each agent"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="δ of (ε, δ)")
     clip: PerAgent = Field(1.0, description="norm C to which gradients are clipped; or one for each agent")
@@ -199,7 +199,9 @@ class RunConfig(BaseModel):
         description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has",
     )
     evaluate_every: int | None = Field(
-        None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
+        None,
+        ge=1,
+        description="rounds between snapshots, which score models on validation records; at most 20 snapshots unless given",
     )
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
@@ -225,7 +227,7 @@ class RunConfig(BaseModel):
         """Check settings; every mistake is named with its value and what would be right.
 
         `options` are those of a command line. They win over settings, and displace settings that contradict them;
-        what is wrong with them is told in their terms.
+        errors name them as options.
         """
         if settings.get("started_from") == "python":
             raise InvalidInput(
@@ -259,7 +261,7 @@ class RunConfig(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this configuration from any other."""
+        """A hash that identifies this configuration."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
     def pinned(self) -> "RunConfig":
@@ -288,7 +290,7 @@ class RunConfig(BaseModel):
         return dealt.pooled() if self.algorithm == "sgd" else dealt
 
     def prepare(self, on_step: Callable[[str], None]) -> "Training":
-        """Load what the settings name and return a run's settings as the library takes them; `on_step` is told what is done."""
+        """Load what the settings name and return a run's settings as the library takes them; `on_step` is called with what is being done."""
         on_step("loading data")
         data = self.load_data()
         return self.training(name="", ledger=None, data=data, graph=self.load_graph(data.agents))

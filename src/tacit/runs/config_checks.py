@@ -93,7 +93,7 @@ def check_together(config: "RunConfig", named: Names) -> None:
     if config.algorithm != "dsgt" and not _is_default(config, "momentum") and config.step != "momentum":
         raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
     if not (is_user_code(config.dataset) and not config.dataset.strip().startswith("synthetic:")):
-        check_numbers_of_agents(config, named)  # records of one's own may say how many agents there are
+        check_numbers_of_agents(config, named)  # the user's own records may determine how many agents there are
     if config.tensorboard:
         need_tensorboard(named["tensorboard"])
 

@@ -1,4 +1,4 @@
-"""What a session is and does, as events and as the summary of a finished run."""
+"""Describes a session: its plan and snapshots as events, and the summary of a finished run."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -26,8 +26,8 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
-    # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
-    # numbers of records are declared, the table would tell the true ones.
+    # How many records of a class an agent holds is private unless the data set is published anyway. Where other
+    # numbers of records are declared, the table would show the true ones.
     counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
     return PlanEvent(
         time=now(),
@@ -105,7 +105,7 @@ def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) 
 
 
 def snapshot_event(snapshot: Snapshot, seconds: float) -> SnapshotEvent:
-    """Return what was seen at one look."""
+    """Return a snapshot as an event."""
     return SnapshotEvent(
         time=now(),
         round=snapshot.round,
@@ -120,7 +120,7 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> SnapshotEvent:
 
 
 def snapshot_of(event: SnapshotEvent) -> Snapshot:
-    """Return what was seen at a look that an event tells of."""
+    """Return the snapshot that an event holds."""
     return Snapshot(
         round=event.round,
         queries=event.queries,
@@ -133,7 +133,7 @@ def snapshot_of(event: SnapshotEvent) -> Snapshot:
 
 
 def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
-    """Return what came of a finished run; `heads` are the ends of its two hash chains.
+    """Return the summary of a finished run; `heads` are the ends of its two hash chains.
 
     `epsilon` is the highest of any agent, derived from the ledger and rounded up, against `observer`, for whom it was promised: the
     number that is shown everywhere. `epsilon_against` has it for any one curious agent, any two, …, and all others together.

@@ -36,7 +36,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Machine:
-    """What the bits of a run follow from, beside its settings and whether it is compiled."""
+    """What determines a run to the bit, beside its settings and whether it is compiled."""
 
     processor: str
     """Its model, and the instructions that torch uses of it."""
@@ -56,9 +56,9 @@ class PlanEvent:
     event: Literal["plan"] = "plan"
     time: AwareDatetime
     token: str
-    """Tells the run from any other with the same settings; the ledger, the checkpoint and the answers have it, too."""
+    """Identifies the run among others with the same settings; the ledger, the checkpoint and the answers have it, too."""
     fingerprint: str
-    """Tells the settings that the run was started with."""
+    """Identifies the settings that the run was started with."""
     algorithm: str
     dataset: str
     agents: _Positive
@@ -175,7 +175,7 @@ class CheckEvent:
     event: Literal["check"] = "check"
     time: AwareDatetime
     settings: str
-    """Tells the settings that were checked, with the versions of the library and torch."""
+    """Identifies the settings that were checked, with the versions of the library and torch."""
     checked: str
     """When."""
     verdict: str
@@ -223,7 +223,7 @@ class CheckpointEvent:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class ResumeEvent:
-    """A run that was stopped goes on from `round`."""
+    """A run that was stopped is resumed from `round`."""
 
     event: Literal["resume"] = "resume"
     time: AwareDatetime

@@ -1,13 +1,13 @@
-"""`events.jsonl`, the record of one run: its events, how they are written and how they are read. Nothing else knows the format.
+"""`events.jsonl`, the record of one run: how events are written and read. Nothing else depends on the format.
 
-A plan comes first. Then come checks of the settings, snapshots, checkpoints and resumes, and in the end a finish. Lines are
+A plan comes first, then checks of the settings, snapshots, checkpoints and resumes, and a finish at the end. Lines are
 appended and never changed. A last line without an end is what a crash left and is ignored; whatever else does not fit the
 schema (not JSON, an unknown kind or field, a missing field or one of another type) is an error that names line and field.
 
 Every line ends in a hash of itself and of all lines before it, so that whoever keeps the last one, the *head* of the events, can
-tell later whether they are still those. A line that was changed by itself is refused when it is read.
+check later that none was changed. A single line that was changed is refused when it is read.
 
-The file tells what was planned and seen. It does not tell ε, which is the ledger's.
+The file records what was planned and measured. It does not state ε, which is derived from the ledger.
 """
 
 import json
@@ -94,7 +94,7 @@ class Events:
 
     @property
     def resumes(self) -> tuple[ResumeEvent, ...]:
-        """Every time that the run went on."""
+        """Every time that the run was resumed."""
         return tuple(event for event in self if isinstance(event, ResumeEvent))
 
     @property
@@ -109,12 +109,12 @@ class Events:
 
     @property
     def finish(self) -> FinishEvent | None:
-        """The end, if the run came to it."""
+        """The end, if the run has finished."""
         return next((event for event in reversed(self._all) if isinstance(event, FinishEvent)), None)
 
     @property
     def round(self) -> int:
-        """The last round that any event tells of."""
+        """The last round of any event."""
         return max((event.round for event in self if not isinstance(event, PlanEvent | CheckEvent)), default=0)
 
 
@@ -174,7 +174,7 @@ def read_lines(lines: Iterable[tuple[int, bytes]], path: os.PathLike[str] | str)
     for number, line in lines:
         where = f"{path}, line {number}"
         content = _content(line, where)
-        told = content.pop("hash", None)
+        stated = content.pop("hash", None)
         event = _event(content, where)
         if isinstance(event, PlanEvent) and found:
             if replace(event, time=found[0].time) != found[0]:
@@ -188,7 +188,7 @@ def read_lines(lines: Iterable[tuple[int, bytes]], path: os.PathLike[str] | str)
                 raise InvalidInput(f"{where}: snapshot: {error}") from None
         found.append(event)
         follows = chains.link(hashes[-1] if hashes else START, chains.digest(chains.canonical(content)))
-        if told != follows:
+        if stated != follows:
             raise InvalidInput(
                 f"{where}: the hash does not follow: the line, or one before it, is not as it was written"
             )

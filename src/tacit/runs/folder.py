@@ -135,7 +135,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise StorageError(f"{self.summary_file} cannot be read: {error}") from error
         if not isinstance(content, dict):
-            raise StorageError(f"{self.summary_file} holds no summary")
+            raise StorageError(f"{self.summary_file} does not hold a summary")
         return content
 
     def answers_file(self, answered: int) -> Path:

@@ -32,10 +32,10 @@ from tacit.training.settings import check_kind
 
 
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:
-    """Return what came of a finished run: models, history, and guarantees that are derived from the ledger beside it.
+    """Return the result of a finished run: models, history, and guarantees that are derived from the ledger beside it.
 
-    `module` needs the model, and `evaluate` the model and the data. They are had by name where that is possible, and may be given
-    again as for `tacit.resume`; they are held against what the folder keeps. Without them everything else is there. This
+    `module` needs the model, and `evaluate` the model and the data. They are made again by name where that is possible, and may be given
+    as for `tacit.resume`; they are compared with what the folder keeps. Without them everything else is available. This
     runs the code that the run's settings name.
 
     run: the run's folder, or its name.
@@ -50,7 +50,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
     theta = load_models(folder.models_file, str(summary.get("models_sha256")))
     record = RunAccounts(folder.ledger_file).of(folder.name, story)
     if record.account is None:
-        raise InvalidInput(f"nothing can be said of the privacy of run {folder.name!r}: {record.problem}")
+        raise InvalidInput(f"the ε of run {folder.name!r} cannot be derived: {record.problem}")
     config = folder.config()
     if isinstance(config, PythonConfig):
         parts = _of_python(config, folder.path, objects)
@@ -69,7 +69,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         sizes=plan.sizes,
         plan=_plan(plan, config),
         ledger=DurableLedger(folder.ledger_file, read_only=True),
-        history=[snapshot_of(look) for look in story.snapshots],
+        history=[snapshot_of(event) for event in story.snapshots],
         release=plan.release and record.release,
         seconds=float(summary["seconds"]),
         evaluation_seconds=float(summary["evaluation_seconds"]),
@@ -128,7 +128,7 @@ def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> di
 
 
 def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
-    """Return what can be had, or something that says why not when it is used."""
+    """Return what can be made, or something that says why not when it is used."""
     try:
         return make()
     except TacitError as error:

@@ -1,4 +1,4 @@
-"""What is kept of the objects that a run from Python was given, and in what others differ from them. `again` has them again.
+"""What is kept of the objects that a run from Python was given, and how others differ from them. `rebuilding` makes them again.
 
 No fact about private records is kept: of training records only what is public anyway (shapes, types, declared sizes), and a hash only where
 the data set is a published one. Nothing is pickled.
@@ -35,7 +35,7 @@ _MOST_EDGES = 20_000  # of a graph that is kept whole
 
 
 def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[str, Part]:
-    """Return what is kept of each object. `names` stood in the place of objects: the user's own, and of what is shipped."""
+    """Return what is kept of each object. `names` are those that were given instead of objects: of the user's code, or of the library's parts."""
     parts = {
         "algorithm": describe_rule(training.algorithm),
         "model": describe_model(training.model, training.seed),
@@ -69,7 +69,7 @@ def the_graph(training: Training) -> nx.Graph | Topology | None:
 
 
 def differences(kept: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
-    """Say in what objects differ from those that a run began with."""
+    """Say how objects differ from those that a run began with."""
     found = []
     for key in dict.fromkeys((*kept, *now)):
         if key not in kept or key not in now:
@@ -219,7 +219,7 @@ def _graph(graph: nx.Graph | Topology, rounds: int) -> Part:
 def _matrix(matrix: Any) -> Part:
     digest = hashlib.sha256()
     _add(digest, sparse.csr_array(matrix))
-    return Part(shown="a matrix of one's own", facts={"weights hash": digest.hexdigest()})
+    return Part(shown="a matrix of your own", facts={"weights hash": digest.hexdigest()})
 
 
 def _add(digest: Any, matrix: sparse.csr_array) -> None:

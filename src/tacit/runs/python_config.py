@@ -1,8 +1,8 @@
 """The settings of a run that was started from Python, as its `config.toml` keeps them.
 
-Python takes objects that no file can hold: modules, functions, tensors. What can be had again by a name is kept by it. Of
-everything there are public facts (`parts`), against which an object is held when it is given again. To read them takes no PyTorch, and
-runs no code.
+Python takes objects that no file can hold: modules, functions, tensors. Objects that can be
+made again from a name are kept by that name. Public facts about all of them (`parts`) are compared with an object that is given again.
+Reading them needs no PyTorch, and runs no code.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ class Part(BaseModel):
     shown: str
     """For a reader."""
     made: dict[str, Any] | None = None
-    """How it can be had again, where nobody needs to give it."""
+    """How it can be made again, where it need not be given."""
     facts: dict[str, Any]
     """What must be the same when it is given again, by what it is called in messages."""
 
@@ -113,7 +113,7 @@ class PythonConfig(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this configuration from any other."""
+        """A hash that identifies this configuration."""
         return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
 
@@ -121,5 +121,5 @@ AnyConfig = RunConfig | PythonConfig
 
 
 def read_config(settings: Mapping[str, Any]) -> AnyConfig:
-    """Return the settings of a run, whichever door it came through."""
+    """Return the settings of a run, started from Python or from the command line."""
     return PythonConfig.of(settings) if settings.get("started_from") == "python" else RunConfig.of(settings)

@@ -1,4 +1,4 @@
-"""Between a `Training` that Python made and the settings that its folder keeps: there, and back again."""
+"""Turns a `Training` made in Python into the settings that its folder keeps, and these into a `Training` again."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -56,7 +56,7 @@ def maker(
 def config_of(
     training: Training, names: Mapping[str, UserCode | str], *, checkpoint_every: int, tensorboard: bool
 ) -> PythonConfig:
-    """Return what is kept of a training. `names` are what stood in the place of objects."""
+    """Return what is kept of a training. `names` are those that were given instead of objects."""
     if tensorboard:
         need_tensorboard("tensorboard")
     parts = describe(training, names)
@@ -94,7 +94,7 @@ def config_of(
 def training_of(
     config: PythonConfig, path: Path, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
 ) -> Training:
-    """Return the training of a run, of what its folder keeps and of objects that are given again; say in what these differ."""
+    """Return the training of a run, of what its folder keeps and of objects that are given again; say how these differ."""
     aside = {key: given[key] for key in ("progress", "taps") if key in given}
     given = {key: value for key, value in given.items() if key not in aside}
     for key in given:
@@ -126,7 +126,7 @@ def _promise(config: PythonConfig) -> Privacy | NoPrivacy:
 
 
 def _noise_settings(noise: Cancelling | None) -> dict[str, Any]:
-    """Return what is kept of masks. Of a key graph of one's own, all pairs are: a ledger has them, too."""
+    """Return what is kept of masks. Of a key graph, all pairs are kept, as the ledger keeps them."""
     if noise is None:
         return {}
     keys = noise.keys if isinstance(noise.keys, str) else [list(pair) for pair in Keys.of(noise.keys).all_pairs]

@@ -1,4 +1,4 @@
-"""How the objects of a run from Python are had again: by names that can be imported, with plain settings. Nothing is pickled."""
+"""Makes the objects of a run from Python again: from names that can be imported, with plain settings. Nothing is pickled."""
 
 import re
 import sys
@@ -39,7 +39,7 @@ def rebuild(
 ) -> dict[str, Any]:
     """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given.
 
-    had: objects of the run that were had before. by: the function to which objects are given.
+    had: objects of the run that were made before. by: the function to which objects are given.
     """
     found, missing = {**(had or {}), **given}, []
     for key in only:
@@ -70,13 +70,13 @@ def rebuild(
 
 
 def spec_of(value: Any) -> dict[str, Any] | None:
-    """Return how a value can be had again, as plain data; None if it must be given."""
+    """Return how a value can be made again, as plain data; None if it must be given."""
     spec = _spec(value)
     return None if spec is None else {"value": spec}
 
 
 def recipe_of(dealt: AgentData) -> dict[str, Any] | None:
-    """Return how a published data set is had again. What it gives is held against the facts, as anything else is."""
+    """Return how a published data set is made again; the result is compared with the facts, as any other object is."""
     found = _DEALT.fullmatch(dealt.partition)
     pooled = dealt.partition == f"{dealt.data.name}/pooled"
     if not dealt.data.published or not (found or pooled):

@@ -1,4 +1,4 @@
-"""What the ledger beside a run holds of it: the only place from which pages and tables take a run's ε."""
+"""The account of a run in the ledger beside it: the only source of the ε that pages and tables show."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +14,7 @@ from tacit.runs.folder import LEDGER
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunAccount:
-    """A run's account in the ledger, held against the run's events."""
+    """A run's account in the ledger, compared with the run's events."""
 
     account: DurableAccount | None
     """None where ε cannot be derived."""
@@ -23,7 +23,7 @@ class RunAccount:
     exposed: bool
     """Whether a run without privacy has read the same records."""
     differences: tuple[str, ...] = ()
-    """In what the plan in `events.jsonl` differs from the account; ε is derived from the account."""
+    """Where the plan in `events.jsonl` differs from the account; ε is derived from the account."""
 
     @property
     def abandoned(self) -> bool:
@@ -37,7 +37,7 @@ class RunAccount:
 
 
 class RunAccounts:
-    """What one ledger holds of all its runs, read once."""
+    """The accounts of all runs in one ledger, read once."""
 
     def __init__(self, path: Path) -> None:
         self._there = path.is_file()
@@ -82,9 +82,9 @@ def _problem(account: DurableAccount | None, plan: PlanEvent, events: Events) ->
         return "the ledger beside the run names other data owners than its plan"
     if plan.private != all(line.private for line in account.lines):
         return "the ledger and the plan of the run disagree on whether there was noise"
-    told = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
-    if plan.private and account.spent < told:
-        return f"the ledger holds {account.spent:,} queries of this run, but its events tell of {told:,}"
+    answered = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    if plan.private and account.spent < answered:
+        return f"the ledger holds {account.spent:,} queries of this run, but its events record {answered:,}"
     return None
 
 
