@@ -95,10 +95,24 @@ class AbsenceSettings(BaseModel):
 PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
 
 
-class RunConfig(BaseModel):
-    """All settings of a run's `config.toml` or of the command line of `tacit train`."""
+class KeptSettings(BaseModel):
+    """Settings of a run that its `config.toml` keeps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def to_toml(self) -> str:
+        """Return all settings, defaults too, as a file that gives this very configuration."""
+        empty = {key for key in ("code", "absences") if not getattr(self, key)}  # as a file without them
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that identifies this configuration."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+
+class RunConfig(KeptSettings):
+    """All settings of a run's `config.toml` or of the command line of `tacit train`."""
 
     algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
         "dsgt",
@@ -249,20 +263,10 @@ class RunConfig(BaseModel):
         check_together(config, KEYS if options is None else OPTIONS)
         return config
 
-    def to_toml(self) -> str:
-        """Return all settings, defaults too, as a file that gives this very configuration."""
-        empty = {key for key in ("code", "absences") if not getattr(self, key)}
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
-
     @property
     def total_rounds(self) -> int:
         """All rounds, also those in which models are only mixed."""
         return self.rounds + self.gossip_rounds
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash that identifies this configuration."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
     def pinned(self) -> "RunConfig":
         """Return the same settings with where the user's own code is defined, and the hashes of these files.

@@ -5,17 +5,15 @@ made again from a name are kept by that name. Public facts about all of them (`p
 Reading them needs no PyTorch, and runs no code.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.config import AbsenceSettings, RunConfig
+from tacit.runs.config import AbsenceSettings, KeptSettings, RunConfig
 
 PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
 """What may be an object: these can be given again when a run is resumed or loaded."""
@@ -36,10 +34,8 @@ class Part(BaseModel):
     """What must be the same when it is given again, by what it is called in messages."""
 
 
-class PythonConfig(BaseModel):
+class PythonConfig(KeptSettings):
     """All settings of a run that was started with `tacit.train(..., run=...)`. Keys that `tacit train` has, too, mean the same."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     started_from: Literal["python"] = "python"
     algorithm: str
@@ -101,20 +97,10 @@ class PythonConfig(BaseModel):
             found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
             raise InvalidInput("; ".join(mistake(key, each) for key, each in found)) from None
 
-    def to_toml(self) -> str:
-        """Return all settings as a file that gives this very configuration."""
-        empty = {key for key in ("code", "absences") if not getattr(self, key)}
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
-
     @property
     def total_rounds(self) -> int:
         """All rounds, also those in which models are only mixed."""
         return self.rounds + self.gossip_rounds
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash that identifies this configuration."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
 
 AnyConfig = RunConfig | PythonConfig

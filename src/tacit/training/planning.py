@@ -71,26 +71,9 @@ def settle_plan(
     schedule: Schedule,
 ) -> Plan:
     """Settle every agent's mechanism for so many queries. Masks are chosen for the graph and, with ratio "auto", for the rule on it."""
-    plan = _plan(training, sizes, queries, topology, absences, schedule)
-    if plan.privacy is not None and min(plan.noise_multipliers) < _LEAST_NOISE:
-        raise PrivacyError(
-            f"the noise multiplier is {min(plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
-            "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
-        )
-    return plan
-
-
-def _plan(
-    training: Training,
-    sizes: Sequence[int],
-    queries: int,
-    topology: Topology,
-    absences: Absences,
-    schedule: Schedule,
-) -> Plan:
     noise = training.cancelling
     if not isinstance(training.privacy, Privacy) or noise is None:
-        return training.privacy.plan(sizes, queries)
+        return _check_noise(training.privacy.plan(sizes, queries))
     if absences.lost > noise.lost:
         raise PrivacyError(
             f"masks are to be shared without {absences.lost} agents that leave, and the noise is planned for {noise.lost}; give "
@@ -105,12 +88,22 @@ def _plan(
                 "%s is not linear in its gradients, so masks would not cancel in it: every agent adds noise of its own alone",
                 name_of(rule),
             )
-            return replace(training.privacy, noise=None).plan(sizes, queries)
+            return _check_noise(replace(training.privacy, noise=None).plan(sizes, queries))
     plan = training.privacy.plan(sizes, queries, pairs=pairs, response=response)
     if plan.masks is None:
         log.warning(
             "masks would disturb the agents' models under %s on this graph more than the noise that they save: every agent adds noise "
             "of its own alone",
             name_of(rule),
+        )
+    return _check_noise(plan)
+
+
+def _check_noise(plan: Plan) -> Plan:
+    """Return a plan, or refuse one with so little noise that no ε can be derived."""
+    if plan.privacy is not None and min(plan.noise_multipliers) < _LEAST_NOISE:
+        raise PrivacyError(
+            f"the noise multiplier is {min(plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
+            "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
         )
     return plan
