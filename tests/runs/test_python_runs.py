@@ -465,7 +465,7 @@ def test_a_changed_constant_that_the_model_refers_to_is_found(one_stopped, monke
     [
         ("lot_size = 20.0", "lot_size = 19.0", "was changed since the run began"),
         ('settings = "Seeded(seed=0)"', 'settings = "Seeded(seed=1)"', "was changed since the run began"),
-        ('door = "python"', 'door = "window"', "unknown setting|door"),
+        ('started_from = "python"', 'started_from = "window"', "unknown setting|started_from"),
         ("rounds = 12", 'rounds = "many"', "rounds is 'many'; it must be a whole number"),
         ("rounds = 12", "rond = 12", "did you mean 'rounds'"),
     ],
