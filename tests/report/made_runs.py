@@ -119,7 +119,9 @@ def summary(result, rounds):
         "consensus_distance": result.consensus_distance,
         "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
-        "epsilon_against": None if privacy is None else {key: stated(e) for key, e in result.epsilons_against().items()},
+        "epsilon_against": None
+        if privacy is None
+        else {key: stated(e) for key, e in result.epsilons_against().items()},
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
         "release": result.release,

@@ -306,3 +306,14 @@ def test_a_budget_counts_everybody_else_unless_it_names_an_observer(tmp_path):
     play(Runner.start(tmp_path / "larger", "one", masked, budget=larger))
     against = RunFolder.find(tmp_path / "larger" / "one").summary()["epsilon_against"]
     assert against["1"] <= 1.0 < 1.2 < against["all"] <= 20.0
+
+
+def test_the_ledger_verifies_a_run_with_masks(whole):
+    """`tacit ledger --verify` derives ε for the observer that the run promises."""
+    from typer.testing import CliRunner
+
+    from tacit.cli import app
+
+    said = CliRunner().invoke(app, ["ledger", "--runs", str(whole.folder.parent), "--delta", "1e-5", "--verify"])
+    assert said.exit_code == 0, said.output
+    assert "the record is whole" in " ".join(said.output.split())
