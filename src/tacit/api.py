@@ -10,9 +10,9 @@ from tacit.data import DataSet
 from tacit.errors import InvalidInput, choose
 from tacit.privacy import Budget, Privacy
 from tacit.runs.config import RunConfig
-from tacit.runs.naming import Own
 from tacit.runs.shipped import BY_NAME, by_name
 from tacit.runs.specs import parse_split
+from tacit.runs.user_code import UserCode
 from tacit.training.progress import rounds_bar
 from tacit.training.results import Result
 from tacit.training.runtimes import Stacked
@@ -65,7 +65,7 @@ def train(
                 advice = "; for a run that is not kept, pass ledger=Ledger(Budget(...))" if name == "budget" else ""
                 raise InvalidInput(f'{name} is for a run that is kept; give it a name with run="NAME"{advice}')
         return train_trials(1, algorithm, **settings)[0]
-    from tacit.runs.doors import SPARE_QUERIES, train_kept
+    from tacit.runs.python_runs import SPARE_QUERIES, train_kept
 
     private = isinstance(settings.get("privacy"), Privacy)
     spare = {"spare_queries": SPARE_QUERIES} if private and "spare_queries" not in settings else {}
@@ -91,8 +91,8 @@ def train_trials(trials: int, algorithm: Algorithm[Any] | str, **settings: Any) 
 
 def _training(
     algorithm: Algorithm[Any] | str, settings: dict[str, Any], more: dict[str, Any] | None = None
-) -> tuple[Training, dict[str, Own | str]]:
-    """Return all settings in one object, and those given by name: the user's own, and names of shipped ones."""
+) -> tuple[Training, dict[str, UserCode | str]]:
+    """Return all settings in one object, and what was given by name: the user's own, and names of what is shipped."""
     for key in settings:
         if key in _OTHER_NAMES:
             raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
@@ -104,7 +104,7 @@ def _training(
         )
     found: dict[str, Any] = {"algorithm": algorithm, **settings}
     deal = {key: found.pop(key) for key in _DEAL if key in found}
-    names: dict[str, Own | str] = {}
+    names: dict[str, UserCode | str] = {}
     for key in BY_NAME:
         if isinstance(text := found.get(key), str):
             found[key], own = by_name(key, text, found.get("data"), found.get("seed", 0))

@@ -42,9 +42,9 @@ def test_a_resumed_run_shows_the_looks_that_follow_and_knows_those_before(tacit,
     )
     with Runner.start(tmp_path / "runs", "one", config) as runner:
         runner.play(stop=lambda: runner.session.round >= 3)
-        before = runner.session.watch.histories[0]
+        before = runner.session.monitor.histories[0]
     with Runner.resume(tmp_path / "runs" / "one") as runner:
-        again = runner.session.watch.histories[0]
+        again = runner.session.monitor.histories[0]
         assert [(look.round, look.accuracy.tolist()) for look in again] == [
             (look.round, look.accuracy.tolist()) for look in before
         ]

@@ -123,7 +123,7 @@ def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     less = Run.load(folder)
     assert less.charged is None
     write_report(less, folder / "report.html")
-    assert "the ledger holds 2 queries of this run, but its events tell of 6" in (folder / "report.html").read_text()
+    assert "the ledger holds 2 queries of this run, but its events record 6" in (folder / "report.html").read_text()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
     assert "run 'one' was answered 6 queries; 2 are on record" in out

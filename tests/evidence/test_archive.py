@@ -247,7 +247,7 @@ BROKEN = {
         lambda a: struct.pack("<Q", 2**62) + b"{}",
         "not a safetensors file",
     ),
-    "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or no checkpoint"),
+    "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or not a checkpoint"),
     "code that is none": ("code.json", lambda a: b"[1]", "code.json"),
 }
 

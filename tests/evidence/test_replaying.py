@@ -210,7 +210,10 @@ def test_noise_that_does_not_follow_from_the_epsilon_of_the_settings_is_found(lo
         "released",
         event=lambda event: event | {"noise_multipliers": sigmas} if event["event"] == "plan" else event,
         row=lambda row: row | {"lines": list(map(noisy, row["lines"], sigmas))} if row["kind"] == "open" else row,
-        summary=lambda facts: facts | {"epsilon": stated(max(each)), "epsilon_per_agent": each},
+        summary=lambda facts: (
+            facts
+            | {"epsilon": stated(max(each)), "epsilon_per_agent": each, "epsilon_against": {"all": stated(max(each))}}
+        ),
     )
     assert failed(looks, "released") == {"plan"}
     assert "noise_multipliers is" in outcomes(looks, "released")["plan"].words

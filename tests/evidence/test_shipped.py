@@ -229,7 +229,7 @@ def model():
     [
         ("algorithm", {"value": {"name": "evil:Rule", "with": {}}}, "plan"),
         ("algorithm", {"own": "evil.py:Rule"}, "plan"),
-        ("algorithm", {"value": {"name": "tacit.runs.naming:find"}}, "plan"),
+        ("algorithm", {"value": {"name": "tacit.runs.user_code:find"}}, "plan"),
         ("loss", {"value": {"name": "os:system"}}, "scores"),
         ("lr", {"value": {"partial": {"name": "evil:model"}, "given": [], "with": {}}}, "plan"),
         ("sources", {"value": {"name": "evil:Rule", "with": {}}}, "plan"),

@@ -67,7 +67,10 @@ def more_noise(runs):
         settings={"noise_multiplier": 30.0},
         event=lambda event: event | {"noise_multipliers": [30.0] * 4} if event["event"] == "plan" else event,
         row=row,
-        summary=lambda facts: facts | {"epsilon": stated(max(each)), "epsilon_per_agent": each},
+        summary=lambda facts: (
+            facts
+            | {"epsilon": stated(max(each)), "epsilon_per_agent": each, "epsilon_against": {"all": stated(max(each))}}
+        ),
     )
 
 

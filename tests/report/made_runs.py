@@ -57,6 +57,9 @@ def plan_event(result, graph, rounds, token):
         "dataset": data.dataset.name,
         "agents": data.agents,
         "rounds": rounds,
+        "gossip_rounds": 0,
+        "exchanges_per_query": 1,
+        "absences": [],
         "edges": [] if graph is None else [list(edge) for edge in graph.edges],
         "changing": False,
         "weights": None,
@@ -68,6 +71,8 @@ def plan_event(result, graph, rounds, token):
         "lot_sizes": list(plan.lot_sizes),
         "clips": [clip if math.isfinite(clip) else None for clip in plan.clips],
         "noise_multipliers": list(plan.noise_multipliers),
+        "masks": None if plan.masks is None else plan.masks.to_json(),
+        "observer": None if privacy is None else plan.observer.key,
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
@@ -114,6 +119,9 @@ def summary(result, rounds):
         "consensus_distance": result.consensus_distance,
         "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
+        "epsilon_against": None
+        if privacy is None
+        else {key: stated(e) for key, e in result.epsilons_against().items()},
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
         "release": result.release,

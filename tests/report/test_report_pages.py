@@ -205,7 +205,7 @@ def test_a_copied_folder_without_its_ledger_shows_no_epsilon(folder, tmp_path):
 
 PLAIN = tacit.privacy.Mechanism.plain(sample_rate=0.1, lot=5).to_json()
 OTHERS = {
-    "the ledger holds 2 queries of this run, but its events tell of 20": lambda row: (
+    "the ledger holds 2 queries of this run, but its events record 20": lambda row: (
         None if row["kind"] == "query" and row["number"] > 2 else row
     ),
     "the ledger beside the run does not know it": lambda row: (

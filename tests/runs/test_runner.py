@@ -177,7 +177,7 @@ def crash():
 
 
 def test_a_setting_that_needs_an_extra_says_so(monkeypatch):
-    monkeypatch.setattr("tacit.runs.config.find_spec", lambda name: None)
+    monkeypatch.setattr("tacit.runs.config_checks.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"install tacit\[tensorboard\]"):
         config(tensorboard=True)
 
@@ -327,7 +327,7 @@ def test_a_broken_or_foreign_checkpoint_is_refused_and_left_alone(tmp_path):
     whole = folder.checkpoint_file.read_bytes()
     for content in (whole[: len(whole) // 2], b"not a checkpoint", b""):
         folder.checkpoint_file.write_bytes(content)
-        with pytest.raises(StorageError, match="broken or no checkpoint"):
+        with pytest.raises(StorageError, match="broken or not a checkpoint"):
             Runner.resume(folder.path)
         assert folder.checkpoint_file.read_bytes() == content
     folder.checkpoint_file.write_bytes(whole)

@@ -12,12 +12,14 @@ from typing import Any
 
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.guarantees import shown, stated
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.mechanisms import Masks, Observer
+from tacit.privacy.observers import epsilons_against
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
-from tacit.runs.naming import is_own
+from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent
+from tacit.runs.events import Events
 from tacit.runs.python_config import AnyConfig, PythonConfig
+from tacit.runs.user_code import is_user_code
 
 ROUNDING = 1e-6
 # Held against something else, or of a clock: nobody can say that these are right.
@@ -27,6 +29,7 @@ _ALSO_IN_SUMMARIES = {
     "accuracy_max",
     "epsilon",
     "epsilon_per_agent",
+    "epsilon_against",
     "exposed",
     "heads",
     "evaluation_seconds",
@@ -42,7 +45,7 @@ class Told:
     name: str
     config: AnyConfig
     events: Events
-    plan: Plan
+    plan: PlanEvent
     ledger: Ledger
     account: Account | None
     token: str | None
@@ -66,6 +69,9 @@ def settings_problems(told: Told) -> Iterator[str]:
     expected: dict[str, Any] = {
         "fingerprint": config.fingerprint,
         "rounds": config.rounds,
+        "gossip_rounds": config.gossip_rounds,
+        "exchanges_per_query": config.exchanges_per_query,
+        "absences": tuple(each.model_dump(exclude_none=True) for each in config.absences),
         "private": config.private,
         "spare_queries": config.spare_queries if config.private or not isinstance(config, RunConfig) else 0,
         "delta": config.delta if config.private else None,
@@ -79,11 +85,12 @@ def settings_problems(told: Told) -> Iterator[str]:
         expected["release"] = config.private and config.source == "secret" and not config.private_diagnostics
     if config.private:
         expected["clips"] = _spread(config.clip, agents)
-    if config.private and config.noise_multiplier is not None:
+    if config.private and config.noise_multiplier is not None and plan.masks is None:
         expected["noise_multipliers"] = _spread(config.noise_multiplier, agents)
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
+    yield from _mask_problems(config, plan)
     known = not isinstance(config, RunConfig) or config.algorithm in (*_QUERIES_A_ROUND, "dinno")
     if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule by name is called as its class is
         yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
@@ -96,11 +103,41 @@ def settings_problems(told: Told) -> Iterator[str]:
             if key in config.parts and config.parts[key].shown != getattr(config, key):
                 yield f"{key} is {short(getattr(config, key))} in the settings, which keep {short(config.parts[key].shown)} of it"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
-    if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
+    if not is_user_code(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
             yield f"agent {agent} samples at {rate:g}, and its lot of {lot:g} out of {size} records is not that"
+
+
+def _mask_problems(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
+    """Yield in what masks are not those of the settings, or protect less than these say."""
+    if plan.masks is None:
+        if config.noise == "cancelling" and config.mask_ratio != "auto":
+            yield "the plan has no masks, and the settings ask for them"
+        return
+    if config.noise == "local":
+        yield "the plan has masks, and the settings ask for none"
+        return
+    masks = Masks.of_json(plan.masks)
+    if plan.observer != str(config.curious):
+        yield f"ε is promised against {short(plan.observer)} in the plan, and against {config.curious} curious agents in the settings"
+    if masks.lost != config.lost:
+        yield f"{masks.lost} agents may be lost by the plan, and {config.lost} by the settings"
+    sharing, neighbours = set(masks.keys.all_pairs), {(min(edge), max(edge)) for edge in plan.edges}
+    follows = True  # of a graph that is named otherwise; that is made again later
+    if isinstance(config.keys, list):
+        follows = sharing == {(low, high) for low, high in config.keys}
+    elif config.keys == "complete":
+        follows = masks.keys.pairs is None
+    elif config.keys == "graph":
+        follows = sharing <= neighbours if plan.changing else sharing == neighbours
+    if not follows:
+        yield "the pairs that share masks in the plan are not those of the settings"
+    for agent, sigma in enumerate(_spread(config.noise_multiplier, plan.agents) or ()):
+        protects = plan.mechanisms[agent].noise_against(plan.promised_against)
+        if protects < sigma * (1 - ROUNDING):
+            yield f"agent {agent} is protected as by σ = {protects:g}, and the settings promise {sigma:g}"
 
 
 def record_problems(told: Told) -> Iterator[str]:
@@ -161,6 +198,7 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
         follow = [stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
         if told_most not in follow:
             yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
+        yield from _observer_problems(told, summary.get("epsilon_against"))
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
                 yield f"run {name!r} states ε = {short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
@@ -170,6 +208,30 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
         # Of very many owners, most ε are bounds within some percent; one by itself is not.
         if derived.epsilon > wanted and (exact := _exact(told, line)) > wanted * (1 + ROUNDING):
             yield f"{line.owner} was promised ε = {wanted:g}; {shown(exact)} follows from the record"
+
+
+def _observer_problems(told: Told, claimed: Any) -> Iterator[str]:
+    """Yield where a summary states another ε against some observer than follows from the record."""
+    plan, account = told.plan, told.account
+    if account is None:
+        return
+    assert plan.delta is not None
+    assert plan.adjacency is not None
+    assert plan.accountant is not None
+    follow = epsilons_against(
+        account,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        accountant=plan.accountant,
+        promised=plan.promised_against,
+    )
+    if not isinstance(claimed, dict) or claimed.keys() != follow.keys():
+        yield f"run {told.name!r} does not state ε against {', '.join(follow)} curious agents"
+        return
+    for key, value in follow.items():
+        if claimed[key] not in [stated(value * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]:
+            against = Observer.of_key(key)
+            yield f"run {told.name!r} states ε = {short(claimed[key])} against {against}; {shown(value)} follows from the record"
 
 
 def summary_problems(told: Told) -> Iterator[str]:
@@ -190,7 +252,7 @@ def summary_problems(told: Told) -> Iterator[str]:
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "accountant": plan.accountant,
-        "observer": str(EVERYBODY) if plan.private else None,
+        "observer": str(plan.promised_against) if plan.private else None,
         "unit": plan.protected if plan.private else None,
         "algorithm": told.config.algorithm,
         "dataset": told.config.dataset,
@@ -198,6 +260,8 @@ def summary_problems(told: Told) -> Iterator[str]:
         "models_sha256": events.finish.models_sha256,
         "seconds": events.finish.seconds,
     }
+    if not plan.private:
+        expected["epsilon_against"] = None
     if strange := sorted(set(summary) - set(expected) - _ALSO_IN_SUMMARIES):
         yield f"the summary has a field {short(strange[0])}, which summaries do not have"
     for field, value in expected.items():
@@ -242,8 +306,8 @@ def head_problems(told: Told) -> Iterator[str]:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
     for line, (event, follows) in enumerate([] if told.running else _followed(events), 1):
         # A run that was killed in between goes on with a resume, and the last event may have no time for it.
-        due = isinstance(event, Plan | CheckpointSaved | Finish) and follows is not None
-        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in told.anchors:
+        due = isinstance(event, PlanEvent | CheckpointEvent | FinishEvent) and follows is not None
+        if due and not isinstance(follows, ResumeEvent) and events.hashes[line - 1] not in told.anchors:
             yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"
     if told.summary is None:
         return
@@ -263,7 +327,7 @@ def _followed(events: Events) -> Iterator[tuple[Any, Any]]:
     follows, pairs = None, []
     for event in reversed(list(events)):
         pairs.append((event, follows))
-        follows = follows if isinstance(event, Check) else event
+        follows = follows if isinstance(event, CheckEvent) else event
     return reversed(pairs)
 
 
@@ -273,7 +337,7 @@ def checkpoint_problems(told: Told) -> Iterator[str]:
     if told.running:
         return
     due = range(every, told.events.round, every) if end is None else {*range(every, end.round, every), end.round}
-    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointSaved)}):
+    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointEvent)}):
         yield f"run {told.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
     if told.checkpoint is None:
         if saved is not None:
@@ -293,7 +357,7 @@ def _exact(told: Told, line: Line) -> float:
     assert plan.delta is not None
     assert plan.adjacency is not None
     assert plan.accountant is not None
-    charged = [line.event(account.charged)]
+    charged = [line.event(account.charged, plan.promised_against)]
     return epsilon(charged, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
 
 

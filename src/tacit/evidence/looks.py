@@ -12,6 +12,7 @@ from tacit.algorithms.averaged import rule_of
 from tacit.evidence.agreement import Told, short
 from tacit.runs import events
 from tacit.runs.describe import snapshot_event
+from tacit.runs.event_types import SnapshotEvent
 from tacit.training.session import Session
 
 REPLAY_TOLERANCE = 1e-2
@@ -31,30 +32,34 @@ class Look:
     @staticmethod
     def of(session: Session) -> "Look":
         """Return the last look of a session that is there now."""
-        seen = events.plain(snapshot_event(session.watch.histories[0][-1], 0.0))
+        seen = events.plain(snapshot_event(session.monitor.histories[0][-1], 0.0))
         return Look(seen, float(torch.linalg.vector_norm(session.state.theta.double(), dim=1).mean()))
 
 
 def look_problems(told: Told, session: Session, exact: bool) -> Iterator[str]:
     """Yield in what looks are not as they were planned: when, at how many records, after how many queries and bytes."""
-    plan, looks, every = told.plan, told.events.snapshots, session.watch.looks.every
-    rounds = plan.rounds if told.events.finish is not None else max((look.round for look in looks), default=0)
-    planned = {0, *range(0, rounds + 1, every), *([rounds] if rounds == plan.rounds else [])}
+    plan, looks, every = told.plan, told.events.snapshots, session.monitor.schedule.every
+    last = plan.total_rounds
+    rounds = last if told.events.finish is not None else max((look.round for look in looks), default=0)
+    planned = {0, *range(0, rounds + 1, every), *([rounds] if rounds == last else [])}
     if (told_of := {look.round for look in looks}) != planned and looks:
         which = sorted(told_of ^ planned)[0]
         yield f"the plan looks at the models {'after' if which in planned else 'not after'} round {which}, and the events do otherwise"
-    steady = isinstance(rule_of(session.training.algorithm), _STEADY) and not plan.changing
+    steady = isinstance(rule_of(session.training.algorithm), _STEADY)
+    evenly = steady and not plan.changing and not plan.absences  # as many bytes in every round of the rule
     records = session.training.data.dataset.validation
     for look in told.events:
-        if not isinstance(look, events.Snapshot) or not (steady or look.round in (0, plan.rounds)):
+        if not isinstance(look, SnapshotEvent):
             continue
-        share, sample = look.round / plan.rounds, session.watch.looks.sample
-        if look.queries != round(session.cost.queries * share):
+        at_an_end, sample = look.round in (0, last), session.monitor.schedule.sample
+        share = min(1.0, look.round / plan.rounds)
+        if (steady or at_an_end) and look.queries != round(session.cost.queries * share):
             yield f"after round {look.round} the rule has asked {round(session.cost.queries * share)} queries, and the events tell of {look.queries}"
-        if list(look.bytes_sent) != np.rint(session.cost.bytes_sent * share).astype(int).tolist():
+        counted = at_an_end or (evenly and not plan.gossip_rounds)
+        if counted and list(look.bytes_sent) != np.rint(session.cost.bytes_sent * share).astype(int).tolist():
             yield f"the bytes that were sent until round {look.round} are not those that the rule sends"
         if records is not None:
-            scored = len(records) if look.round == plan.rounds else min(sample, len(records))
+            scored = len(records) if look.round == last else min(sample, len(records))
             if look.scored != (scored, len(records)):
                 yield f"after round {look.round} models are scored on {scored} of {len(records)} records, and the events tell of {look.scored}"
     start = {0: Look.of(session)}
@@ -81,7 +86,7 @@ def measured_problems(told: Told, again: Mapping[int, Look], *, exact: bool) -> 
 def _pairs(told: Told, again: Mapping[int, Look]) -> Iterator[tuple[dict[str, Any], Look]]:
     """Yield all looks that events tell of, also where a later one is of the same round, with those that were made again."""
     for event in told.events:
-        if isinstance(event, events.Snapshot) and event.round in again:
+        if isinstance(event, SnapshotEvent) and event.round in again:
             yield events.plain(event), again[event.round]
 
 

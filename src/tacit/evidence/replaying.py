@@ -7,6 +7,7 @@ the same, everything must be the same to the bit; elsewhere within a stated tole
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from tacit.runs import events
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.describe import links_of, plan_event
 from tacit.runs.environment import code_sha256, machine_of
+from tacit.runs.event_types import Machine
 from tacit.runs.parts import the_graph
 from tacit.training.session import Session
 from tacit.training.settings import Training
@@ -80,13 +82,26 @@ def plan_problems(told: Told, session: Session) -> Iterator[str]:
     links = [links_of([(one, other) for one, other in each.pop("edges")], each.pop("weights")) for each in (kept, made)]
     if links[0] != links[1]:
         yield "who talks to whom in the plan is not what the graph of the settings gives"
-    if plan.epsilon is not None and np.allclose(
-        kept["noise_multipliers"], made["noise_multipliers"], rtol=NOISE_TOLERANCE, atol=0
-    ):
+    calibrated = plan.epsilon is not None or plan.masks is not None
+    if calibrated and _are_near(kept["noise_multipliers"], made["noise_multipliers"]):
         del kept["noise_multipliers"]
+    if calibrated and _are_near_masks(kept["masks"], made["masks"]):
+        del kept["masks"]
     for field, value in kept.items():
         if field not in _OF_THE_MACHINE and made[field] != value:
             yield f"{field} is {short(value)} in the plan, and {short(made[field])} follows from settings and data"
+
+
+def _are_near(one: Sequence[float], other: Sequence[float]) -> bool:
+    return len(one) == len(other) and np.allclose(one, other, rtol=NOISE_TOLERANCE, atol=0)
+
+
+def _are_near_masks(one: dict[str, Any] | None, other: dict[str, Any] | None) -> bool:
+    """Say whether masks are shared by the same pairs and are, like own noise, nearly of the same size."""
+    if one is None or other is None:
+        return one is other
+    same = all(one[name] == other[name] for name in ("agents", "keys", "lost"))
+    return same and _are_near([*one["own"], one["size"]], [*other["own"], other["size"]])
 
 
 def _again(training: Training, told: Told, *, compiled: bool) -> Training:
@@ -100,13 +115,13 @@ def _again(training: Training, told: Told, *, compiled: bool) -> Training:
 def _played(told: Told, theta: Models | None, training: Training, session: Session) -> Finding:
     """Play a seeded run again, and hold every look, the checkpoint and the models against those that were kept."""
     other, finished = differences(told, machine_of(session)), told.events.finish is not None
-    last = told.plan.rounds if finished else max((look.round for look in told.events.snapshots), default=0)
+    last = told.plan.total_rounds if finished else max((look.round for look in told.events.snapshots), default=0)
     saved = None if told.checkpoint is None or other else Checkpoint.of(told.checkpoint, "the checkpoint")
     problems: list[str] = []
     looks = {0: Look.of(session)}
     while session.round < last:
         session.advance()
-        if session.watch.histories[0][-1].round == session.round:
+        if session.monitor.histories[0][-1].round == session.round:
             looks[session.round] = Look.of(session)
         if saved is not None and int(saved.tensors["round"]) == session.round:
             problems += _state_problems(saved, session)
@@ -191,7 +206,7 @@ def _with_public_seeds(told: Told, training: Training) -> Finding:
     return Finding("replay", "not checked", f"{_UNHEARD}; they do not come from the run's public seed")
 
 
-def differences(told: Told, here: events.Machine) -> str:
+def differences(told: Told, here: Machine) -> str:
     """Say in what the machines that a run was played on differ from this one; nothing where the fingerprint is the same."""
     played = [told.plan.machine, *(resume.machine for resume in told.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")

@@ -34,7 +34,7 @@ def model_problems(told: Told, theta: Models) -> Iterator[str]:
     if told.checkpoint is not None:
         saved = Checkpoint.of(told.checkpoint, "the checkpoint").tensors
         held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
-        if int(saved["round"]) == plan.rounds and not any(same_numbers(tensor, theta) for tensor in held):
+        if int(saved["round"]) == plan.total_rounds and not any(same_numbers(tensor, theta) for tensor in held):
             yield "the checkpoint after the last round holds other models"
 
 

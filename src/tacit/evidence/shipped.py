@@ -26,16 +26,17 @@ from tacit.graphs.files import graph_of
 from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
 from tacit.privacy import Fast, Secret, Seeded
-from tacit.runs.again import SYNTHETIC, make_again
+from tacit.privacy.mechanisms import Masks
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Plan
-from tacit.runs.naming import find, is_own
-from tacit.runs.objects import training_with
-from tacit.runs.own import make_own
+from tacit.runs.event_types import PlanEvent
 from tacit.runs.parts import describe, describe_model, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
+from tacit.runs.python_training import training_with
+from tacit.runs.rebuilding import SYNTHETIC, make_again
 from tacit.runs.specs import is_shipped, load_dataset
+from tacit.runs.user_code import find, is_user_code
+from tacit.runs.user_parts import make_user_part
 from tacit.training.preparation import Model
 from tacit.training.schedules import Constant, LogSpaced
 from tacit.training.settings import Training
@@ -71,7 +72,7 @@ class Parts(Protocol):
         """Return all of it, to be played again."""
 
 
-def parts_of(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: bool) -> Parts:
+def parts_of(config: AnyConfig, plan: PlanEvent, data_dir: Path | None, *, run_code: bool) -> Parts:
     """Return the parts of a run, with those of the owner's own only if `run_code`."""
     if isinstance(config, PythonConfig):
         return FromPython(config, plan, data_dir, run_code)
@@ -81,7 +82,7 @@ def parts_of(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: 
 class FromCommandLine:
     """The parts of a run of `tacit train`."""
 
-    def __init__(self, config: RunConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
+    def __init__(self, config: RunConfig, plan: PlanEvent, data_dir: Path | None, run_code: bool) -> None:
         folder = {"data_dir": None if data_dir is None else str(data_dir)}  # and not the one that the archive names
         self._config, self._plan, self._run_code = config.model_copy(update=folder), plan, run_code
         self._data_dir = data_dir
@@ -96,7 +97,7 @@ class FromCommandLine:
         if name == "synthetic":
             if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
                 raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
-        elif self._run_code and is_own(text):
+        elif self._run_code and is_user_code(text):
             return self._dealt.dataset
         else:
             _check_at_hand(text, self._data_dir)
@@ -124,12 +125,31 @@ class FromCommandLine:
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
         graph = self._made(lambda: self._graph(self._dealt.agents))
-        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph))
+        keys = self._made(lambda: self._key_graph(self._dealt.agents))
+        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph, key_graph=keys))
+
+    def _key_graph(self, agents: int) -> nx.Graph | None:
+        """Return the key graph that the plan has, where the settings name a file; None where they name one of the library's."""
+        text = self._config.keys
+        if self._config.noise == "local" or text in ("complete", "graph"):
+            return None
+        if is_shipped("graph", text):
+            if "restarts" in text:
+                raise Missing("its key graph was searched for with a number of restarts of its own")
+            return None
+        if self._plan.masks is None:
+            raise Missing("its key graph was in a file, and the plan has no masks that show it")
+        pairs = Masks.of_json(self._plan.masks).keys.all_pairs
+        return graph_of(agents, pairs, None)
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
         """Return the graph that the settings name or, where they name a file, the links that the plan has."""
         text = self._config.graph
-        if self._config.algorithm in ("sgd", "local") or is_shipped("graph", text) or (self._run_code and is_own(text)):
+        if (
+            self._config.algorithm in ("sgd", "local")
+            or is_shipped("graph", text)
+            or (self._run_code and is_user_code(text))
+        ):
             if "restarts" in text:
                 raise Missing("its graph was searched for with a number of restarts of its own")
             return self._config.load_graph(agents)
@@ -147,7 +167,7 @@ class FromCommandLine:
 class FromPython:
     """The parts of a run of `tacit.train(..., run=...)`."""
 
-    def __init__(self, config: PythonConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
+    def __init__(self, config: PythonConfig, plan: PlanEvent, data_dir: Path | None, run_code: bool) -> None:
         self._config, self._plan, self._data_dir, self._run_code = config, plan, data_dir, run_code
         self._own: set[str] = set()  # keys of parts of the owner's own that were made
 
@@ -253,7 +273,7 @@ class FromPython:
         self._own.add(key)
         text = str(part.made["own"])
         own = _followed(lambda: find(key, text, config.code.get(key)))
-        return _followed(lambda: make_own(key, own, None if key == "data" else self._dealt, config.seed))
+        return _followed(lambda: make_user_part(key, own, None if key == "data" else self._dealt, config.seed))
 
     def _named(self, key: str, name: str) -> Any:
         if name in _KNOWN:
@@ -288,7 +308,7 @@ def _check_at_hand(name: str, data_dir: Path | None) -> None:
         raise Missing(f"{file} of the data set {name!r} is not in the data folder; set TACIT_DATA, or give --data-dir")
 
 
-def _check_numbers(plan: Plan, data: DataSet, agents: int) -> None:
+def _check_numbers(plan: PlanEvent, data: DataSet, agents: int) -> None:
     held = sum(plan.sizes)
     if held > 2 * len(data.train) + 1000 * plan.agents or agents > len(data.train):
         raise Missing(f"the plan has {held} records and the data set {len(data.train)}")

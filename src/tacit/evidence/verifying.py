@@ -25,6 +25,7 @@ from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
 from tacit.privacy.guarantees import shown
 from tacit.privacy.log import START, Reader, read_row
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs import events
 from tacit.runs.environment import sha256_of
 from tacit.runs.python_config import read_config
@@ -219,11 +220,14 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
         )
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    kept = told.ledger.guarantees(plan.owners, run=told.name, **terms)
+    promised = plan.promised_against
+    kept = told.ledger.guarantees(plan.owners, run=told.name, **terms, observer=promised)
     worst = max(range(len(kept)), key=lambda place: kept[place].epsilon)
-    words = (
-        f"{kept[worst]}, against {kept[worst].observer}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
-    )
+    against = f", against {EVERYBODY}"
+    if promised != EVERYBODY:
+        _, everybody = account.largest_epsilon(**terms)
+        against = f", and ε={shown(everybody)} against {EVERYBODY}"
+    words = f"{kept[worst]}{against}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
     yield found("ε", agreement.epsilon_problems(told, kept), words)
     most: Guarantee = max(told.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
     runs = {asked.account.run for owner in plan.owners for asked in told.ledger.accesses(owner)}
@@ -231,6 +235,8 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
     if sealed := log.reader.sealed:
         said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
     value = f", ε = {shown(most.epsilon)}" if len(runs) == 1 else f": {most}"
+    if promised != EVERYBODY:
+        value += f", against {EVERYBODY}"
     yield Finding("ε of all runs", "holds", said + value)
 
 

@@ -63,13 +63,18 @@ def protection(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curio
     covered = np.flatnonzero(np.diff(_matrix(keys).indptr) > curious)  # agents with more keys than that
     if not len(covered):
         return alone
-    if comb(agents, curious) * agents**3 <= _MOST_WORK:
+    if tries_all(keys, curious):
         found = _all_coalitions(own, mask, keys, curious)
     else:
         found = _branches(own, mask, keys, curious, covered)
     variances, slopes = alone.variances.copy(), alone.slopes.copy()
     variances[covered], slopes[covered] = found.variances[covered], found.slopes[covered]
     return Protection(variances, slopes)
+
+
+def tries_all(keys: Keys, curious: int) -> bool:
+    """Return whether `protection` goes through all coalitions of so many: for keys that are not complete, and not too many agents."""
+    return keys.pairs is not None and comb(keys.agents, curious) * keys.agents**3 <= _MOST_WORK
 
 
 def _complete(own: Float[np.ndarray, " agents"], mask: float, curious: int) -> Protection:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tacit.report.html.page import write_report
     from tacit.report.reading import Run, Scores
     from tacit.report.spent import Spending, spending
-    from tacit.runs.events import Plan, Snapshot
+    from tacit.runs.event_types import PlanEvent, SnapshotEvent
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -27,16 +27,16 @@ else:
             "tacit.report.html.page": ("write_report",),
             "tacit.report.reading": ("Run", "Scores"),
             "tacit.report.spent": ("Spending", "spending"),
-            "tacit.runs.events": ("Plan", "Snapshot"),
+            "tacit.runs.event_types": ("PlanEvent", "SnapshotEvent"),
         },
     )
 
 __all__ = [
     "Erratum",
-    "Plan",
+    "PlanEvent",
     "Run",
     "Scores",
-    "Snapshot",
+    "SnapshotEvent",
     "Spending",
     "applicable",
     "save_comparison",

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from tacit.errors import InvalidInput
 from tacit.runs import events
-from tacit.runs.events import Check, Plan, Snapshot
-from tacit.runs.record import Record, read_record
+from tacit.runs.event_types import CheckEvent, PlanEvent, SnapshotEvent
+from tacit.runs.run_accounts import RunAccount, read_run_account
 
 Values = npt.NDArray[np.float64]
 Measure = Literal["accuracy", "loss"]
@@ -79,8 +79,8 @@ class Run:
 
     name: str
     config: Mapping[str, Any]
-    plan: Plan
-    history: tuple[Snapshot, ...]
+    plan: PlanEvent
+    history: tuple[SnapshotEvent, ...]
     """One snapshot a round at most, in the order of rounds; empty if the run was stopped before its first look."""
     finished: bool
     seconds: float
@@ -89,10 +89,10 @@ class Run:
     lost_queries: int
     lost_before: Mapping[int, int]
     """For the round of each snapshot: how many queries were charged by then whose answers a crash lost."""
-    record: Record
+    record: RunAccount
     """What the ledger beside the run holds of it, from which alone ε is derived."""
     summary: Mapping[str, Any] | None
-    checked: Check | None = None
+    checked: CheckEvent | None = None
     """The latest check of the run's settings, if there was one."""
 
     @classmethod
@@ -120,7 +120,7 @@ class Run:
             resumes=len(story.resumes),
             lost_queries=story.lost_queries,
             lost_before=story.lost_before,
-            record=read_record(folder, story),
+            record=read_run_account(folder, story),
             summary=summary,
             checked=story.check,
         )
@@ -154,7 +154,7 @@ class Run:
         """
         return None if self.record.account is None else self.record.account.charged
 
-    def spent_at(self, snapshot: Snapshot) -> int:
+    def spent_at(self, snapshot: SnapshotEvent) -> int:
         """How many queries each agent's data was asked until then: answered and lost."""
         return snapshot.queries + self.lost_before[snapshot.round]
 

@@ -13,7 +13,7 @@ from tacit.privacy import Adjacency, Guarantee
 from tacit.privacy.accounting import epsilon, epsilons
 from tacit.privacy.guarantees import shown
 from tacit.report.reading import Run
-from tacit.runs.events import Snapshot
+from tacit.runs.event_types import SnapshotEvent
 
 _POINTS = 12
 
@@ -26,7 +26,7 @@ class Spending:
     """Of the agent that spent most."""
     agent: int
     per_agent: tuple[float, ...]
-    snapshots: tuple[Snapshot, ...]
+    snapshots: tuple[SnapshotEvent, ...]
     """Those at which ε was derived, at most about a dozen."""
     epsilons: tuple[float, ...]
     """At each of `snapshots`, for `agent`: ε of so many queries."""
@@ -81,7 +81,7 @@ def _other(adjacency: Adjacency) -> Adjacency:
     return "replace_one" if adjacency == "add_remove" else "add_remove"
 
 
-def _some(history: Sequence[Snapshot]) -> list[Snapshot]:
+def _some(history: Sequence[SnapshotEvent]) -> list[SnapshotEvent]:
     """Choose about a dozen snapshots with the first and the last, closer at the start where ε bends most."""
     if len(history) <= _POINTS:
         return list(history)

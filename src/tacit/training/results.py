@@ -1,4 +1,4 @@
-"""What came of a run, as data: models, their measures over the rounds, and the ledger to derive ε from."""
+"""The result of a run: models, their scores over the rounds, and the ledger to derive ε from."""
 
 import math
 from dataclasses import dataclass
@@ -17,11 +17,13 @@ from tacit.data.records import RecordsLike
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import epsilons_against
 from tacit.training.evaluation import Score, evaluate
 
 
 class Absent:
-    """Stands for what a run's folder does not hold and what could not be had again. Whoever uses it is told why."""
+    """Stands for an object that a run's folder does not hold and that could not be made again. Using it raises an error that says why."""
 
     def __init__(self, why: str, shown: str = "absent") -> None:
         self._why, self._shown = why, shown
@@ -161,6 +163,23 @@ class Result:
             observer=self.plan.observer if observer is None else observer,
         )
 
+    def epsilons_against(self) -> dict[str, float]:
+        """Derive the highest ε of any agent from the ledger, by the number of curious agents: "1", "2", …, and "all" others together.
+
+        Only masks make a difference between them: without masks there is "all" alone.
+        """
+        privacy = self.plan.privacy
+        if privacy is None:
+            return {EVERYBODY.key: math.inf}
+        account = next(account for account in self.ledger.accounts if account.run == self.run)
+        return epsilons_against(
+            account,
+            delta=privacy.delta,
+            adjacency=privacy.adjacency,
+            accountant=privacy.accountant,
+            promised=self.plan.observer,
+        )
+
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
@@ -186,7 +205,7 @@ class Result:
         if self.folder is not None:
             raise DataError(
                 f"a result holds the agents' records and is not pickled; this run is kept in {self.folder}: "
-                f"tacit.load({str(self.folder)!r}) has it again"
+                f"tacit.load({str(self.folder)!r}) loads it"
             )
         raise DataError(
             "a result holds the agents' records and is not pickled; save what you need of it, such as module(0).state_dict(), or "
@@ -194,8 +213,8 @@ class Result:
         )
 
 
-def _scored_on(look: Snapshot) -> str:
-    return "validation" if look.sample is None else f"a sample of {look.sample:,} validation records"
+def _scored_on(snapshot: Snapshot) -> str:
+    return "validation" if snapshot.sample is None else f"a sample of {snapshot.sample:,} validation records"
 
 
 def _public(source: RecordsLike, schema: Schema) -> Records:

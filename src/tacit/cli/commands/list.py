@@ -19,9 +19,9 @@ from tacit.cli.terminal.output import (
 from tacit.errors import TacitError
 from tacit.privacy.guarantees import EXPOSED, per, stated
 from tacit.runs import RunFolder, list_runs
-from tacit.runs.events import Plan
+from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import LEDGER
-from tacit.runs.record import Record, Records
+from tacit.runs.run_accounts import RunAccount, RunAccounts
 
 _RIGHT = ("agents", "rounds", "accuracy", "ε")
 
@@ -53,16 +53,16 @@ def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
         console().print(f"Note: {EXPOSED} (the records of {named})", soft_wrap=True)
 
 
-def _records(runs: Path) -> Records | None:
+def _records(runs: Path) -> RunAccounts | None:
     """Return what the ledger holds of all runs; nothing where there is one that cannot be read."""
     try:
-        return Records(runs / LEDGER)
+        return RunAccounts(runs / LEDGER)
     except TacitError as error:
         complain(str(error))
         return None
 
 
-def _row(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
+def _row(folder: RunFolder, records: RunAccounts | None, memo: Memo) -> dict[str, Any]:
     """Return what a run's files tell; of a folder that is broken, no more than that."""
     nothing = dict.fromkeys(
         ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "unit", "release")
@@ -75,7 +75,7 @@ def _row(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, An
         return {"run": folder.name, **nothing, "state": "broken"}
 
 
-def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
+def _facts(folder: RunFolder, records: RunAccounts | None, memo: Memo) -> dict[str, Any]:
     config, summary, events = folder.config(), folder.summary(), folder.events()
     scores = (events.snapshots[-1].accuracy if events.snapshots else None) or ()
     plan, record = events.plan, None if records is None else records.of(folder.name, events)
@@ -97,7 +97,7 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
     }
 
 
-def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
+def _state(folder: RunFolder, record: RunAccount | None, *, finished: bool) -> str:
     """Say how far a run is; one that was abandoned cannot be resumed."""
     if finished:
         return "finished"
@@ -106,7 +106,7 @@ def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
     return "abandoned" if record is not None and record.abandoned else "stopped"
 
 
-def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:
+def _epsilon(record: RunAccount, plan: PlanEvent, memo: Memo) -> float | None:
     """Return the highest ε of any agent, as it is stated; None without privacy, and where the ledger does not tell."""
     if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
         return None

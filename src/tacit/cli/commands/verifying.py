@@ -40,4 +40,7 @@ def _misstated(told: Told, record: Ledger) -> Iterator[str]:
     if wrong or account is None or not account.charged or plan.delta is None:
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    yield from agreement.epsilon_problems(told, record.guarantees(plan.owners, run=told.name, **terms))
+    promised = plan.promised_against
+    yield from agreement.epsilon_problems(
+        told, record.guarantees(plan.owners, run=told.name, **terms, observer=promised)
+    )

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Optional, get_args, get_type_hints
 import typer
 
 from tacit.errors import InvalidInput
-from tacit.runs.config import PER_AGENT, RunConfig
+from tacit.runs.config import RunConfig
+from tacit.runs.config_checks import PER_AGENT
 
 PANELS = {
     "Data and graph": ("dataset", "data_dir", "agents", "split", "graph", "mixing", "allow_drift"),
@@ -30,9 +31,12 @@ PANELS = {
         "spare_queries",
         "private_diagnostics",
     ),
+    "Noise that cancels": ("noise", "curious", "keys", "mask_ratio", "lost"),
     "Algorithm": (
         "algorithm",
         "rounds",
+        "gossip_rounds",
+        "exchanges_per_query",
         "lr",
         "lr_final",
         "step",
@@ -61,6 +65,9 @@ _PLACEHOLDER_OF = {
     "evaluate_every": "ROUNDS",
     "checkpoint_every": "ROUNDS",
     "compile": "WHEN",
+    "curious": "K",
+    "keys": "KIND",
+    "mask_ratio": "RATIO",
 }
 
 _TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
@@ -104,6 +111,8 @@ def _read(key: str, value: Any) -> Any:
     """Return the value of an option; one that may be given per agent is a number, or several with commas."""
     if key == "compile":
         return COMPILE.get(value.lower(), value)
+    if key == "mask_ratio":
+        return _read_ratio(value)
     if key not in PER_AGENT:
         return value
     try:
@@ -116,6 +125,14 @@ def _read(key: str, value: Any) -> Any:
     return numbers if "," in value else numbers[0]
 
 
+def _read_ratio(value: str) -> Any:
+    """Return the size of masks: a number, or a word that the settings take or refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
 def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
     field, kind = RunConfig.model_fields[key], get_type_hints(RunConfig)[key]
     look: dict[str, Any] = {"rich_help_panel": panel, "show_default": False}
@@ -126,8 +143,8 @@ def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
         yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
         yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
         return
-    if key in PER_AGENT or key == "compile":
-        kind = str  # one number or several with commas; a word that the library has as a bool
+    if key in PER_AGENT or key in ("compile", "mask_ratio"):
+        kind = str  # one number or several with commas; a word that the library has as a bool; a number or a word
     default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
     placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
     option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)

@@ -58,11 +58,11 @@ def _live(runner: Runner, screen: Console) -> Iterator[Callable[[Runner], None]]
 
 def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
     """Return what prints a line for every look that was not there before; a new run's first look is at its start."""
-    told = 0 if runner.session.round == 0 else len(runner.session.watch.histories[0])
+    told = 0 if runner.session.round == 0 else len(runner.session.monitor.histories[0])
 
     def update(now: Runner) -> None:
         nonlocal told
-        history = now.session.watch.histories[0]
+        history = now.session.monitor.histories[0]
         for look in history[told:]:
             screen.print(_line(now, look), soft_wrap=True)
         told = len(history)
@@ -86,7 +86,7 @@ def _now(runner: Runner) -> Group:
     session = runner.session
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
     present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} {runner.protected}s/s"
-    last = session.watch.histories[0][-1]
+    last = session.monitor.histories[0][-1]
     scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
     table = plain_table(f"after round {last.round}{scored}")
     for column in ("accuracy", "worst", "best", "distance", per(runner.protected), "of"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInput, TacitError
 from tacit.io.tracebacks import failure
-from tacit.runs.naming import Own
+from tacit.runs.user_code import UserCode
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.networks import Topology
 
 
-def make_own(key: str, own: Own, data: Any, seed: int) -> Any:
+def make_user_part(key: str, own: UserCode, data: Any, seed: int) -> Any:
     """Return the object that a name stands for, as `tacit.train` takes it; some are made for the data of a run."""
     from tacit.data import AgentData
 
@@ -37,7 +37,7 @@ def make_own(key: str, own: Own, data: Any, seed: int) -> Any:
     return as_rule(own) if key == "algorithm" else as_loss(own)
 
 
-def as_model(own: Own, facts: Callable[[], dict[str, Any]]) -> "Callable[[], nn.Module]":
+def as_model(own: UserCode, facts: Callable[[], dict[str, Any]]) -> "Callable[[], nn.Module]":
     """Return what makes the model. `facts` are what it may ask for by the names of its parameters: `input_shape`, `classes`."""
     from torch import nn
 
@@ -61,7 +61,7 @@ def as_model(own: Own, facts: Callable[[], dict[str, Any]]) -> "Callable[[], nn.
     return make
 
 
-def as_loss(own: Own) -> "Loss":
+def as_loss(own: UserCode) -> "Loss":
     """Return the loss: a function of outputs and targets, or an object that is called like one."""
     about, value = f"loss {own.text}", own.value
     if inspect.isclass(value):
@@ -72,7 +72,7 @@ def as_loss(own: Own) -> "Loss":
     return loss
 
 
-def as_rule(own: Own) -> "Algorithm[Any]":
+def as_rule(own: UserCode) -> "Algorithm[Any]":
     """Return the update rule: an object, or one made of a class whose settings all have defaults."""
     about, value = f"algorithm {own.text}", own.value
     if not (hasattr(value, "init") and hasattr(value, "round")):
@@ -84,7 +84,7 @@ def as_rule(own: Own) -> "Algorithm[Any]":
     return rule
 
 
-def as_data(own: Own) -> "DataSet | AgentData":
+def as_data(own: UserCode) -> "DataSet | AgentData":
     """Return the data: an object, or what a function without parameters returns."""
     from tacit.data import AgentData, DataSet
 
@@ -101,7 +101,7 @@ def as_data(own: Own) -> "DataSet | AgentData":
     return value
 
 
-def as_links(own: Own, agents: int, seed: int) -> "nx.Graph | Topology":
+def as_links(own: UserCode, agents: int, seed: int) -> "nx.Graph | Topology":
     """Return who talks to whom: a graph or topology, or what a function of the number of agents returns."""
     import networkx as nx
 

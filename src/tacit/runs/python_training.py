@@ -1,7 +1,7 @@
-"""Between a `Training` that Python made and the settings that its folder keeps: there, and back again."""
+"""Turns a `Training` made in Python into the settings that its folder keeps, and these into a `Training` again."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,16 @@ import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.errors import InvalidInput, choose
-from tacit.privacy import Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
-from tacit.runs.again import rebuild
-from tacit.runs.config import need_tensorboard
-from tacit.runs.naming import Own
+from tacit.graphs.files import graph_of
+from tacit.privacy import Cancelling, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
+from tacit.privacy.keys import Keys
+from tacit.runs.building import make_absences
+from tacit.runs.config import AbsenceSettings
+from tacit.runs.config_checks import need_tensorboard
 from tacit.runs.parts import describe, differences
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
+from tacit.runs.rebuilding import rebuild
+from tacit.runs.user_code import UserCode
 from tacit.training.settings import Training
 
 _SOURCES: dict[type, str] = {Secret: "secret", Seeded: "seeded", Fast: "fast"}
@@ -30,6 +34,8 @@ _AS_THEY_ARE = (
     "compile",
     "evaluate_every",
     "rounds",
+    "gossip_rounds",
+    "exchanges_per_query",
 )
 
 
@@ -48,16 +54,16 @@ def maker(
 
 
 def config_of(
-    training: Training, names: Mapping[str, Own | str], *, checkpoint_every: int, tensorboard: bool
+    training: Training, names: Mapping[str, UserCode | str], *, checkpoint_every: int, tensorboard: bool
 ) -> PythonConfig:
-    """Return what is kept of a training. `names` are what stood in the place of objects."""
+    """Return what is kept of a training. `names` are those that were given instead of objects."""
     if tensorboard:
         need_tensorboard("tensorboard")
     parts = describe(training, names)
     promise = training.privacy
     facts: dict[str, Any] = {key: getattr(training, key) for key in _AS_THEY_ARE}
     if isinstance(promise, Privacy):
-        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE}
+        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE} | _noise_settings(promise.noise)
     try:
         return PythonConfig(
             **facts | {"lot_size": _plain(promise.lot_size)},
@@ -71,12 +77,14 @@ def config_of(
             private=isinstance(promise, Privacy),
             unit=None if training.unit is None else str(training.unit),
             source=_SOURCES.get(type(training.chosen_sources), type(training.chosen_sources).__qualname__),
+            noise="local" if training.cancelling is None else "cancelling",
+            absences=[AbsenceSettings(**asdict(absence)) for absence in training.absences],
             sizes=None if training.sizes is None else [int(size) for size in training.sizes],
             lr=parts["lr"].shown,
             device=str(training.device),
             checkpoint_every=checkpoint_every,
             tensorboard=tensorboard,
-            code={key: own.code for key, own in names.items() if isinstance(own, Own)},
+            code={key: own.code for key, own in names.items() if isinstance(own, UserCode)},
             parts=parts,
         )
     except ValueError as error:
@@ -86,7 +94,7 @@ def config_of(
 def training_of(
     config: PythonConfig, path: Path, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
 ) -> Training:
-    """Return the training of a run, of what its folder keeps and of objects that are given again; say in what these differ."""
+    """Return the training of a run, of what its folder keeps and of objects that are given again; say how these differ."""
     aside = {key: given[key] for key in ("progress", "taps") if key in given}
     given = {key: value for key, value in given.items() if key not in aside}
     for key in given:
@@ -105,7 +113,7 @@ def training_of(
 def training_with(config: PythonConfig, objects: Mapping[str, Any]) -> Training:
     """Return the training of a run with these objects."""
     settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
-    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE}
+    settings |= {key: getattr(config, key) for key in _AS_THEY_ARE} | {"absences": make_absences(config)}
     return Training(privacy=_promise(config), **settings | dict(objects))
 
 
@@ -113,7 +121,28 @@ def _promise(config: PythonConfig) -> Privacy | NoPrivacy:
     if not config.private:
         return NoPrivacy(lot_size=config.lot_size)
     promised = {key: value for key in _PROMISE if (value := getattr(config, key)) is not None}
-    return Privacy(**promised, unit=None if config.unit is None else Unit.of(config.unit))
+    unit = None if config.unit is None else Unit.of(config.unit)
+    return Privacy(**promised, unit=unit, noise=_cancelling(config))
+
+
+def _noise_settings(noise: Cancelling | None) -> dict[str, Any]:
+    """Return what is kept of masks. Of a key graph, all pairs are kept, as the ledger keeps them."""
+    if noise is None:
+        return {}
+    keys = noise.keys if isinstance(noise.keys, str) else [list(pair) for pair in Keys.of(noise.keys).all_pairs]
+    ratio = noise.ratio if isinstance(noise.ratio, str) else float(noise.ratio)
+    return {"curious": noise.curious, "keys": keys, "mask_ratio": ratio, "lost": noise.lost}
+
+
+def _cancelling(config: PythonConfig) -> Cancelling | None:
+    if config.noise == "local":
+        return None
+    if config.curious is None or config.keys is None or config.mask_ratio is None or config.lost is None:
+        raise InvalidInput("noise is cancelling, and config.toml does not keep all of its settings; it was changed")
+    keys: Any = config.keys
+    if not isinstance(keys, str):
+        keys = graph_of(config.agents, [(low, high) for low, high in keys])
+    return Cancelling(curious=config.curious, keys=keys, ratio=config.mask_ratio, lost=config.lost)
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """What a function, class or object is, as a text that can be compared: its code as Python compiled it, and its settings.
 
 Comments, line numbers and places in memory make no difference. What a function refers to is followed where it is a constant, or a function or
-class that is not a library's. Of anything else (lists, tensors, objects of any kind) only the type is told: a model may refer to a data
+class that is not a library's. Of anything else (lists, tensors, objects of any kind) only the type is included: a model may refer to a data
 set, and no fact about private records may come into a run's settings. Models, losses, rules and preparations are public, and so
 are their settings.
 """
@@ -149,7 +149,7 @@ def _of_definition(thing: Any, seen: set[int]) -> Iterator[str]:
 
 
 def _referred(value: Any, seen: set[int]) -> Iterator[str]:
-    """Follow what a function refers to: constants, functions and classes. Of anything else only the type is told."""
+    """Follow what a function refers to: constants, functions and classes. Of anything else only the type is included."""
     constants = isinstance(value, tuple) and len(value) <= _LONGEST and all(isinstance(one, _PLAIN) for one in value)
     if isinstance(value, _PLAIN) or constants or inspect.isclass(value) or inspect.isroutine(value):
         yield from _words(value, seen)

@@ -11,7 +11,7 @@ from tacit.errors import InvalidInput
 from tacit.privacy import DurableLedger
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import LEDGER, RunFolder
-from tacit.runs.naming import last_part
+from tacit.runs.user_code import last_part
 
 
 def as_path(name: str, value: str | os.PathLike[str]) -> Path:

@@ -1,6 +1,6 @@
-"""The door from Python to runs on disk: `tacit.train(..., run=...)`, and `tacit.resume`.
+"""Runs on disk that are started from Python: `tacit.train(..., run=...)`, and `tacit.resume`.
 
-What plays and keeps them is the same `Runner` that `tacit train` has.
+The same `Runner` as in `tacit train` plays and keeps them.
 """
 
 import os
@@ -16,15 +16,14 @@ from typing import Any
 from tacit.errors import InvalidInput
 from tacit.io.stopping import Stopping
 from tacit.privacy import Budget, DurableLedger
-from tacit.privacy.guarantees import per, shown, terms
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
-from tacit.runs.names import as_path, find_run
-from tacit.runs.naming import Own
-from tacit.runs.objects import config_of
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.python_training import config_of
 from tacit.runs.resuming import after_failure, call, is_kept
+from tacit.runs.run_names import as_path, find_run
 from tacit.runs.runner import Runner
+from tacit.runs.user_code import UserCode
 from tacit.training.progress import rounds_bar
 from tacit.training.results import Result
 from tacit.training.settings import Training
@@ -35,7 +34,7 @@ _CHECKPOINT_EVERY: int = RunConfig.model_fields["checkpoint_every"].default
 
 def train_kept(
     training: Training,
-    names: Mapping[str, Own | str],
+    names: Mapping[str, UserCode | str],
     run: str,
     runs: str | os.PathLike[str],
     *,
@@ -43,7 +42,7 @@ def train_kept(
     budget: Budget | None,
     tensorboard: bool,
 ) -> Result:
-    """Train in a folder of its own and return what came of it."""
+    """Train in a folder of its own and return the result."""
     if not isinstance(run, str):
         raise InvalidInput(f"run is {run!r}; give the run a name")
     folder = as_path("runs", runs)
@@ -65,9 +64,9 @@ def train_kept(
 def resume(
     run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", progress: bool = False, **objects: Any
 ) -> Result:
-    """Resume a run that was killed or stopped, play it to its end and return what came of it; no round is asked twice.
+    """Resume a run that was killed or stopped, play it to its end and return the result; no round queries the data twice.
 
-    A run whose objects can all be had by name needs no more than its name, and `tacit resume` resumes it, too. Others are
+    A run whose objects can all be made again by name needs no more than its own name, and `tacit resume` resumes it, too. Others are
     given again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are compared with what the
     folder keeps of them, and refused where they differ. This runs the code that the run's settings name.
 
@@ -100,19 +99,19 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
             _say(f"stopped before anything more was asked. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if result is None:
-        _say(f"stopped after round {runner.session.round} of {config.rounds}, {stopped}. {is_kept(path, config)}")
+        _say(f"stopped after round {runner.session.round} of {config.total_rounds}, {stopped}. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if stopping.asked:
-        _say(f"the run was at its end, and is finished: {call('tacit.load', path, [])} has it")
+        _say(f"the run had reached its end, and is finished: {call('tacit.load', path, [])} loads it")
         raise KeyboardInterrupt
     return replace(result, ledger=DurableLedger(runner.folder.ledger_file, read_only=True))  # the runner's is closed
 
 
 def _play_rounds(runner: Runner, stop: Callable[[], bool], progress: bool) -> Result | None:
-    with runner, rounds_bar(progress, runner.folder.name, runner.config.rounds, runner.session.round) as advanced:
-        words = lru_cache(maxsize=1)(lambda looks: _words(runner) if progress else "")
-        looks = runner.session.watch.histories[0]
-        return runner.play(stop=stop, on_round=lambda _: advanced(words(len(looks))))
+    with runner, rounds_bar(progress, runner.folder.name, runner.config.total_rounds, runner.session.round) as advanced:
+        words = lru_cache(maxsize=1)(lambda count: _words(runner) if progress else "")
+        history = runner.session.monitor.histories[0]
+        return runner.play(stop=stop, on_round=lambda _: advanced(words(len(history))))
 
 
 def _interrupts() -> tuple[signal.Signals, ...]:
@@ -126,12 +125,9 @@ def _say(words: str) -> None:
 
 
 def _words(runner: Runner) -> str:
-    """Say what the last look saw and what was spent until then, under the round that it was after."""
-    look = runner.session.watch.histories[0][-1]
-    seen = [] if look.accuracy is None else [f"accuracy {look.accuracy.mean():.1%}"]
-    spent, promise = runner.epsilon_at(look), runner.session.plan.privacy
-    if spent is not None and promise is not None:
-        seen.append(
-            f"{per(runner.protected, shown(spent))} at {terms(promise.delta, promise.adjacency, promise.accountant)}"
-        )
-    return f"after round {look.round}: {', '.join(seen)}" if seen else ""
+    """State the accuracy and ε at the last snapshot, and its round."""
+    last = runner.session.monitor.histories[0][-1]
+    seen = [] if last.accuracy is None else [f"accuracy {last.accuracy.mean():.1%}"]
+    if (spent := runner.state_epsilon_at(last)) is not None:
+        seen.append(spent)
+    return f"after round {last.round}: {', '.join(seen)}" if seen else ""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from tacit.data import DataSet, Normalise
-from tacit.runs.codes import code_sha256, tensor_sha256, written
+from tacit.runs.code_hashes import code_sha256, tensor_sha256, written
 
 TOP = 3
 
@@ -118,7 +118,7 @@ def test_data_that_code_refers_to_leaves_no_trace():
 
 def test_places_in_memory_and_the_order_of_hashes_make_no_difference():
     program = (
-        "import sys; sys.path.insert(0, {!r}); from test_codes import *; "
+        "import sys; sys.path.insert(0, {!r}); from test_code_hashes import *; "
         "print(code_sha256(compiled(OTHER[3][0]), compiled(SAME[2][0]), Rule, Rule()), written(Rule()))"
     ).format(str(__file__).rpartition("/")[0])
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"

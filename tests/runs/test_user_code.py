@@ -20,7 +20,7 @@ from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import ALGORITHMS, RunConfig
-from tacit.runs.naming import find, is_own, last_part
+from tacit.runs.user_code import find, is_user_code, last_part
 
 STUDY = '''
 """A study of one's own: records, model, loss, rule and graph."""
@@ -354,7 +354,7 @@ def test_a_file_that_cannot_be_run_is_an_error_that_says_where(study, content, m
     ],
 )
 def test_a_name_is_told_from_other_texts(text, own):
-    assert is_own(text) is own
+    assert is_user_code(text) is own
     assert last_part(text) == ({"file.py:name": "name"}.get(text, text.rpartition(":")[2]) if own else text)
 
 

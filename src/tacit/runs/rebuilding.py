@@ -1,4 +1,4 @@
-"""How the objects of a run from Python are had again: by names that can be imported, with plain settings. Nothing is pickled."""
+"""Makes the objects of a run from Python again: from names that can be imported, with plain settings. Nothing is pickled."""
 
 import re
 import sys
@@ -13,11 +13,11 @@ import numpy as np
 from tacit.data import IID, AgentData, ByClass, DataSet, Dirichlet, Partition, load, synthetic
 from tacit.errors import InvalidInput
 from tacit.graphs.adjacency import from_pairs
-from tacit.runs.naming import find, is_own
-from tacit.runs.own import make_own
 from tacit.runs.python_config import PARTS, PythonConfig
 from tacit.runs.resuming import call, described
 from tacit.runs.shipped import BY_NAME, by_name, make_shipped
+from tacit.runs.user_code import find, is_user_code
+from tacit.runs.user_parts import make_user_part
 
 Named = Callable[[str, str], Any]
 """Returns what a name stands for; the first text says what it is for."""
@@ -39,7 +39,7 @@ def rebuild(
 ) -> dict[str, Any]:
     """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given.
 
-    had: objects of the run that were had before. by: the function to which objects are given.
+    had: objects of the run that were made before. by: the function to which objects are given.
     """
     found, missing = {**(had or {}), **given}, []
     for key in only:
@@ -70,13 +70,13 @@ def rebuild(
 
 
 def spec_of(value: Any) -> dict[str, Any] | None:
-    """Return how a value can be had again, as plain data; None if it must be given."""
+    """Return how a value can be made again, as plain data; None if it must be given."""
     spec = _spec(value)
     return None if spec is None else {"value": spec}
 
 
 def recipe_of(dealt: AgentData) -> dict[str, Any] | None:
-    """Return how a published data set is had again. What it gives is held against the facts, as anything else is."""
+    """Return how a published data set is made again; the result is compared with the facts, as any other object is."""
     found = _DEALT.fullmatch(dealt.partition)
     pooled = dealt.partition == f"{dealt.dataset.name}/pooled"
     if not dealt.dataset.published or not (found or pooled):
@@ -109,7 +109,7 @@ def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentD
     """Return an object by what is kept of it."""
     if "own" not in made:
         return make_again(key, made, config, data)
-    value = make_own(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
+    value = make_user_part(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
     return _as_it_was_dealt(value, config) if key == "data" else value
 
 
@@ -176,7 +176,7 @@ def _from_spec(key: str, spec: Any, named: Named) -> Any:
         options = {name: _from_spec(key, each, named) for name, each in spec["with"].items()}
         options = {name: tuple(each) if isinstance(each, list) else each for name, each in options.items()}
         return partial(_from_spec(key, spec["partial"], named), *given, **options)
-    if not isinstance(spec.get("name"), str) or not is_own(spec["name"]):
+    if not isinstance(spec.get("name"), str) or not is_user_code(spec["name"]):
         raise InvalidInput(f"{key}: {spec!r} does not say what it is made of; config.toml was changed")
     thing = named(key, spec["name"])
     if "with" not in spec:

@@ -1,4 +1,4 @@
-"""What the ledger beside a run holds of it: the only place from which pages and tables take a run's ε."""
+"""The account of a run in the ledger beside it: the only source of the ε that pages and tables show."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.privacy import DurableAccount, DurableLedger
-from tacit.runs.events import Events, Plan
+from tacit.privacy.mechanisms import Masked, Masks
+from tacit.runs.event_types import PlanEvent
+from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Record:
-    """A run's account in the ledger, held against the run's events."""
+class RunAccount:
+    """A run's account in the ledger, compared with the run's events."""
 
     account: DurableAccount | None
     """None where ε cannot be derived."""
@@ -21,7 +23,7 @@ class Record:
     exposed: bool
     """Whether a run without privacy has read the same records."""
     differences: tuple[str, ...] = ()
-    """In what the plan in `events.jsonl` differs from the account; ε is derived from the account."""
+    """Where the plan in `events.jsonl` differs from the account; ε is derived from the account."""
 
     @property
     def abandoned(self) -> bool:
@@ -34,8 +36,8 @@ class Record:
         return self.account is not None and all(line.release for line in self.account.lines)
 
 
-class Records:
-    """What one ledger holds of all its runs, read once."""
+class RunAccounts:
+    """The accounts of all runs in one ledger, read once."""
 
     def __init__(self, path: Path) -> None:
         self._there = path.is_file()
@@ -49,26 +51,28 @@ class Records:
                 readers = ledger.readers_without_privacy(sorted(owners))
                 self._exposed = {owner for owner, names in readers.items() if names}
 
-    def of(self, run: str, events: Events) -> Record:
+    def of(self, run: str, events: Events) -> RunAccount:
         """Return what the ledger holds of a run with these events."""
         plan, account = events.plan, self._accounts.get(run)
         if not self._there or plan is None:
             why = "the run has no plan" if self._there else "there is no ledger beside the run"
-            return Record(account=None, problem=why, exposed=False)
+            return RunAccount(account=None, problem=why, exposed=False)
         exposed = not self._exposed.isdisjoint(plan.owners)
         problem = _problem(account, plan, events)
         if account is None or problem is not None:
-            return Record(account=None, problem=problem, exposed=exposed)
-        return Record(account=account, problem=None, exposed=exposed, differences=tuple(_differences(account, plan)))
+            return RunAccount(account=None, problem=problem, exposed=exposed)
+        return RunAccount(
+            account=account, problem=None, exposed=exposed, differences=tuple(_differences(account, plan))
+        )
 
 
-def read_record(folder: Path, events: Events) -> Record:
+def read_run_account(folder: Path, events: Events) -> RunAccount:
     """Return what the ledger beside a run's folder holds of the run."""
     folder = folder.resolve()
-    return Records(folder.parent / LEDGER).of(folder.name, events)
+    return RunAccounts(folder.parent / LEDGER).of(folder.name, events)
 
 
-def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str | None:
+def _problem(account: DurableAccount | None, plan: PlanEvent, events: Events) -> str | None:
     """Say why ε of a run cannot be derived from an account, if so."""
     if account is None:
         return "the ledger beside the run does not know it"
@@ -78,18 +82,22 @@ def _problem(account: DurableAccount | None, plan: Plan, events: Events) -> str 
         return "the ledger beside the run names other data owners than its plan"
     if plan.private != all(line.private for line in account.lines):
         return "the ledger and the plan of the run disagree on whether there was noise"
-    told = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
-    if plan.private and account.spent < told:
-        return f"the ledger holds {account.spent:,} queries of this run, but its events tell of {told:,}"
+    answered = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    if plan.private and account.spent < answered:
+        return f"the ledger holds {account.spent:,} queries of this run, but its events record {answered:,}"
     return None
 
 
-def _differences(account: DurableAccount, plan: Plan) -> Iterator[str]:
+def _differences(account: DurableAccount, plan: PlanEvent) -> Iterator[str]:
     mechanisms = [line.mechanism for line in account.lines]
     if tuple(mechanism.sample_rate for mechanism in mechanisms) != plan.sample_rates:
         yield "sampling rates"
     if plan.private and tuple(mechanism.noise_multiplier for mechanism in mechanisms) != plan.noise_multipliers:
         yield "noise"
+    noises = [mechanism.noise for mechanism in mechanisms]
+    shared = {noise.masks for noise in noises if isinstance(noise, Masked)}
+    if shared != ({Masks.of_json(plan.masks)} if plan.masks is not None else set()):
+        yield "masks"
     if plan.private and tuple(mechanism.clip for mechanism in mechanisms) != plan.clips:
         yield "clipping norms"
     if tuple(mechanism.lot for mechanism in mechanisms) != plan.lot_sizes:

@@ -26,7 +26,7 @@ _files: dict[tuple[Path, str], ModuleType] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Own:
+class UserCode:
     """What a name stands for."""
 
     text: str
@@ -43,17 +43,17 @@ class Own:
         return {"defined_in": self.defined_in, "sha256": self.sha256}
 
 
-def is_own(text: str) -> bool:
+def is_user_code(text: str) -> bool:
     """Tell whether a text has the form of a name of the user's own."""
     return _OWN.fullmatch(text.strip()) is not None
 
 
 def last_part(text: str) -> str:
     """Return the name without the file or module that it is in; any other text as it is."""
-    return text.strip().rpartition(":")[2] if is_own(text) else text
+    return text.strip().rpartition(":")[2] if is_user_code(text) else text
 
 
-def find(kind: str, text: str, kept: Mapping[str, str] | None = None) -> Own:
+def find(kind: str, text: str, kept: Mapping[str, str] | None = None) -> UserCode:
     """Return what a name stands for; `kind` is what it is for, such as `model`, and begins every error.
 
     kept: what a run keeps of the same name. A file that was changed since then is refused, before it is run where that is
@@ -70,7 +70,7 @@ def find(kind: str, text: str, kept: Mapping[str, str] | None = None) -> Own:
         module = _from_package(about, place, kept, text)
     value = _attribute(about, module, place, name)
     origin, file = _defined_in(value, module, text)
-    own = Own(text=text, value=value, defined_in=origin, sha256=_sha256(file))
+    own = UserCode(text=text, value=value, defined_in=origin, sha256=_sha256(file))
     if kept is not None and own.code != dict(kept):
         raise InvalidInput(changed(about, file))
     return own
