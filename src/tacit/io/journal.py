@@ -6,12 +6,12 @@ Pieces of other work, whose facts differ, are never mixed in.
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.errors import InvalidInput, StorageError
+from tacit.errors import InvalidInput
+from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 
 Line = dict[str, Any]
 Piece = TypeVar("Piece")
@@ -23,14 +23,10 @@ def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str
     parse: makes a piece of a line. Whatever it raises for what is not there or not so means that the file is damaged.
     pieces, work: what the pieces are called, and what they are of.
     """
-    if not file.exists():
-        return []
-    content = file.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
     found: list[Piece] = []
-    if whole:
+    if lines := [line for _, line in whole_lines(file)]:
         try:
-            first, *rest = (json.loads(line) for line in whole.decode(errors="replace").splitlines())
+            first, *rest = (json.loads(line.decode(errors="replace")) for line in lines)
             kept = dict(first["facts"])
             found = [parse(line) for line in rest]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -51,15 +47,6 @@ def append(file: Path, facts: Line, line: Line) -> None:
 
     A torn last line is cut off before. If this fails, all pieces that were there still are.
     """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "a+b") as stream:
-            stream.seek(0)
-            whole = stream.read().rfind(b"\n") + 1
-            stream.truncate(whole)
-            for each in (line,) if whole else ({"facts": facts}, line):
-                stream.write(json.dumps(each, allow_nan=False).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise StorageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    new = (line,) if last_whole_line(file) else ({"facts": facts}, line)
+    lines = b"".join(json.dumps(each, allow_nan=False).encode() + b"\n" for each in new)
+    append_line(file, lines, new_folder=True)

@@ -5,14 +5,13 @@ A check counts for every run whose settings are the same in all that it looks at
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tacit.errors import InvalidInput, StorageError
-from tacit.io.jsonl import whole_lines
+from tacit.errors import InvalidInput
+from tacit.io.jsonl import append_line, whole_lines
 from tacit.runs.config import RunConfig
 from tacit.runs.events import Check, now, parse, to_line
 from tacit.runs.python_config import AnyConfig
@@ -36,15 +35,7 @@ def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
 
 def keep_check(runs: Path, check: Check) -> None:
     """Append a check to those of a folder of runs."""
-    path = runs / CHECKS
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:  # without a look at what is there: several processes may write
-            file.write(to_line(check))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    append_line(runs / CHECKS, to_line(check), shared=True, new_folder=True)
 
 
 def last_check(runs: Path, config: AnyConfig) -> Check | None:
