@@ -10,7 +10,7 @@ from tampering import forge, read_events, relabelled
 
 from tacit.models.hashing import models_file, models_sha256, read_models
 from tacit.privacy import DurableLedger, Event, epsilon
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
@@ -210,7 +210,7 @@ def test_noise_that_does_not_follow_from_the_epsilon_of_the_settings_is_found(lo
         "released",
         event=lambda event: event | {"noise_multipliers": sigmas} if event["event"] == "plan" else event,
         row=lambda row: row | {"lines": list(map(noisy, row["lines"], sigmas))} if row["kind"] == "open" else row,
-        summary=lambda facts: facts | {"epsilon": stated(max(each)), "epsilon_per_agent": each},
+        summary=lambda facts: facts | {"epsilon": ceil_digits(max(each)), "epsilon_per_agent": each},
     )
     assert failed(looks, "released") == {"plan"}
     assert "noise_multipliers is" in outcomes(looks, "released")["plan"].words

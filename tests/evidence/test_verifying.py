@@ -17,7 +17,7 @@ from tacit.evidence.verifying import Log, verify
 from tacit.io import chains
 from tacit.models.hashing import models_file, read_models
 from tacit.privacy import Budget, DurableLedger, Event, epsilon
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checks import check_event
 from tacit.runs.config import RunConfig
@@ -39,7 +39,7 @@ def test_every_epsilon_is_derived_from_the_rows(played):
     with closing(DurableLedger(played / "ledger.sqlite", read_only=True)) as ledger:
         events = [line.event(6) for line in ledger.account("one").lines]
     most = max(epsilon([event], delta=1e-5) for event in events)
-    assert f"ε={stated(most):.4g} per record at δ=1e-05" in found["ε"].words
+    assert f"ε={ceil_digits(most):.4g} per record at δ=1e-05" in found["ε"].words
 
 
 def test_without_an_earlier_head_it_is_said_what_cannot_be_known(played):
@@ -67,7 +67,7 @@ def more_noise(runs):
         settings={"noise_multiplier": 30.0},
         event=lambda event: event | {"noise_multipliers": [30.0] * 4} if event["event"] == "plan" else event,
         row=row,
-        summary=lambda facts: facts | {"epsilon": stated(max(each)), "epsilon_per_agent": each},
+        summary=lambda facts: facts | {"epsilon": ceil_digits(max(each)), "epsilon_per_agent": each},
     )
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
-from tacit.privacy.guarantees import shown, stated
+from tacit.privacy.accounting import ceil_digits
+from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
@@ -158,18 +159,18 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
             yield f"run {name!r} does not state ε of all {len(kept)} owners that are on record"
             return
         most, told_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
-        follow = [stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
+        follow = [ceil_digits(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
         if told_most not in follow:
-            yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
+            yield f"run {name!r} states ε = {told_most}; {format_epsilon(most)} follows from the record"
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
-                yield f"run {name!r} states ε = {short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
+                yield f"run {name!r} states ε = {short(value)} for {owner}; {format_epsilon(derived.epsilon)} follows from the record"
     if plan.epsilon is None or told.account is None:
         return
     for line, wanted, derived in zip(told.account.lines, plan.epsilon, kept, strict=True):
         # Of very many owners, most ε are bounds within some percent; one by itself is not.
         if derived.epsilon > wanted and (exact := _exact(told, line)) > wanted * (1 + ROUNDING):
-            yield f"{line.owner} was promised ε = {wanted:g}; {shown(exact)} follows from the record"
+            yield f"{line.owner} was promised ε = {wanted:g}; {format_epsilon(exact)} follows from the record"
 
 
 def summary_problems(told: Told) -> Iterator[str]:

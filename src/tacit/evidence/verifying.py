@@ -23,7 +23,7 @@ from tacit.evidence.signing import Signature
 from tacit.io import chains
 from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
-from tacit.privacy.guarantees import shown
+from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.log import START, Reader, read_row
 from tacit.runs import events
 from tacit.runs.environment import sha256_of
@@ -230,7 +230,7 @@ def _spent(told: Told, log: Log) -> Iterator[Finding]:
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:
         said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
-    value = f", ε = {shown(most.epsilon)}" if len(runs) == 1 else f": {most}"
+    value = f", ε = {format_epsilon(most.epsilon)}" if len(runs) == 1 else f": {most}"
     yield Finding("ε of all runs", "holds", said + value)
 
 

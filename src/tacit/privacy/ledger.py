@@ -22,7 +22,7 @@ from tacit.privacy.accounts import Account, Entry, Ground, Line, State, lines_of
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.event import worst_of
-from tacit.privacy.guarantees import Basis, Budget, Guarantee, shown
+from tacit.privacy.guarantees import Basis, Budget, Guarantee, format_epsilon
 from tacit.privacy.holders import Asked, Counted, Holders
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Mechanism, Observer
 
@@ -183,7 +183,7 @@ class Ledger:
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"run {runs[0]!r} asks of the records that {owner!r} holds, dealt to owners in another way, and would bring it "
-                    f"to ε={shown(total)}, past its own budget of {budget}. Nothing was spent"
+                    f"to ε={format_epsilon(total)}, past its own budget of {budget}. Nothing was spent"
                 )
 
     def filtered(self, owner: str) -> float:

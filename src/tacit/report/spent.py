@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.privacy import Adjacency, Guarantee
 from tacit.privacy.accounting import epsilon, epsilons
-from tacit.privacy.guarantees import shown
+from tacit.privacy.guarantees import format_epsilon
 from tacit.report.reading import Run
 from tacit.runs.events import Snapshot
 
@@ -40,7 +40,7 @@ class Spending:
     @property
     def agrees(self) -> bool:
         """Whether the summary, if there is one, states the ε that follows from the record."""
-        return self.stated is None or shown(self.stated) == shown(self.guarantee.epsilon)
+        return self.stated is None or format_epsilon(self.stated) == format_epsilon(self.guarantee.epsilon)
 
 
 def spending(run: Run) -> Spending | None:

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from tacit.privacy.guarantees import shown
+from tacit.privacy.guarantees import format_epsilon
 
 if TYPE_CHECKING:
     from tacit.report.reading import Run
@@ -35,7 +35,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def epsilon(value: float) -> str:
     """Write an ε to four digits, rounded up: never less than it is."""
-    return shown(value) if 0 < value < math.inf else number(value)
+    return format_epsilon(value) if 0 < value < math.inf else number(value)
 
 
 def score(value: float, measure: str) -> str:

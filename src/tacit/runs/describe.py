@@ -12,7 +12,7 @@ from tacit.graphs.files import both_ways
 from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs import events
 from tacit.runs.environment import machine_of
@@ -137,7 +137,7 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon": stated(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
+        "epsilon": ceil_digits(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
         "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
         "exposed": any(guarantee.exposed for guarantee in kept),
         "delta": privacy.delta if privacy else None,

@@ -16,7 +16,7 @@ from typing import Any
 from tacit.errors import InvalidInput
 from tacit.io.stopping import Stopping
 from tacit.privacy import Budget, DurableLedger
-from tacit.privacy.guarantees import per, shown, terms
+from tacit.privacy.guarantees import format_epsilon, per, terms
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
 from tacit.runs.names import as_path, find_run
@@ -132,6 +132,6 @@ def _words(runner: Runner) -> str:
     spent, promise = runner.epsilon_at(look), runner.session.plan.privacy
     if spent is not None and promise is not None:
         seen.append(
-            f"{per(runner.protected, shown(spent))} at {terms(promise.delta, promise.adjacency, promise.accountant)}"
+            f"{per(runner.protected, format_epsilon(spent))} at {terms(promise.delta, promise.adjacency, promise.accountant)}"
         )
     return f"after round {look.round}: {', '.join(seen)}" if seen else ""

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from tacit.errors import InvalidInput
 from tacit.io.files import finite, write_atomically
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
     from matplotlib.figure import Figure
@@ -121,7 +121,7 @@ def digits(value: float, count: int = 4) -> str:
 
 def round_up(epsilon: float) -> str:
     """Return ε to four digits, rounded up: what is shown is never less than what is spent."""
-    return digits(stated(epsilon))
+    return digits(ceil_digits(epsilon))
 
 
 def check_output(path: Path | None) -> None:
