@@ -48,7 +48,7 @@ def shown(tacit, folder):
         "list --json": row["epsilon"],
         "page, claim": float(re.search(r"ε = (\S+) per record at δ", page)[1]),
         "page, tile": float(re.search(r"ε per record, spent (\S+)", page)[1]),
-        "page, ledger": float(re.search(r"most spent agent \d+: ε=(\S+) per record at", page)[1]),
+        "page, ledger": float(re.search(r"highest ε agent \d+: ε=(\S+) per record at", page)[1]),
         "page, meaning": float(re.search(r"With ε = (\S+) and δ", page)[1]),
         "compare": float(re.search(r"one DSGT (?:\S+ %\s?){3}(\S+) record 0.001", both.replace("\u202f", " "))[1]),
         "ledger": float(re.search(r"agent \d+ +[\d,]+(?: \([\d,]+ made\))? +(\S+)", ledger)[1]),

@@ -1,61 +1,67 @@
-"""Which of the paper's errata concern a run, in a sentence each. `docs/errata.md` has them all, by the same numbers."""
+"""Which of the paper's errata concern a run, in a sentence each. `docs/errata.md` lists them all under the same numbers."""
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tacit.report.reading import Run
+from tacit.report.recorded import RecordedRun
 
 
 @dataclass(frozen=True)
 class Erratum:
-    """One row of `docs/errata.md`: what the paper or its code has, and what this run did."""
+    """One row of `docs/errata.md`: what the paper or its code does, and what this run did."""
 
     number: int
     paper: str
     here: str
 
 
-def applicable(run: Run) -> tuple[Erratum, ...]:
-    """Return the errata that a reader of this run should know of, in the order of their numbers."""
+def list_errata(run: RecordedRun) -> tuple[Erratum, ...]:
+    """Return the errata that concern this run, by number."""
     found = [*_of_algorithm(run), *_of_privacy(run), *_of_setup(run)]
     return tuple(sorted(found, key=lambda erratum: erratum.number))
 
 
-def _of_algorithm(run: Run) -> Iterator[Erratum]:
+def _of_algorithm(run: RecordedRun) -> Iterator[Erratum]:
     name = run.plan.algorithm.lower().removeprefix("dp-")
     if name == "dinno":
         yield Erratum(
             1,
-            "DiNNO’s inner step as printed climbs, drops its last iterate and takes an agent for its own neighbour.",
+            "DiNNO’s inner step as printed ascends, drops its last iterate and counts an agent as its own neighbour.",
             "It descends, keeps the last iterate, and sums over true neighbours.",
         )
         if run.plan.private:
             yield Erratum(
                 2,
-                "The code calibrates noise for one query a round, whatever the number of inner steps.",
+                "The code calibrates noise for one query per round, whatever the number of inner steps.",
                 f"Every inner step is charged: {run.plan.queries:,} queries in {run.plan.rounds:,} rounds.",
             )
         yield Erratum(
             7,
-            "The code starts Adam from rest in every round; with one inner step that is descent by signs.",
-            "Fresh in every round by default, as published, and carried on where that is asked for.",
+            "The code restarts Adam in every round; with one inner step that is sign descent.",
+            "Adam is restarted in every round by default, as published, and keeps its state only on request.",
         )
     if name in ("dsgd", "dsgt"):
         yield Erratum(
             5,
-            "The code mixes agents in place, one after another, so later ones read values that are mixed already.",
-            "Everyone reads the values of the round before.",
+            "The code mixes agents in place, one after another, so later ones read values that are already mixed.",
+            "Every agent reads the values of the previous round.",
         )
-    if name == "dsgd" and "momentum" in run.config:
+    if name == "dsgd" and _has_momentum(run):
         yield Erratum(
             7,
-            "The code makes DSGD's optimiser anew at each step, so its momentum does nothing.",
+            "The code makes a new optimiser for DSGD at each step, so its momentum does nothing.",
             "Momentum is carried from round to round.",
         )
 
 
-def _of_privacy(run: Run) -> Iterator[Erratum]:
+def _has_momentum(run: RecordedRun) -> bool:
+    """Say whether the rule takes steps with momentum. The setting `momentum` alone does not: it always has a value."""
+    rule = run.config.get("parts", {}).get("algorithm", {})  # of a run from Python
+    return run.config.get("step") == "momentum" or "Momentum(" in str(rule)
+
+
+def _of_privacy(run: RecordedRun) -> Iterator[Erratum]:
     if not run.plan.private:
         return
     if _is_cifar100(run):
@@ -66,9 +72,8 @@ def _of_privacy(run: Run) -> Iterator[Erratum]:
         )
     yield Erratum(
         4,
-        "The paper defines privacy by replacing a record and accounts for adding or removing one: "
-        "about a factor of two in ε.",
-        "Every ε on this page names its adjacency, and the ledger's summary gives both.",
+        "The paper defines privacy by replacing a record and accounts for adding or removing one: about a factor of two in ε.",
+        "Every ε on this page names its adjacency, and the ledger’s summary gives both.",
     )
     if not run.plan.release:
         diagnosed = bool(run.config.get("private_diagnostics"))
@@ -82,18 +87,18 @@ def _of_privacy(run: Run) -> Iterator[Erratum]:
             yield Erratum(
                 8,
                 "The code draws lots and noise from a published seed; whoever knows it can subtract the noise.",
-                "This run's lots and noise can be repeated, too, so it is marked as not a release.",
+                "The lots and noise of this run can be reproduced, too, so it is marked as not a release.",
             )
 
 
-def _of_setup(run: Run) -> Iterator[Erratum]:
+def _of_setup(run: RecordedRun) -> Iterator[Erratum]:
     plan = run.plan
     if run.config.get("mixing") == "uniform" and plan.edges:
         regular = len({degree for _, degree in run.graph.degree}) == 1
         yield Erratum(
             6,
-            "The paper's weights are normalised by row only, which moves the agents' average on irregular graphs.",
-            "This graph is regular, where these weights do no harm."
+            "The paper’s weights are normalised by row only, which moves the agents’ average on irregular graphs.",
+            "This graph is regular, so these weights do no harm."
             if regular
             else "This run uses these weights on an irregular graph: its average drifts.",
         )
@@ -109,7 +114,7 @@ def _of_setup(run: Run) -> Iterator[Erratum]:
         yield Erratum(
             11,
             "The code tunes and reports on the same records.",
-            "Scores on this page are on the validation half; the test half is kept apart.",
+            "Scores on this page are on the validation half; the test half is kept separate.",
         )
         if run.scores.measure == "loss":
             yield Erratum(
@@ -120,16 +125,16 @@ def _of_setup(run: Run) -> Iterator[Erratum]:
     if _is_cifar100(run):
         yield Erratum(
             13,
-            "The text has 20,000 iterations on CIFAR-100, the settings 25,000.",
+            "The text gives 20,000 iterations on CIFAR-100, the settings 25,000.",
             f"This run was planned for {plan.rounds:,} rounds.",
         )
     if len(plan.edges) > 0:
         yield Erratum(
             15,
-            "A caption calls 0.38 and 0.62 normalised connectivities; they are the plain ones.",
-            "Both are given beside the graph, under different names.",
+            "A caption calls 0.38 and 0.62 normalised connectivities; they are not normalised.",
+            "Both are given with the graph, under different names.",
         )
 
 
-def _is_cifar100(run: Run) -> bool:
+def _is_cifar100(run: RecordedRun) -> bool:
     return run.plan.dataset.lower().replace("-", "") == "cifar100"
