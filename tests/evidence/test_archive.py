@@ -11,7 +11,7 @@ from tampering import forge
 
 from tacit.errors import InvalidInput
 from tacit.evidence.archive import FORMAT, MANIFEST, OPTIONAL, REQUIRED, Archive, pack
-from tacit.evidence.verifying import verify
+from tacit.evidence.verification import verify
 from tacit.io import chains
 from tacit.runs import RunFolder
 

@@ -37,7 +37,7 @@ _QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Told:
+class RunEvidence:
     """All that a run's files and the ledger tell of it."""
 
     name: str
@@ -57,9 +57,9 @@ class Told:
     """Whether a process is at work on it, so that files may be ahead of each other."""
 
 
-def settings_problems(told: Told) -> Iterator[str]:
+def check_settings(run: RunEvidence) -> Iterator[str]:
     """Yield in what the plan differs from what follows from the settings."""
-    config, plan = told.config, told.plan
+    config, plan = run.config, run.plan
     agents = 1 if config.algorithm == "sgd" else config.agents
     if plan.agents != agents:
         yield f"the settings are for {agents} agents and the plan for {plan.agents}"
@@ -104,9 +104,9 @@ def settings_problems(told: Told) -> Iterator[str]:
             yield f"agent {agent} samples at {rate:g}, and its lot of {lot:g} out of {size} records is not that"
 
 
-def record_problems(told: Told) -> Iterator[str]:
+def check_record(run: RunEvidence) -> Iterator[str]:
     """Yield in what the ledger holds a run otherwise than it was planned."""
-    plan, account, name = told.plan, told.account, told.name
+    plan, account, name = run.plan, run.account, run.name
     if account is None:
         yield f"run {name!r} is not on record"
         return
@@ -117,20 +117,20 @@ def record_problems(told: Told) -> Iterator[str]:
         yield f"run {name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
     if plan.private and account.allowed != plan.queries:
         yield f"run {name!r} was planned for {plan.queries} queries and is allowed {account.allowed}"
-    if told.token != plan.token:
+    if run.token != plan.token:
         yield f"the ledger knows another run by the name {name!r}"
     if any(line.records != plan.dataset for line in account.lines):
         yield f"run {name!r} is on record for other records than {plan.dataset!r}"
 
 
-def query_problems(told: Told) -> Iterator[str]:
+def check_queries(run: RunEvidence) -> Iterator[str]:
     """Yield where files tell of more queries than are on record, or of an end that did not come."""
-    plan, account, name = told.plan, told.account, told.name
+    plan, account, name = run.plan, run.account, run.name
     made = 0 if account is None else account.spent
-    events = told.events
+    events = run.events
     answered = max((look.queries for look in events.snapshots), default=0)
-    if told.checkpoint is not None:
-        answered = max(answered, Checkpoint.of(told.checkpoint, f"the checkpoint of run {name!r}").answered)
+    if run.checkpoint is not None:
+        answered = max(answered, Checkpoint.of(run.checkpoint, f"the checkpoint of run {name!r}").answered)
     if not plan.private:
         if answered and not made:
             yield f"run {name!r} has read records without privacy, which is not on record"
@@ -144,13 +144,13 @@ def query_problems(told: Told) -> Iterator[str]:
         yield f"run {name!r} is finished by the record, and its events tell of no end"
     elif account is not None and account.state == "finished" and made != answered + events.lost_queries:
         yield f"run {name!r} has {made} queries on record; its files tell of {answered} and of {events.lost_queries} that were lost"
-    elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
+    elif account is not None and events.finish is not None and account.state != "finished" and run.summary is not None:
         yield f"run {name!r} is finished by its files and {account.state} by the record"
 
 
-def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
+def check_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:
     """Yield where a finished private run states another ε than `kept`, which follow from the record, owner by owner."""
-    name, summary, plan = told.name, told.summary, told.plan
+    name, summary, plan = run.name, run.summary, run.plan
     if not plan.private:
         return
     if summary is not None:
@@ -165,21 +165,21 @@ def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
                 yield f"run {name!r} states ε = {short(value)} for {owner}; {format_epsilon(derived.epsilon)} follows from the record"
-    if plan.epsilon is None or told.account is None:
+    if plan.epsilon is None or run.account is None:
         return
-    for line, wanted, derived in zip(told.account.lines, plan.epsilon, kept, strict=True):
+    for line, wanted, derived in zip(run.account.lines, plan.epsilon, kept, strict=True):
         # Of very many owners, most ε are bounds within some percent; one by itself is not.
-        if derived.epsilon > wanted and (exact := _exact(told, line)) > wanted * (1 + ROUNDING):
+        if derived.epsilon > wanted and (exact := _exact(run, line)) > wanted * (1 + ROUNDING):
             yield f"{line.owner} was promised ε = {wanted:g}; {format_epsilon(exact)} follows from the record"
 
 
-def summary_problems(told: Told) -> Iterator[str]:
+def check_summary(run: RunEvidence) -> Iterator[str]:
     """Yield where a summary differs from the last of the events, or states a promise that the plan does not."""
-    summary, plan, events = told.summary, told.plan, told.events
+    summary, plan, events = run.summary, run.plan, run.events
     if summary is None:
         return
     if events.finish is None or not events.snapshots:
-        yield f"run {told.name!r} has a summary, and its events tell of no end"
+        yield f"run {run.name!r} has a summary, and its events tell of no end"
         return
     last = events.snapshots[-1]
     scores = None if last.accuracy is None else [value if math.isfinite(value) else None for value in last.accuracy]
@@ -193,8 +193,8 @@ def summary_problems(told: Told) -> Iterator[str]:
         "accountant": plan.accountant,
         "observer": str(EVERYBODY) if plan.private else None,
         "unit": plan.protected if plan.private else None,
-        "algorithm": told.config.algorithm,
-        "dataset": told.config.dataset,
+        "algorithm": run.config.algorithm,
+        "dataset": run.config.dataset,
         "consensus_distance": last.consensus_distance if math.isfinite(last.consensus_distance) else None,
         "models_sha256": events.finish.models_sha256,
         "seconds": events.finish.seconds,
@@ -213,7 +213,7 @@ def summary_problems(told: Told) -> Iterator[str]:
     speed = last.queries * sum(plan.lot_sizes) / events.finish.seconds if events.finish.seconds else math.nan
     if not _is_close(summary.get("samples_per_second"), speed):
         yield f"samples_per_second is {short(summary.get('samples_per_second'))} in the summary, and {speed:.6g} by the events"
-    if plan.private and summary.get("exposed") is not True and (reader := _reader_before(told)) is not None:
+    if plan.private and summary.get("exposed") is not True and (reader := _reader_before(run)) is not None:
         yield f"the summary does not say that run {reader!r} had read these records without privacy"
 
 
@@ -223,37 +223,37 @@ def _is_close(value: Any, expected: float) -> bool:
     return isinstance(value, int | float) and math.isclose(value, expected, rel_tol=ROUNDING)
 
 
-def _reader_before(told: Told) -> str | None:
+def _reader_before(run: RunEvidence) -> str | None:
     """Return a run without privacy on the same records that was opened before this one, if there is one."""
-    names = [account.run for account in told.ledger.accounts]
-    if told.name not in names:
+    names = [account.run for account in run.ledger.accounts]
+    if run.name not in names:
         return None
-    before = set(names[: names.index(told.name)])
-    found = told.ledger.readers_without_privacy(told.plan.owners).values()
+    before = set(names[: names.index(run.name)])
+    found = run.ledger.readers_without_privacy(run.plan.owners).values()
     return next((run for readers in found for run in readers if run in before), None)
 
 
-def head_problems(told: Told) -> Iterator[str]:
+def check_heads(run: RunEvidence) -> Iterator[str]:
     """Yield where the ends of chains that were written down are not in the chains."""
-    events, name = told.events, told.name
+    events, name = run.events, run.name
     known = set(events.hashes)
-    if missing := [anchor for anchor in told.anchors if anchor not in known]:
+    if missing := [anchor for anchor in run.anchors if anchor not in known]:
         yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
-    if events.finish is not None and events.played_head not in told.anchors and told.summary is not None:
+    if events.finish is not None and events.played_head not in run.anchors and run.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
-    for line, (event, follows) in enumerate([] if told.running else _followed(events), 1):
+    for line, (event, follows) in enumerate([] if run.running else _followed(events), 1):
         # A run that was killed in between goes on with a resume, and the last event may have no time for it.
         due = isinstance(event, Plan | CheckpointSaved | Finish) and follows is not None
-        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in told.anchors:
+        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in run.anchors:
             yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"
-    if told.summary is None:
+    if run.summary is None:
         return
-    heads = told.summary.get("heads")
+    heads = run.summary.get("heads")
     if not isinstance(heads, dict) or set(heads) != {"ledger", "ledger_rows", "events"}:
         yield f"the summary of run {name!r} does not state the heads of ledger and events"
         return
     rows = heads["ledger_rows"]
-    if type(rows) is not int or not 1 <= rows <= len(told.rows) or told.rows[rows - 1] != heads["ledger"]:
+    if type(rows) is not int or not 1 <= rows <= len(run.rows) or run.rows[rows - 1] != heads["ledger"]:
         yield f"the head of the ledger that the summary of run {name!r} states is not in the ledger"
     if heads["events"] != events.played_head:
         yield f"the head of the events that the summary of run {name!r} states is not theirs"
@@ -268,28 +268,28 @@ def _followed(events: Events) -> Iterator[tuple[Any, Any]]:
     return reversed(pairs)
 
 
-def checkpoint_problems(told: Told) -> Iterator[str]:
+def check_checkpoint(run: RunEvidence) -> Iterator[str]:
     """Yield where checkpoints were not saved when they were due, or the last is not the one of which the events tell."""
-    saved, every, end = told.events.checkpoint, told.config.checkpoint_every, told.events.finish
-    if told.running:
+    saved, every, end = run.events.checkpoint, run.config.checkpoint_every, run.events.finish
+    if run.running:
         return
-    due = range(every, told.events.round, every) if end is None else {*range(every, end.round, every), end.round}
-    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointSaved)}):
-        yield f"run {told.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
-    if told.checkpoint is None:
+    due = range(every, run.events.round, every) if end is None else {*range(every, end.round, every), end.round}
+    if missing := sorted(set(due) - {event.round for event in run.events if isinstance(event, CheckpointSaved)}):
+        yield f"run {run.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
+    if run.checkpoint is None:
         if saved is not None:
-            yield f"run {told.name!r} has saved a checkpoint at round {saved.round}, which is gone"
+            yield f"run {run.name!r} has saved a checkpoint at round {saved.round}, which is gone"
         return
-    held = Checkpoint.of(told.checkpoint, f"the checkpoint of run {told.name!r}")
+    held = Checkpoint.of(run.checkpoint, f"the checkpoint of run {run.name!r}")
     # Killed right after a checkpoint, a run has one of which no event tells yet.
-    newer = int(held.tensors["round"]) > (-1 if saved is None else saved.round) and told.events.finish is None
-    known = saved is not None and hashlib.sha256(told.checkpoint).hexdigest() == saved.sha256
-    if not (known or newer) or (held.token, held.fingerprint) != (told.plan.token, told.plan.fingerprint):
-        yield f"the checkpoint of run {told.name!r} is not the one that it saved"
+    newer = int(held.tensors["round"]) > (-1 if saved is None else saved.round) and run.events.finish is None
+    known = saved is not None and hashlib.sha256(run.checkpoint).hexdigest() == saved.sha256
+    if not (known or newer) or (held.token, held.fingerprint) != (run.plan.token, run.plan.fingerprint):
+        yield f"the checkpoint of run {run.name!r} is not the one that it saved"
 
 
-def _exact(told: Told, line: Line) -> float:
-    plan, account = told.plan, told.account
+def _exact(run: RunEvidence, line: Line) -> float:
+    plan, account = run.plan, run.account
     assert account is not None
     assert plan.delta is not None
     assert plan.adjacency is not None

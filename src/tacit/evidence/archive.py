@@ -76,7 +76,7 @@ class Archive:
                 raise ValueError("it does not list the parts of an archive")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{where} is not an archive for an audit: {MANIFEST}: {error}") from None
-        return Archive(run, parts, tuple(_problems(parts, damaged, files)))
+        return Archive(run, parts, tuple(_compare_parts(parts, damaged, files)))
 
     def to_bytes(self) -> bytes:
         """Return the archive as a file."""
@@ -85,7 +85,7 @@ class Archive:
         return _zip({MANIFEST: _json(manifest), **self.parts})
 
 
-def _problems(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
+def _compare_parts(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
     """Yield in what the parts are not those that a manifest lists."""
     for name in (*REQUIRED, *OPTIONAL):
         if name in damaged:

@@ -4,14 +4,14 @@ from contextlib import closing
 from pathlib import Path
 
 from tacit.errors import InvalidInput
-from tacit.evidence.agreement import Told
-from tacit.evidence.signing import Statement
+from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.signatures import Statement
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder
 from tacit.runs.folder import ledger_in
 
 
-def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
+def make_statement(runs: Path, folder: RunFolder | None) -> Statement:
     """Return what can be signed now: the head of the ledger and, of a run, those of its events and models."""
     path = ledger_in(runs) if folder is None else folder.ledger_file
     with closing(DurableLedger(path, read_only=True)) as ledger:
@@ -35,7 +35,7 @@ def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
     )
 
 
-def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told | None:
+def read_evidence(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> RunEvidence | None:
     """Return all that a folder and the ledger beside it tell of a run; None if it has no plan yet. `rows` are the log's hashes."""
     # In this order, a run that goes on meanwhile is ahead of what was read before, and never behind.
     running = folder.is_running
@@ -43,7 +43,7 @@ def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told |
     if events.plan is None:
         return None
     account = ledger.account(folder.name)
-    return Told(
+    return RunEvidence(
         name=folder.name,
         config=folder.config(),
         events=events,

@@ -48,7 +48,7 @@ _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
 _Made = TypeVar("_Made")
-_LEFT_ALONE = "is not part of the library, and nothing of the owner's is run here"
+_NOT_RUN = "is not part of the library, and nothing of the owner's is run here"
 
 
 class Missing(Exception):
@@ -71,7 +71,7 @@ class Parts(Protocol):
         """Return all of it, to be played again."""
 
 
-def parts_of(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: bool) -> Parts:
+def find_parts(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: bool) -> Parts:
     """Return the parts of a run, with those of the owner's own only if `run_code`."""
     if isinstance(config, PythonConfig):
         return FromPython(config, plan, data_dir, run_code)
@@ -137,11 +137,11 @@ class FromCommandLine:
         return graph_of(agents, self._plan.edges, self._plan.weights)
 
     def _made(self, make: Callable[[], _Made]) -> _Made:
-        return _followed(make) if self._run_code else make()
+        return _run_owner_code(make) if self._run_code else make()
 
     def _check(self, key: str, shipped: bool) -> None:
         if not shipped and not self._run_code:
-            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_NOT_RUN}")
 
 
 class FromPython:
@@ -179,7 +179,7 @@ class FromPython:
     def _model(self, *facts: str) -> Model:
         part = self._part("model")
         kept = {name: part.facts.get(name) for name in facts}
-        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_LEFT_ALONE}")
+        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_NOT_RUN}")
         try:
             named.append(self._make("model"))
         except Missing as error:
@@ -246,25 +246,25 @@ class FromPython:
     def _make(self, key: str) -> Any:
         part, config = self._part(key), self._config
         if part.made is None or ("own" in part.made and not self._run_code):
-            raise Missing(f"the {key} {part.shown[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
         if "own" not in part.made:
             data = None if key == "data" else self._dealt
             return make_again(key, part.made, config, data, named=self._named, data_dir=self._data_dir)
         self._own.add(key)
         text = str(part.made["own"])
-        own = _followed(lambda: find(key, text, config.code.get(key)))
-        return _followed(lambda: make_own(key, own, None if key == "data" else self._dealt, config.seed))
+        own = _run_owner_code(lambda: find(key, text, config.code.get(key)))
+        return _run_owner_code(lambda: make_own(key, own, None if key == "data" else self._dealt, config.seed))
 
     def _named(self, key: str, name: str) -> Any:
         if name in _KNOWN:
             return _KNOWN[name]
         if not self._run_code:
-            raise Missing(f"the {key} {name[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {name[:80]!r} {_NOT_RUN}")
         self._own.add(key)
-        return _followed(lambda: find(key, name).value)
+        return _run_owner_code(lambda: find(key, name).value)
 
 
-def _followed(make: Callable[[], _Made]) -> _Made:
+def _run_owner_code(make: Callable[[], _Made]) -> _Made:
     """Return what is made of the owner's code. Where a file is not here, or another, that says nothing about the run."""
     try:
         return make()

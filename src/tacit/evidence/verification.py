@@ -13,13 +13,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import InvalidInput, PrivacyError, TacitError
-from tacit.evidence import agreement, replaying
-from tacit.evidence.agreement import Told
+from tacit.evidence import agreement
+from tacit.evidence.agreement import RunEvidence
 from tacit.evidence.archive import REQUIRED, Archive
-from tacit.evidence.findings import Finding, found
-from tacit.evidence.rescoring import model_problems, rescored
-from tacit.evidence.shipped import parts_of
-from tacit.evidence.signing import Signature
+from tacit.evidence.outcomes import Verification, conclude
+from tacit.evidence.rebuild import find_parts
+from tacit.evidence.replay import check_code, replay_run
+from tacit.evidence.scores import check_models, score_again
+from tacit.evidence.signatures import Signature
 from tacit.io import chains
 from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
@@ -75,56 +76,62 @@ def verify(
     data_dir: Path | None = None,
     replay: bool = True,
     run_code: bool = False,
-) -> list[Finding]:
+) -> list[Verification]:
     """Check all that can be checked of an archive, against an earlier head or a signed one where it is given.
 
     Nothing of the owner's is run, unless `run_code`: then names of code in the settings are followed, from where this is called.
 
     A part that is missing, or that cannot be read, ends it, since nothing that follows could be trusted.
     """
-    findings = [found("parts", archive.problems, f"{len(archive.parts)} parts are as the manifest lists them")]
+    findings = [conclude("parts", archive.problems, f"{len(archive.parts)} parts are as the manifest lists them")]
     if any(name not in archive.parts for name in REQUIRED):
         return findings
     try:
         log = Log(archive.parts["ledger.jsonl"])
     except PrivacyError as error:
-        return [*findings, Finding("ledger", "fails", str(error))]
+        return [*findings, Verification("ledger", "fails", str(error))]
     sealed = log.reader.sealed
     closed = f"; {sealed} are shown by their digests alone, and said to be of other records" if sealed else ""
-    findings.append(Finding("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}"))
-    try:
-        told = _told(archive, log)
-    except (TacitError, ValueError, TypeError, RecursionError) as error:
-        return [*findings, Finding("files", "fails", str(error))]
     findings.append(
-        Finding("events", "holds", f"{len(told.events)} lines follow on each other; head {told.events.head}")
+        Verification("ledger", "holds", f"{len(log.rows)} rows follow on each other{closed}; head {_head(log)}")
+    )
+    try:
+        run = _read_evidence(archive, log)
+    except (TacitError, ValueError, TypeError, RecursionError) as error:
+        return [*findings, Verification("files", "fails", str(error))]
+    findings.append(
+        Verification("events", "holds", f"{len(run.events)} lines follow on each other; head {run.events.head}")
     )
     try:
         heads = "ledger, events and summary have each other's heads"
-        findings.append(found("heads", agreement.head_problems(told), heads))
-        findings.append(_earlier(told, log, head, signature))
-        settings = list(agreement.settings_problems(told))
-        findings.append(found("settings", settings, "the plan follows from the settings, field by field"))
-        recorded = list(agreement.record_problems(told))
-        findings.append(found("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
-        words = f"{told.account.spent:,} of {told.account.allowed:,} on record" if told.account else ""
-        findings.append(found("queries", agreement.query_problems(told), words))
-        findings += _spent(told, log) if not recorded else [Finding("ε", "not checked", "the record is not the plan's")]
-        findings.append(found("summary", agreement.summary_problems(told), _summarised(told)))
-        findings.append(
-            found("checkpoint", agreement.checkpoint_problems(told), "it is the one that the events tell of")
+        findings.append(conclude("heads", agreement.check_heads(run), heads))
+        findings.append(_check_earlier_head(run, log, head, signature))
+        settings = list(agreement.check_settings(run))
+        findings.append(conclude("settings", settings, "the plan follows from the settings, field by field"))
+        recorded = list(agreement.check_record(run))
+        findings.append(conclude("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
+        words = f"{run.account.spent:,} of {run.account.allowed:,} on record" if run.account else ""
+        findings.append(conclude("queries", agreement.check_queries(run), words))
+        findings += (
+            _derive_epsilons(run, log)
+            if not recorded
+            else [Verification("ε", "not checked", "the record is not the plan's")]
         )
-        theta, kept = _models(told, archive)
+        findings.append(conclude("summary", agreement.check_summary(run), _describe_summary(run)))
+        findings.append(
+            conclude("checkpoint", agreement.check_checkpoint(run), "it is the one that the events tell of")
+        )
+        theta, kept = _read_models(run, archive)
         findings.append(kept)
     except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
-        return [*findings, Finding("files", "fails", str(error))]
-    parts = parts_of(told.config, told.plan, data_dir, run_code=run_code)
-    findings += rescored(told, theta, parts)
+        return [*findings, Verification("files", "fails", str(error))]
+    parts = find_parts(run.config, run.plan, data_dir, run_code=run_code)
+    findings += score_again(run, theta, parts)
     if settings:
-        findings.append(Finding("replay", "not checked", "the settings are not the plan's"))
+        findings.append(Verification("replay", "not checked", "the settings are not the plan's"))
     else:
-        findings += replaying.made_again(told, theta, parts, play=replay)
-    findings.append(_code(told, archive))
+        findings += replay_run(run, theta, parts, play=replay)
+    findings.append(_check_code(run, archive))
     return findings
 
 
@@ -132,7 +139,7 @@ def _head(log: Log) -> str:
     return log.hashes[-1] if log.hashes else START
 
 
-def _told(archive: Archive, log: Log) -> Told:
+def _read_evidence(archive: Archive, log: Log) -> RunEvidence:
     parts = archive.parts
     settings = tomllib.loads(parts["config.toml"].decode())
     lines = parts["events.jsonl"].split(b"\n")
@@ -145,7 +152,7 @@ def _told(archive: Archive, log: Log) -> Told:
     if summary is not None and not isinstance(summary, dict):
         raise InvalidInput("summary.json holds no summary")
     number = log.reader.number_of(archive.run)
-    return Told(
+    return RunEvidence(
         name=archive.run,
         config=read_config(settings),
         events=read,
@@ -160,112 +167,116 @@ def _told(archive: Archive, log: Log) -> Told:
     )
 
 
-def _earlier(told: Told, log: Log, head: str | None, signature: Signature | None) -> Finding:
+def _check_earlier_head(run: RunEvidence, log: Log, head: str | None, signature: Signature | None) -> Verification:
     """Look for an earlier head in the chains, and say what it covers."""
     what = "earlier head"
     if signature is not None:
-        return _signed(told, log, signature)
+        return _check_signature(run, log, signature)
     if head is None:
         words = "none was given: whoever could write all files may have changed all of them together"
-        return Finding(what, "not checked", words)
+        return Verification(what, "not checked", words)
     if head in log.hashes:
-        return Finding(what, "holds", _covered(told, log, log.hashes.index(head) + 1))
-    if head in told.events.hashes:
-        line = told.events.hashes.index(head) + 1
-        return Finding(what, "holds", f"the events up to line {line} of {len(told.events)} are those that it was of")
-    return Finding(what, "fails", "neither ledger nor events lead to it: what it was of was changed or removed since")
+        return Verification(what, "holds", _describe_coverage(run, log, log.hashes.index(head) + 1))
+    if head in run.events.hashes:
+        line = run.events.hashes.index(head) + 1
+        return Verification(
+            what, "holds", f"the events up to line {line} of {len(run.events)} are those that it was of"
+        )
+    return Verification(
+        what, "fails", "neither ledger nor events lead to it: what it was of was changed or removed since"
+    )
 
 
-def _signed(told: Told, log: Log, signature: Signature) -> Finding:
+def _check_signature(run: RunEvidence, log: Log, signature: Signature) -> Verification:
     said, problems = signature.statement, []
     if not 1 <= said.ledger_rows <= len(log.hashes) or log.hashes[said.ledger_rows - 1] != said.ledger:
         problems.append("the ledger does not lead to the head that was signed: rows were changed or removed since")
-    if said.run == told.name and said.events is not None:
+    if said.run == run.name and said.events is not None:
         lines = said.events_lines or 0
-        if not 1 <= lines <= len(told.events) or told.events.hashes[lines - 1] != said.events:
+        if not 1 <= lines <= len(run.events) or run.events.hashes[lines - 1] != said.events:
             problems.append("the events do not lead to the head that was signed: lines were changed or removed since")
-        finish = told.events.finish
+        finish = run.events.finish
         if said.models_sha256 is not None and (finish is None or finish.models_sha256 != said.models_sha256):
             problems.append("the models are not those of which the signature tells")
     by = f"signed on {signature.time} by {signature.public_key[:16]}…: "
-    return found("earlier head", problems, by + ("" if problems else _covered(told, log, said.ledger_rows)))
+    return conclude("earlier head", problems, by + ("" if problems else _describe_coverage(run, log, said.ledger_rows)))
 
 
-def _covered(told: Told, log: Log, rows: int) -> str:
+def _describe_coverage(run: RunEvidence, log: Log, rows: int) -> str:
     """Say how much of a run was on record when the ledger had so many rows."""
-    number = log.reader.number_of(told.name)
+    number = log.reader.number_of(run.name)
     own = [place for place, (account, _) in enumerate(log.rows, 1) if account == number]
     anchors = [events for account, events in log.rows[:rows] if account == number and events is not None]
-    lines = told.events.hashes.index(anchors[-1]) + 1 if anchors and anchors[-1] in told.events.hashes else 0
+    lines = run.events.hashes.index(anchors[-1]) + 1 if anchors and anchors[-1] in run.events.hashes else 0
     before = sum(place <= rows for place in own)
-    return f"it covers {before} of the {len(own)} rows of this run, and {lines} of its {len(told.events)} events, as they are"
+    return f"it covers {before} of the {len(own)} rows of this run, and {lines} of its {len(run.events)} events, as they are"
 
 
-def _spent(told: Told, log: Log) -> Iterator[Finding]:
+def _derive_epsilons(run: RunEvidence, log: Log) -> Iterator[Verification]:
     """Derive every ε of the run, and what all runs that are told of spend together."""
-    plan, account = told.plan, told.account
+    plan, account = run.plan, run.account
     if not plan.private:
-        yield Finding("ε", "holds", "the run has no privacy, and is on record as such: ε = ∞")
+        yield Verification("ε", "holds", "the run has no privacy, and is on record as such: ε = ∞")
         return
     if account is None or not account.charged:
-        yield Finding("ε", "holds", "nothing was asked")
+        yield Verification("ε", "holds", "nothing was asked")
         return
     least = min(
-        line.mechanism.noise_multiplier for other in told.ledger.accounts for line in other.lines if line.private
+        line.mechanism.noise_multiplier for other in run.ledger.accounts for line in other.lines if line.private
     )
     if least < _LEAST_NOISE:
-        yield Finding(
+        yield Verification(
             "ε", "fails", f"a run has σ = {least:g}; no run is let in below {_LEAST_NOISE:g}, which protects nothing"
         )
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    kept = told.ledger.guarantees(plan.owners, run=told.name, **terms)
+    kept = run.ledger.guarantees(plan.owners, run=run.name, **terms)
     worst = max(range(len(kept)), key=lambda place: kept[place].epsilon)
     words = (
         f"{kept[worst]}, against {kept[worst].observer}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
     )
-    yield found("ε", agreement.epsilon_problems(told, kept), words)
-    most: Guarantee = max(told.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
-    runs = {asked.account.run for owner in plan.owners for asked in told.ledger.asked(owner)}
+    yield conclude("ε", agreement.check_epsilons(run, kept), words)
+    most: Guarantee = max(run.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
+    runs = {asked.account.run for owner in plan.owners for asked in run.ledger.asked(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:
         said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
     value = f", ε = {format_epsilon(most.epsilon)}" if len(runs) == 1 else f": {most}"
-    yield Finding("ε of all runs", "holds", said + value)
+    yield Verification("ε of all runs", "holds", said + value)
 
 
-def _summarised(told: Told) -> str:
-    if told.summary is not None:
+def _describe_summary(run: RunEvidence) -> str:
+    if run.summary is not None:
         return "accuracies, bytes and promise are the events'"
-    if told.events.finish is None:
+    if run.events.finish is None:
         return "there is none: the run is not finished"
     return "there is none, though the events tell of the end: it was removed, or the run was killed before it wrote one"
 
 
-def _models(told: Told, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Finding]:
-    what, finish, content = "models", told.events.finish, archive.parts.get("models.safetensors")
+def _read_models(run: RunEvidence, archive: Archive) -> tuple[Float[Tensor, "agents params"] | None, Verification]:
+    what, finish, content = "models", run.events.finish, archive.parts.get("models.safetensors")
     if finish is None:
         there = "there are none" if content is None else "the events do not tell of them yet"
-        return None, Finding(what, "not checked", f"{there}: the run is not finished")
+        return None, Verification(what, "not checked", f"{there}: the run is not finished")
     if content is None:
-        return None, Finding(what, "fails", "the run is finished, and its models are not here")
+        return None, Verification(what, "fails", "the run is finished, and its models are not here")
     try:
         theta = read_models(content)
     except ValueError as error:
-        return None, Finding(what, "fails", f"models.safetensors: {error}")
+        return None, Verification(what, "fails", f"models.safetensors: {error}")
     if models_sha256(theta) != finish.models_sha256:
-        return None, Finding(what, "fails", "they are not those of which the events tell: another hash")
-    problems = list(model_problems(told, theta)) if told.events.snapshots else []
+        return None, Verification(what, "fails", "they are not those of which the events tell: another hash")
+    problems = list(check_models(run, theta)) if run.events.snapshots else []
     words = f"{len(theta)} models of {theta.shape[1]:,} parameters, of hash {finish.models_sha256}"
-    fits = theta.shape == (told.plan.agents, told.plan.params)
-    return (theta if fits else None), found(what, problems, words)
+    fits = theta.shape == (run.plan.agents, run.plan.params)
+    return (theta if fits else None), conclude(what, problems, words)
 
 
-def _code(told: Told, archive: Archive) -> Finding:
+def _check_code(run: RunEvidence, archive: Archive) -> Verification:
     try:
         listed = chains.parse(archive.parts["code.json"])["files"]
         if not isinstance(listed, dict) or not all(map(chains.is_hash, listed.values())):
             raise ValueError("its files are not listed by their hashes")
     except (ValueError, LookupError, TypeError) as error:
-        return Finding("code", "fails", f"code.json: {error}")
-    return replaying.code_finding(told, listed, sha256_of(listed))
+        return Verification("code", "fails", f"code.json: {error}")
+    return check_code(run, listed, sha256_of(listed))

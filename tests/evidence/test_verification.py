@@ -11,9 +11,9 @@ from tampering import edit_log, forge, gaussians, read_log, relabelled, state_he
 
 from tacit.errors import PrivacyError
 from tacit.evidence.archive import pack, sealed
-from tacit.evidence.heads import statement_of
-from tacit.evidence.signing import new_key, read_signature, save, sign
-from tacit.evidence.verifying import Log, verify
+from tacit.evidence.heads import make_statement
+from tacit.evidence.signatures import new_key, read_signature, save, sign
+from tacit.evidence.verification import Log, verify
 from tacit.io import chains
 from tacit.models.hashing import models_file, read_models
 from tacit.privacy import Budget, DurableLedger, Event, epsilon
@@ -138,7 +138,7 @@ def test_consistent_edits_of_all_files_are_found_by_whoever_holds_an_earlier_hea
 def test_consistent_edits_are_found_by_a_signature(runs, how, tmp_path):
     change, name, seen = FORGED[how]
     new_key(tmp_path / "key")
-    save(sign(statement_of(runs, RunFolder.find(runs / name)), tmp_path / "key"), tmp_path / "signature.json")
+    save(sign(make_statement(runs, RunFolder.find(runs / name)), tmp_path / "key"), tmp_path / "signature.json")
     signature = read_signature(tmp_path / "signature.json")
     assert failed(runs, name, signature=signature) == set()
     change(runs)

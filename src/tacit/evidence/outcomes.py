@@ -8,7 +8,7 @@ Outcome = Literal["holds", "fails", "not checked"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Verification:
     """One thing that was looked at."""
 
     what: str
@@ -16,10 +16,10 @@ class Finding:
     words: str
 
 
-def found(what: str, problems: Iterable[str], words: str) -> Finding:
+def conclude(what: str, problems: Iterable[str], words: str) -> Verification:
     """Return that something holds, or how it fails: the first three problems, and how many there are."""
     wrong = list(problems)
     if not wrong:
-        return Finding(what, "holds", words)
+        return Verification(what, "holds", words)
     more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    return Finding(what, "fails", "; ".join(wrong[:3]) + more)
+    return Verification(what, "fails", "; ".join(wrong[:3]) + more)

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import TacitError
-from tacit.evidence.agreement import Told
-from tacit.evidence.findings import Finding, found
-from tacit.evidence.shipped import Missing, Parts
+from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.outcomes import Verification, conclude
+from tacit.evidence.rebuild import Missing, Parts
 from tacit.models import FlatModel
 from tacit.runs.checkpoint import Checkpoint
 from tacit.training.evaluation import Score, consensus_distance, evaluate
@@ -21,9 +21,9 @@ SCORE_TOLERANCE = 1e-3
 Models = Float[Tensor, "agents params"]
 
 
-def model_problems(told: Told, theta: Models) -> Iterator[str]:
+def check_models(run: RunEvidence, theta: Models) -> Iterator[str]:
     """Yield in what the final models are not those that the last look saw and the last checkpoint holds."""
-    plan, last = told.plan, told.events.snapshots[-1]
+    plan, last = run.plan, run.events.snapshots[-1]
     if theta.shape != (plan.agents, plan.params):
         yield f"they are of shape {tuple(theta.shape)}, and the plan has {plan.agents} of {plan.params} parameters"
         return
@@ -31,8 +31,8 @@ def model_problems(told: Told, theta: Models) -> Iterator[str]:
     close = np.isclose(last.consensus_distance, apart, rtol=SCORE_TOLERANCE, atol=1e-6, equal_nan=True)
     if np.isfinite(apart) and not close:
         yield f"they are {apart:.4g} apart, and the last look states {last.consensus_distance:.4g}"
-    if told.checkpoint is not None:
-        saved = Checkpoint.of(told.checkpoint, "the checkpoint").tensors
+    if run.checkpoint is not None:
+        saved = Checkpoint.of(run.checkpoint, "the checkpoint").tensors
         held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
         if int(saved["round"]) == plan.rounds and not any(same_numbers(tensor, theta) for tensor in held):
             yield "the checkpoint after the last round holds other models"
@@ -45,22 +45,22 @@ def same_numbers(one: Tensor, other: Tensor) -> bool:
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
-def rescored(told: Told, theta: Models | None, parts: Parts) -> list[Finding]:
+def score_again(run: RunEvidence, theta: Models | None, parts: Parts) -> list[Verification]:
     """Score the final models on the public records again, and hold that against what the last look states."""
-    if theta is None or not told.events.snapshots:
-        return [Finding("scores", "not checked", "there are no final models; the run is not finished")]
+    if theta is None or not run.events.snapshots:
+        return [Verification("scores", "not checked", "there are no final models; the run is not finished")]
     try:
         data = parts.data()
-        model = FlatModel(make_module(parts.model(), told.config.seed), parts.loss())
+        model = FlatModel(make_module(parts.model(), run.config.seed), parts.loss())
         if model.size != theta.shape[1]:
             raise Missing(f"the model has {model.size} parameters and the final models have {theta.shape[1]}")
     except Missing as error:
-        return [Finding("scores", "not checked", f"the models were not scored again: {error}")]
+        return [Verification("scores", "not checked", f"the models were not scored again: {error}")]
     except TacitError as error:
-        return [Finding("scores", "fails", f"the models could not be scored again: {error}")]
+        return [Verification("scores", "fails", f"the models could not be scored again: {error}")]
     except Exception as error:  # settings can hold anything, and so can the owner's code
         words = f"the models could not be scored again: {type(error).__name__}: {str(error)[:200]}"
-        return [Finding("scores", "not checked", words)]
+        return [Verification("scores", "not checked", words)]
     findings = []
     for kind, records in (("validation", data.validation), ("test", data.test)):
         if records is None:
@@ -69,29 +69,29 @@ def rescored(told: Told, theta: Models | None, parts: Parts) -> list[Finding]:
         right = "" if score.accuracy is None else f"{np.nanmean(score.accuracy):.2%} right on average, "
         words = f"{right}loss {np.mean(score.loss):.4g}, on all {len(records)} {kind} records"
         if kind == "validation":
-            findings.append(found("scores on validation", _score_problems(told, score, len(records)), words))
+            findings.append(conclude("scores on validation", _check_scores(run, score, len(records)), words))
         else:
             words += "; the run states none, so this is for the record"
-            findings.append(Finding("scores on test", "holds", words))
-    return findings or [Finding("scores", "not checked", "the data set has no public records to score models on")]
+            findings.append(Verification("scores on test", "holds", words))
+    return findings or [Verification("scores", "not checked", "the data set has no public records to score models on")]
 
 
-def _score_problems(told: Told, score: Score, records: int) -> Iterator[str]:
-    last = told.events.snapshots[-1]
+def _check_scores(run: RunEvidence, score: Score, records: int) -> Iterator[str]:
+    last = run.events.snapshots[-1]
     if last.scored != (records, records):
         yield f"the events state scores of {last.scored or 'no'} validation records, and there are {records}"
-    if score.accuracy is not None and not _close(last.accuracy, score.accuracy, 1.5 / records, 0.0):
+    if score.accuracy is not None and not _is_close(last.accuracy, score.accuracy, 1.5 / records, 0.0):
         stated, true = _mean(last.accuracy), f"{np.nanmean(score.accuracy):.2%}"
         yield f"the events state accuracies of {stated} on average, and the models have {true}"
-    if not _close(last.loss, score.loss, 1e-6, SCORE_TOLERANCE):
+    if not _is_close(last.loss, score.loss, 1e-6, SCORE_TOLERANCE):
         stated, true = _mean(last.loss, ".4g"), f"{np.mean(score.loss):.4g}"
         yield f"the events state losses of {stated} on average, and the models have {true}"
 
 
-def _close(told: tuple[float, ...] | None, computed: "np.ndarray", absolute: float, relative: float) -> bool:
-    kept = np.where(np.isfinite(computed), computed, np.nan)  # events have one word for whatever is not a number
-    return told is not None and np.allclose(
-        np.array(told, dtype=float), kept, rtol=relative, atol=absolute, equal_nan=True
+def _is_close(stated: tuple[float, ...] | None, computed: "np.ndarray", absolute: float, relative: float) -> bool:
+    kept = np.where(np.isfinite(computed), computed, np.nan)  # events write whatever is not finite as NaN
+    return stated is not None and np.allclose(
+        np.array(stated, dtype=float), kept, rtol=relative, atol=absolute, equal_nan=True
     )
 
 

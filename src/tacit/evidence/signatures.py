@@ -146,8 +146,8 @@ def save(signature: Signature, path: Path) -> None:
 
 
 def _signed_bytes(statement: Statement, time: str, public_key: str) -> bytes:
-    told = {"format": _FORMAT, "statement": asdict(statement), "time": time, "public_key": public_key}
-    return chains.canonical(told).encode()
+    signed = {"format": _FORMAT, "statement": asdict(statement), "time": time, "public_key": public_key}
+    return chains.canonical(signed).encode()
 
 
 def _hex(key: Ed25519PublicKey) -> str:

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tacit.errors import InvalidInput
-from tacit.evidence.signing import Statement, new_key, public_file, read_public_key, read_signature, save, sign
+from tacit.evidence.signatures import Statement, new_key, public_file, read_public_key, read_signature, save, sign
 from tacit.io import chains
 
 STATEMENT = Statement(ledger="a" * 64, ledger_rows=7, run="Ä", events="b" * 64, events_lines=3)

@@ -13,11 +13,17 @@ import torch
 from torch import Tensor
 
 from tacit.errors import TacitError
-from tacit.evidence.agreement import Told, short
-from tacit.evidence.findings import Finding, found
-from tacit.evidence.looks import REPLAY_TOLERANCE, Look, counted_problems, look_problems, measured_problems
-from tacit.evidence.rescoring import Models, same_numbers
-from tacit.evidence.shipped import Missing, Parts
+from tacit.evidence.agreement import RunEvidence, short
+from tacit.evidence.outcomes import Verification, conclude
+from tacit.evidence.rebuild import Missing, Parts
+from tacit.evidence.scores import Models, same_numbers
+from tacit.evidence.snapshots import (
+    REPLAY_TOLERANCE,
+    ReplayedSnapshot,
+    check_planned_snapshots,
+    compare_counts,
+    compare_measurements,
+)
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Fast, Ledger, Seeded
 from tacit.runs import events
@@ -31,52 +37,52 @@ from tacit.training.settings import Training
 NOISE_TOLERANCE = 5e-3
 """How far σ, if it was calibrated, may be from what another version of the accountant gives, relative to it."""
 
-_UNHEARD = "lots and noise were secret, so that nobody can play the run again"
+_SECRET = "lots and noise were secret, so that nobody can play the run again"
 _NUDGES = (1e-4, 1e-3)
 _MOST_NUMBERS = 5 * 10**8  # in all agents' models
 _OF_THE_MACHINE = {"event", "time", "token", "engine", "compiled", "machine"}
 
 
-def made_again(told: Told, theta: Models | None, parts: Parts, *, play: bool) -> list[Finding]:
+def replay_run(run: RunEvidence, theta: Models | None, parts: Parts, *, play: bool) -> list[Verification]:
     """Make the plan again and, if it is to be played and has seeds, play it."""
-    findings: list[Finding] = []
+    findings: list[Verification] = []
     try:
-        training = _again(parts.training(), told, compiled=told.plan.compiled and play)
+        training = _prepare(parts.training(), run, compiled=run.plan.compiled and play)
         with Session(training) as session:
-            exact = not differences(told, machine_of(session)) and training.compile == told.plan.compiled
-            problems = [*plan_problems(told, session), *look_problems(told, session, exact)]
+            exact = not differences(run, machine_of(session)) and training.compile == run.plan.compiled
+            problems = [*check_plan(run, session), *check_planned_snapshots(run, session, exact)]
             words = "made again from settings and data, it is the same, and looks are those that it plans"
-            findings.append(found("plan", problems, words))
+            findings.append(conclude("plan", problems, words))
             if not play:
-                findings.append(Finding("replay", "not checked", "left out, as asked"))
-            elif _is_secret(told):
-                findings.append(_with_public_seeds(told, training))
+                findings.append(Verification("replay", "not checked", "left out, as asked"))
+            elif _is_secret(run):
+                findings.append(_try_public_seed(run, training))
             else:
-                findings.append(_played(told, theta, training, session))
+                findings.append(_replay(run, theta, training, session))
     except Missing as error:
-        findings += _not_made(told, findings, str(error))
+        findings += _explain_missing(run, findings, str(error))
     except TacitError as error:
-        findings.append(Finding("plan", "fails", f"the settings could not be made into a run again: {error}"))
+        findings.append(Verification("plan", "fails", f"the settings could not be made into a run again: {error}"))
     except Exception as error:  # whatever a compiler or a library says here is no fault of the run
-        findings += _not_made(told, findings, f"{type(error).__name__}: {str(error)[:200]}")
+        findings += _explain_missing(run, findings, f"{type(error).__name__}: {str(error)[:200]}")
     return findings
 
 
-def _not_made(told: Told, before: Sequence[Finding], why: str) -> Iterator[Finding]:
+def _explain_missing(run: RunEvidence, before: Sequence[Verification], why: str) -> Iterator[Verification]:
     if not before:
-        yield Finding("plan", "not checked", f"it was not made again: {why}")
-    yield Finding("replay", "not checked", _UNHEARD if _is_secret(told) else f"the run was not played again: {why}")
+        yield Verification("plan", "not checked", f"it was not made again: {why}")
+    yield Verification("replay", "not checked", _SECRET if _is_secret(run) else f"the run was not played again: {why}")
 
 
-def _is_secret(told: Told) -> bool:
-    return told.config.private and told.config.source == "secret"
+def _is_secret(run: RunEvidence) -> bool:
+    return run.config.private and run.config.source == "secret"
 
 
-def plan_problems(told: Told, session: Session) -> Iterator[str]:
+def check_plan(run: RunEvidence, session: Session) -> Iterator[str]:
     """Yield in what the plan differs from the one that settings and data give."""
-    plan = told.plan
+    plan = run.plan
     kept = events.plain(plan)
-    made = events.plain(plan_event(told.config, session, the_graph(session.training), plan.token))
+    made = events.plain(plan_event(run.config, session, the_graph(session.training), plan.token))
     links = [links_of([(one, other) for one, other in each.pop("edges")], each.pop("weights")) for each in (kept, made)]
     if links[0] != links[1]:
         yield "who talks to whom in the plan is not what the graph of the settings gives"
@@ -89,33 +95,33 @@ def plan_problems(told: Told, session: Session) -> Iterator[str]:
             yield f"{field} is {short(value)} in the plan, and {short(made[field])} follows from settings and data"
 
 
-def _again(training: Training, told: Told, *, compiled: bool) -> Training:
+def _prepare(training: Training, run: RunEvidence, *, compiled: bool) -> Training:
     if str(training.device) != "cpu":
         raise Missing(f"it was played on {str(training.device)[:40]!r}, and here is a processor")
-    if told.plan.agents * told.plan.params > _MOST_NUMBERS:
-        raise Missing(f"{told.plan.agents} models of {told.plan.params} parameters are too many")
-    return replace(training, name=told.name, ledger=Ledger(), compile=compiled, taps=())
+    if run.plan.agents * run.plan.params > _MOST_NUMBERS:
+        raise Missing(f"{run.plan.agents} models of {run.plan.params} parameters are too many")
+    return replace(training, name=run.name, ledger=Ledger(), compile=compiled, taps=())
 
 
-def _played(told: Told, theta: Models | None, training: Training, session: Session) -> Finding:
+def _replay(run: RunEvidence, theta: Models | None, training: Training, session: Session) -> Verification:
     """Play a seeded run again, and hold every look, the checkpoint and the models against those that were kept."""
-    other, finished = differences(told, machine_of(session)), told.events.finish is not None
-    last = told.plan.rounds if finished else max((look.round for look in told.events.snapshots), default=0)
-    saved = None if told.checkpoint is None or other else Checkpoint.of(told.checkpoint, "the checkpoint")
+    other, finished = differences(run, machine_of(session)), run.events.finish is not None
+    last = run.plan.rounds if finished else max((look.round for look in run.events.snapshots), default=0)
+    saved = None if run.checkpoint is None or other else Checkpoint.of(run.checkpoint, "the checkpoint")
     problems: list[str] = []
-    looks = {0: Look.of(session)}
+    looks = {0: ReplayedSnapshot.of(session)}
     while session.round < last:
         session.advance()
         if session.watch.histories[0][-1].round == session.round:
-            looks[session.round] = Look.of(session)
+            looks[session.round] = ReplayedSnapshot.of(session)
         if saved is not None and int(saved.tensors["round"]) == session.round:
-            problems += _state_problems(saved, session)
-    problems += counted_problems(told, looks)
+            problems += _compare_state(saved, session)
+    problems += compare_counts(run, looks)
     again = session.results()[0].theta.detach().cpu()
-    moved = [*_model_problems(theta, again, other), *measured_problems(told, looks, exact=not other)]
-    if other and moved and not problems and (apart := _carried_away(training, last, again)) is not None:
+    moved = [*_compare_models(theta, again, other), *compare_measurements(run, looks, exact=not other)]
+    if other and moved and not problems and (apart := _measure_drift(training, last, again)) is not None:
         words = f"played again, {moved[0]}. That says nothing, since {other} differs and this run carries rounding on: from a start "
-        return Finding(
+        return Verification(
             "replay", "not checked", f"{words}that is a little off, models end {apart:.2g} of their length apart"
         )
     what = f"{'the same models and ' if theta is not None else ''}the same {len(looks)} looks"
@@ -124,10 +130,10 @@ def _played(told: Told, theta: Models | None, training: Training, session: Sessi
     )
     until = "" if finished else f" until round {last}"
     failed = [f"played again{'' if other else ' on the same fingerprint'}, {moved[0]}", *moved[1:]] if moved else []
-    return found("replay", [*problems, *failed], f"played again from its seeds{until}, it gives {what} {how}")
+    return conclude("replay", [*problems, *failed], f"played again from its seeds{until}, it gives {what} {how}")
 
 
-def _model_problems(theta: Models | None, again: Tensor, other: str) -> Iterator[str]:
+def _compare_models(theta: Models | None, again: Tensor, other: str) -> Iterator[str]:
     if theta is None or models_sha256(again) == models_sha256(theta):
         return
     apart = _apart(theta, again)
@@ -137,7 +143,7 @@ def _model_problems(theta: Models | None, again: Tensor, other: str) -> Iterator
         yield f"models are {apart:.2g} of their length from those that were kept, and at most {REPLAY_TOLERANCE:g} is expected"
 
 
-def _carried_away(training: Training, rounds: int, again: Tensor) -> float | None:
+def _measure_drift(training: Training, rounds: int, again: Tensor) -> float | None:
     """Return how far from `again` a run ends that starts a little off, if that is much: then rounding decides where it ends."""
     for nudge in _NUDGES:
         with Session(replace(training, ledger=Ledger())) as session:
@@ -154,7 +160,7 @@ def _carried_away(training: Training, rounds: int, again: Tensor) -> float | Non
     return None
 
 
-def _state_problems(saved: Checkpoint, session: Session) -> Iterator[str]:
+def _compare_state(saved: Checkpoint, session: Session) -> Iterator[str]:
     clocks, now = ("seconds", "evaluation_seconds"), session.state_dict()
     same = now.keys() == saved.tensors.keys() and all(
         same_numbers(tensor, saved.tensors[name]) for name, tensor in now.items() if name not in clocks
@@ -163,37 +169,37 @@ def _state_problems(saved: Checkpoint, session: Session) -> Iterator[str]:
         yield f"played again, the state after round {session.round} is not the one in the checkpoint"
 
 
-def _with_public_seeds(told: Told, training: Training) -> Finding:
+def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
     """Try whether lots and noise of a release come from the run's public seed: then it is none."""
-    later = next((look for look in told.events.snapshots if look.round), None)
+    later = next((look for look in run.events.snapshots if look.round), None)
     if later is None:
-        return Finding("replay", "not checked", _UNHEARD)
-    for source in (Seeded(told.config.seed), Fast(told.config.seed)):
+        return Verification("replay", "not checked", _SECRET)
+    for source in (Seeded(run.config.seed), Fast(run.config.seed)):
         with Session(replace(training, sources=source, ledger=Ledger())) as session:
-            start, other = Look.of(session).seen, differences(told, machine_of(session))
+            start, other = ReplayedSnapshot.of(session).seen, differences(run, machine_of(session))
             if other:
-                return Finding(
+                return Verification(
                     "replay",
                     "not checked",
-                    f"{_UNHEARD}; whether they come from a known seed was not tried, since {other} differs",
+                    f"{_SECRET}; whether they come from a known seed was not tried, since {other} differs",
                 )
             while session.round < later.round:
                 session.advance()
-            seen, kept = Look.of(session).seen, events.plain(later)
+            seen, kept = ReplayedSnapshot.of(session).seen, events.plain(later)
         measures = ("loss", "consensus_distance")
         moved = any(seen[name] != start[name] for name in measures)
         if moved and all(seen[name] == kept[name] for name in measures):
             words = (
-                f"with lots and noise of the public seed {told.config.seed}, the look after round {later.round} is the same to the bit: they were "
+                f"with lots and noise of the public seed {run.config.seed}, the look after round {later.round} is the same to the bit: they were "
                 "not secret, and this is no release"
             )
-            return Finding("replay", "fails", words)
-    return Finding("replay", "not checked", f"{_UNHEARD}; they do not come from the run's public seed")
+            return Verification("replay", "fails", words)
+    return Verification("replay", "not checked", f"{_SECRET}; they do not come from the run's public seed")
 
 
-def differences(told: Told, here: events.Machine) -> str:
+def differences(run: RunEvidence, here: events.Machine) -> str:
     """Say in what the machines that a run was played on differ from this one; nothing where the fingerprint is the same."""
-    played = [told.plan.machine, *(resume.machine for resume in told.events.resumes)]
+    played = [run.plan.machine, *(resume.machine for resume in run.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")
     return ", ".join(name for name in names if any(getattr(each, name) != getattr(here, name) for each in played))
 
@@ -206,13 +212,15 @@ def _apart(theta: Tensor, again: Tensor) -> float:
     return float((torch.linalg.vector_norm(theta.double() - again.double(), dim=1) / lengths).max())
 
 
-def code_finding(told: Told, files: dict[str, str], listed: str) -> Finding:
+def check_code(run: RunEvidence, files: dict[str, str], listed: str) -> Verification:
     """Say whether the code that played a run is the code that was listed, and the code that verifies."""
-    played = {told.plan.machine.code, *(resume.machine.code for resume in told.events.resumes)}
+    played = {run.plan.machine.code, *(resume.machine.code for resume in run.events.resumes)}
     if played != {listed}:
-        return Finding("code", "not checked", "the run was played by other code than the one that was exported with it")
+        return Verification(
+            "code", "not checked", "the run was played by other code than the one that was exported with it"
+        )
     if listed == code_sha256():
-        return Finding("code", "holds", f"the run was played by this very code ({len(files)} files)")
-    return Finding(
+        return Verification("code", "holds", f"the run was played by this very code ({len(files)} files)")
+    return Verification(
         "code", "not checked", f"the run was played by other code than this; its {len(files)} files are listed by hash"
     )
