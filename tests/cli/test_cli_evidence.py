@@ -87,7 +87,7 @@ def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
     code, out, _ = tacit("verify", "one", "--run-code")
     assert code == 0
     assert "all that was checked holds; not checked: earlier head" in one_line(out)
-    assert "played again from its seeds, it gives the same models and the same" in one_line(out)
+    assert "replayed from its seeds, it gives the same models and the same" in one_line(out)
 
 
 def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_named(tacit, run, tmp_path):

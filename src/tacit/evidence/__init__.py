@@ -1,4 +1,4 @@
-"""What an auditor receives: archives of runs, signed heads, and their verification."""
+"""What an auditor receives: archives of runs, signed heads, and how both are verified."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What came of checking one thing: it holds, it fails, or it could not be checked, and in words why."""
+"""The outcome of verifying one thing: it holds, it fails, or it could not be checked, with the reason."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ Outcome = Literal["holds", "fails", "not checked"]
 
 @dataclass(frozen=True)
 class Verification:
-    """One thing that was looked at."""
+    """One thing that was verified, and the outcome."""
 
     what: str
     outcome: Outcome
@@ -17,7 +17,7 @@ class Verification:
 
 
 def conclude(what: str, problems: Iterable[str], words: str) -> Verification:
-    """Return that something holds, or how it fails: the first three problems, and how many there are."""
+    """Conclude that something holds if there are no problems; else that it fails, with the first three of them."""
     wrong = list(problems)
     if not wrong:
         return Verification(what, "holds", words)

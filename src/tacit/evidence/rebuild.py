@@ -1,10 +1,10 @@
-"""What a run was made of, made again without running anything of its owner's.
+"""The parts of a run (data, model, loss, rule, graph) rebuilt from its settings without running any code of its owner.
 
-A run of the command line names its parts, and a run from Python keeps how each can be made again, or what it is like. Whatever
-comes with the library is made from that: rules, losses, step sizes and sources from a list that is fixed here, published data sets that are
-at hand, graphs from their links, and models that have the layers and starting values of the library's. No name in an archive is
-imported, no file that it names is opened, and nothing is downloaded. Only where the auditor asks for it (`run_code`) are names of the
-owner's code followed, as a resume does, if the code is the one that the run had.
+A run of the command line names its parts; a run from Python keeps how each can be rebuilt, or facts about it. Parts of the library are
+rebuilt from that: rules, losses, step sizes and sources from the fixed list below, published data sets if they are available, graphs from
+their links, and models if they have the layers and starting values of one of the library's. No name in an archive is imported, no file that
+it names is opened, and nothing is downloaded. Only if the auditor asks for it (`run_code`) is the owner's code imported, as when a run
+is resumed, and only if it is the code that the run had.
 """
 
 import re
@@ -48,31 +48,31 @@ _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
 _Made = TypeVar("_Made")
-_NOT_RUN = "is not part of the library, and nothing of the owner's is run here"
+_NOT_RUN = "is not part of the library, and code of the owner is not run here"
 
 
 class Missing(Exception):
-    """Why something could not be made again, as a part of a sentence."""
+    """Why something could not be rebuilt, as part of a sentence."""
 
 
 class Parts(Protocol):
-    """What a run was made of. Each part is made, or found to be `Missing`, when it is asked for."""
+    """The parts of a run. Each is made when asked for, or raises `Missing`."""
 
     def data(self) -> DataSet:
         """Return the data set."""
 
     def model(self) -> Model:
-        """Return what makes the model, with whatever starting values."""
+        """Return a function that makes the model, with any starting values."""
 
     def loss(self) -> Loss:
         """Return the loss."""
 
     def training(self) -> Training:
-        """Return all of it, to be played again."""
+        """Return all parts together, ready to be replayed."""
 
 
 def find_parts(config: AnyConfig, plan: Plan, data_dir: Path | None, *, run_code: bool) -> Parts:
-    """Return the parts of a run, with those of the owner's own only if `run_code`."""
+    """Return the parts of a run; those from the owner's code only if `run_code`."""
     if isinstance(config, PythonConfig):
         return FromPython(config, plan, data_dir, run_code)
     return FromCommandLine(config, plan, data_dir, run_code)
@@ -82,12 +82,12 @@ class FromCommandLine:
     """The parts of a run of `tacit train`."""
 
     def __init__(self, config: RunConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
-        folder = {"data_dir": None if data_dir is None else str(data_dir)}  # and not the one that the archive names
+        folder = {"data_dir": None if data_dir is None else str(data_dir)}  # not the one that the archive names
         self._config, self._plan, self._run_code = config.model_copy(update=folder), plan, run_code
         self._data_dir = data_dir
 
     def data(self) -> DataSet:
-        """Return the data set, if it comes with the library and is at hand."""
+        """Return the data set, if it comes with the library and is available."""
         return self._data
 
     @cached_property
@@ -95,7 +95,7 @@ class FromCommandLine:
         text, (name, _, records) = self._config.dataset, self._config.dataset.partition(":")
         if name == "synthetic":
             if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
-                raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
+                raise Missing(f"{text[:80]!r} is not a synthetic data set of a reasonable size")
         elif self._run_code and is_own(text):
             return self._dealt.data
         else:
@@ -117,7 +117,7 @@ class FromCommandLine:
         return self._made(lambda: loss_function(self._config))
 
     def training(self) -> Training:
-        """Return all of it."""
+        """Return all parts together."""
         config = self._config
         self._check("algorithm", config.algorithm in _RULES)
         self.model()
@@ -127,7 +127,7 @@ class FromCommandLine:
         return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph))
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
-        """Return the graph that the settings name or, where they name a file, the links that the plan has."""
+        """Return the graph that the settings name or, if they name a file, one with the links of the plan."""
         text = self._config.graph
         if self._config.algorithm in ("sgd", "local") or is_shipped("graph", text) or (self._run_code and is_own(text)):
             if "restarts" in text:
@@ -149,10 +149,10 @@ class FromPython:
 
     def __init__(self, config: PythonConfig, plan: Plan, data_dir: Path | None, run_code: bool) -> None:
         self._config, self._plan, self._data_dir, self._run_code = config, plan, data_dir, run_code
-        self._own: set[str] = set()  # keys of parts of the owner's own that were made
+        self._own: set[str] = set()  # keys of the parts that were made by the owner's code
 
     def data(self) -> DataSet:
-        """Return the data set, if it comes with the library and is at hand."""
+        """Return the data set, if it comes with the library and is available."""
         return self._dealt.data
 
     @cached_property
@@ -161,10 +161,10 @@ class FromPython:
         name = made.get("dataset")
         if isinstance(name, str) and (found := SYNTHETIC.fullmatch(name)):
             if any(len(found[key]) > 9 for key in ("records", "features", "classes", "seed")):
-                raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
+                raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
             records, features, classes = (int(found[key]) for key in ("records", "features", "classes"))
             if (max(records, classes) + 2000) * features > _MOST_NUMBERS or records > _MOST_SYNTHETIC:
-                raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
+                raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
         elif isinstance(name, str):
             _check_at_hand(name, self._data_dir)
         elif not (self._run_code and made):
@@ -195,7 +195,7 @@ class FromPython:
         raise why
 
     def _models(self, part: Part) -> Iterator[Callable[[], nn.Module]]:
-        """Yield each model of the library for these records, and an MLP of the widths that are kept."""
+        """Yield each model of the library for these records, and an MLP of the recorded widths."""
         shape, classes = self.data().input_shape, self.data().classes
         if classes is not None:
             yield from (partial(make, shape, classes) for make in MODELS.values())
@@ -208,11 +208,11 @@ class FromPython:
         return loss
 
     def training(self) -> Training:
-        """Return all of it, held against what the settings keep of each part."""
+        """Return all parts together, compared with the facts that the settings hold about each."""
         config = self._config
         _check_numbers(self._plan, self.data(), config.agents)
         if self._part("mixing").made is None:
-            raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not keep")
+            raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not contain")
         keys = ("algorithm", "loss", "lr", "sources", *(["graph"] if "graph" in config.parts else []))
         objects = {key: self._make(key) for key in keys}
         objects |= {"data": self._dealt, "model": self._model("layers", "parameters", "starting values hash")}
@@ -220,14 +220,14 @@ class FromPython:
         texts = {key: part.made["own"] for key, part in config.parts.items() if part.made and "own" in part.made}
         made = describe(training, {key: text for key, text in texts.items() if key in self._own})
         if changed := differences(self._comparable(config.parts), self._comparable(made)):
-            words = f"the settings keep other facts than what they name has: {'; '.join(changed)}"
+            words = f"the facts in the settings do not match what they name: {'; '.join(changed)}"
             raise Missing(words) if self._own else InvalidInput(words)
         return training
 
     def _comparable(self, parts: dict[str, Part]) -> dict[str, Part]:
-        """Return parts with what a reader is shown among the facts and, of those of the library, without what depends on Python.
+        """Return the parts with facts that can be compared: for parts of the library, their text and nothing that depends on Python.
 
-        A model of the library may be made by another function than the one that the run had.
+        A model of the library may be made by another function than in the run.
         """
 
         def facts(key: str, part: Part) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class FromPython:
 
     def _part(self, key: str) -> Part:
         if key not in self._config.parts:
-            raise InvalidInput(f"the settings keep nothing of the {key}")
+            raise InvalidInput(f"the settings have no facts about the {key}")
         return self._config.parts[key]
 
     def _make(self, key: str) -> Any:
@@ -265,7 +265,7 @@ class FromPython:
 
 
 def _run_owner_code(make: Callable[[], _Made]) -> _Made:
-    """Return what is made of the owner's code. Where a file is not here, or another, that says nothing about the run."""
+    """Return what the owner's code makes. A file that is missing or different here says nothing about the run."""
     try:
         return make()
     except TacitError as error:
@@ -273,7 +273,7 @@ def _run_owner_code(make: Callable[[], _Made]) -> _Made:
 
 
 def _parameters(make: Callable[[], nn.Module]) -> int | None:
-    """Return how many parameters a model would have, without making them; None if it is no model."""
+    """Return how many parameters a model would have, without making them; None if it is not a model."""
     try:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in make().parameters())
@@ -291,4 +291,4 @@ def _check_at_hand(name: str, data_dir: Path | None) -> None:
 def _check_numbers(plan: Plan, data: DataSet, agents: int) -> None:
     held = sum(plan.sizes)
     if held > 2 * len(data.train) + 1000 * plan.agents or agents > len(data.train):
-        raise Missing(f"the plan has {held} records and the data set {len(data.train)}")
+        raise Missing(f"the plan has {held} records, but the data set {len(data.train)}")

@@ -1,7 +1,7 @@
-"""A run made again from its settings, seeds and public data: what was planned, every look at the models, and the models.
+"""The replay of a run from its settings, seeds and public data: its plan, every snapshot, and the models.
 
-The plan is made again for every run whose parts are at hand, releases too. A seeded run is then played again. Where the fingerprint is
-the same, everything must be the same to the bit; elsewhere within a stated tolerance, since rounding differs and training carries it on.
+The plan is rebuilt for every run whose parts are available, including releases. A seeded run is then replayed. On the same
+fingerprint everything must agree to the bit; elsewhere within a stated tolerance, since rounding differs and training amplifies it.
 """
 
 import math
@@ -35,26 +35,26 @@ from tacit.training.session import Session
 from tacit.training.settings import Training
 
 NOISE_TOLERANCE = 5e-3
-"""How far σ, if it was calibrated, may be from what another version of the accountant gives, relative to it."""
+"""How far a calibrated σ may differ, relatively, from that of another version of the accountant."""
 
-_SECRET = "lots and noise were secret, so that nobody can play the run again"
+_SECRET = "lots and noise were secret, so nobody can replay the run"
 _NUDGES = (1e-4, 1e-3)
 _MOST_NUMBERS = 5 * 10**8  # in all agents' models
 _OF_THE_MACHINE = {"event", "time", "token", "engine", "compiled", "machine"}
 
 
 def replay_run(run: RunEvidence, theta: Models | None, parts: Parts, *, play: bool) -> list[Verification]:
-    """Make the plan again and, if it is to be played and has seeds, play it."""
+    """Rebuild the plan of a run and, if `play` and it has seeds, replay it."""
     findings: list[Verification] = []
     try:
         training = _prepare(parts.training(), run, compiled=run.plan.compiled and play)
         with Session(training) as session:
             exact = not differences(run, machine_of(session)) and training.compile == run.plan.compiled
             problems = [*check_plan(run, session), *check_planned_snapshots(run, session, exact)]
-            words = "made again from settings and data, it is the same, and looks are those that it plans"
+            words = "rebuilt from settings and data, it is the same, and has the same snapshots"
             findings.append(conclude("plan", problems, words))
             if not play:
-                findings.append(Verification("replay", "not checked", "left out, as asked"))
+                findings.append(Verification("replay", "not checked", "left out, as requested"))
             elif _is_secret(run):
                 findings.append(_try_public_seed(run, training))
             else:
@@ -62,16 +62,16 @@ def replay_run(run: RunEvidence, theta: Models | None, parts: Parts, *, play: bo
     except Missing as error:
         findings += _explain_missing(run, findings, str(error))
     except TacitError as error:
-        findings.append(Verification("plan", "fails", f"the settings could not be made into a run again: {error}"))
-    except Exception as error:  # whatever a compiler or a library says here is no fault of the run
+        findings.append(Verification("plan", "fails", f"the run could not be rebuilt from its settings: {error}"))
+    except Exception as error:  # an error of a compiler or a library here is not the fault of the run
         findings += _explain_missing(run, findings, f"{type(error).__name__}: {str(error)[:200]}")
     return findings
 
 
 def _explain_missing(run: RunEvidence, before: Sequence[Verification], why: str) -> Iterator[Verification]:
     if not before:
-        yield Verification("plan", "not checked", f"it was not made again: {why}")
-    yield Verification("replay", "not checked", _SECRET if _is_secret(run) else f"the run was not played again: {why}")
+        yield Verification("plan", "not checked", f"it was not rebuilt: {why}")
+    yield Verification("replay", "not checked", _SECRET if _is_secret(run) else f"the run was not replayed: {why}")
 
 
 def _is_secret(run: RunEvidence) -> bool:
@@ -79,58 +79,56 @@ def _is_secret(run: RunEvidence) -> bool:
 
 
 def check_plan(run: RunEvidence, session: Session) -> Iterator[str]:
-    """Yield in what the plan differs from the one that settings and data give."""
+    """Yield where the plan differs from the one that settings and data give."""
     plan = run.plan
     kept = events.plain(plan)
     made = events.plain(plan_event(run.config, session, the_graph(session.training), plan.token))
     links = [links_of([(one, other) for one, other in each.pop("edges")], each.pop("weights")) for each in (kept, made)]
     if links[0] != links[1]:
-        yield "who talks to whom in the plan is not what the graph of the settings gives"
+        yield "the links in the plan are not those of the graph in the settings"
     if plan.epsilon is not None and np.allclose(
         kept["noise_multipliers"], made["noise_multipliers"], rtol=NOISE_TOLERANCE, atol=0
     ):
         del kept["noise_multipliers"]
     for field, value in kept.items():
         if field not in _OF_THE_MACHINE and made[field] != value:
-            yield f"{field} is {short(value)} in the plan, and {short(made[field])} follows from settings and data"
+            yield f"{field} is {short(value)} in the plan, but {short(made[field])} follows from settings and data"
 
 
 def _prepare(training: Training, run: RunEvidence, *, compiled: bool) -> Training:
     if str(training.device) != "cpu":
-        raise Missing(f"it was played on {str(training.device)[:40]!r}, and here is a processor")
+        raise Missing(f"it ran on {str(training.device)[:40]!r}, but replays run on the CPU")
     if run.plan.agents * run.plan.params > _MOST_NUMBERS:
-        raise Missing(f"{run.plan.agents} models of {run.plan.params} parameters are too many")
+        raise Missing(f"{run.plan.agents} models of {run.plan.params} parameters are too large to replay")
     return replace(training, name=run.name, ledger=Ledger(), compile=compiled, taps=())
 
 
 def _replay(run: RunEvidence, theta: Models | None, training: Training, session: Session) -> Verification:
-    """Play a seeded run again, and hold every look, the checkpoint and the models against those that were kept."""
+    """Replay a seeded run, and compare every snapshot, the checkpoint and the models with the recorded ones."""
     other, finished = differences(run, machine_of(session)), run.events.finish is not None
-    last = run.plan.rounds if finished else max((look.round for look in run.events.snapshots), default=0)
+    last = run.plan.rounds if finished else max((snapshot.round for snapshot in run.events.snapshots), default=0)
     saved = None if run.checkpoint is None or other else Checkpoint.of(run.checkpoint, "the checkpoint")
     problems: list[str] = []
-    looks = {0: ReplayedSnapshot.of(session)}
+    snapshots = {0: ReplayedSnapshot.of(session)}
     while session.round < last:
         session.advance()
         if session.watch.histories[0][-1].round == session.round:
-            looks[session.round] = ReplayedSnapshot.of(session)
+            snapshots[session.round] = ReplayedSnapshot.of(session)
         if saved is not None and int(saved.tensors["round"]) == session.round:
             problems += _compare_state(saved, session)
-    problems += compare_counts(run, looks)
+    problems += compare_counts(run, snapshots)
     again = session.results()[0].theta.detach().cpu()
-    moved = [*_compare_models(theta, again, other), *compare_measurements(run, looks, exact=not other)]
+    moved = [*_compare_models(theta, again, other), *compare_measurements(run, snapshots, exact=not other)]
     if other and moved and not problems and (apart := _measure_drift(training, last, again)) is not None:
-        words = f"played again, {moved[0]}. That says nothing, since {other} differs and this run carries rounding on: from a start "
+        words = f"in the replay, {moved[0]}. This is inconclusive, since {other} differs and this run amplifies rounding: from a start "
         return Verification(
-            "replay", "not checked", f"{words}that is a little off, models end {apart:.2g} of their length apart"
+            "replay", "not checked", f"{words}that is slightly different, models end {apart:.2g} of their length apart"
         )
-    what = f"{'the same models and ' if theta is not None else ''}the same {len(looks)} looks"
-    how = (
-        "to the bit" if not other else f"within {REPLAY_TOLERANCE:g}; to the bit is not expected, since {other} differs"
-    )
-    until = "" if finished else f" until round {last}"
-    failed = [f"played again{'' if other else ' on the same fingerprint'}, {moved[0]}", *moved[1:]] if moved else []
-    return conclude("replay", [*problems, *failed], f"played again from its seeds{until}, it gives {what} {how}")
+    what = f"{'the same models and ' if theta is not None else ''}the same {len(snapshots)} snapshots"
+    how = "to the bit" if not other else f"within {REPLAY_TOLERANCE:g}, and not to the bit, since {other} differs"
+    until = "" if finished else f" up to round {last}"
+    failed = [f"in the replay{'' if other else ' on the same fingerprint'}, {moved[0]}", *moved[1:]] if moved else []
+    return conclude("replay", [*problems, *failed], f"replayed from its seeds{until}, it gives {what} {how}")
 
 
 def _compare_models(theta: Models | None, again: Tensor, other: str) -> Iterator[str]:
@@ -138,13 +136,13 @@ def _compare_models(theta: Models | None, again: Tensor, other: str) -> Iterator
         return
     apart = _apart(theta, again)
     if not other:
-        yield "it gives other models"
+        yield "the models are different"
     elif not apart <= REPLAY_TOLERANCE:
-        yield f"models are {apart:.2g} of their length from those that were kept, and at most {REPLAY_TOLERANCE:g} is expected"
+        yield f"models are {apart:.2g} of their length from the recorded ones, and at most {REPLAY_TOLERANCE:g} is expected"
 
 
 def _measure_drift(training: Training, rounds: int, again: Tensor) -> float | None:
-    """Return how far from `again` a run ends that starts a little off, if that is much: then rounding decides where it ends."""
+    """Return how far from `again` a run ends that starts slightly differently, if that is far: then rounding decides where it ends."""
     for nudge in _NUDGES:
         with Session(replace(training, ledger=Ledger())) as session:
             state = session.state_dict()
@@ -166,12 +164,12 @@ def _compare_state(saved: Checkpoint, session: Session) -> Iterator[str]:
         same_numbers(tensor, saved.tensors[name]) for name, tensor in now.items() if name not in clocks
     )
     if not same:
-        yield f"played again, the state after round {session.round} is not the one in the checkpoint"
+        yield f"in the replay, the state after round {session.round} is not the one in the checkpoint"
 
 
 def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
-    """Try whether lots and noise of a release come from the run's public seed: then it is none."""
-    later = next((look for look in run.events.snapshots if look.round), None)
+    """Test whether lots and noise of a release come from the run's public seed, in which case it is not a release."""
+    later = next((snapshot for snapshot in run.events.snapshots if snapshot.round), None)
     if later is None:
         return Verification("replay", "not checked", _SECRET)
     for source in (Seeded(run.config.seed), Fast(run.config.seed)):
@@ -181,7 +179,7 @@ def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
                 return Verification(
                     "replay",
                     "not checked",
-                    f"{_SECRET}; whether they come from a known seed was not tried, since {other} differs",
+                    f"{_SECRET}; whether they come from the public seed was not tested, since {other} differs",
                 )
             while session.round < later.round:
                 session.advance()
@@ -190,22 +188,22 @@ def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
         moved = any(seen[name] != start[name] for name in measures)
         if moved and all(seen[name] == kept[name] for name in measures):
             words = (
-                f"with lots and noise of the public seed {run.config.seed}, the look after round {later.round} is the same to the bit: they were "
-                "not secret, and this is no release"
+                f"with lots and noise of the public seed {run.config.seed}, the snapshot after round {later.round} is the same to the bit: they were "
+                "not secret, and this is not a release"
             )
             return Verification("replay", "fails", words)
     return Verification("replay", "not checked", f"{_SECRET}; they do not come from the run's public seed")
 
 
 def differences(run: RunEvidence, here: events.Machine) -> str:
-    """Say in what the machines that a run was played on differ from this one; nothing where the fingerprint is the same."""
+    """List what differs between this machine and those of the run; empty if the fingerprint is the same."""
     played = [run.plan.machine, *(resume.machine for resume in run.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")
     return ", ".join(name for name in names if any(getattr(each, name) != getattr(here, name) for each in played))
 
 
 def _apart(theta: Tensor, again: Tensor) -> float:
-    """Return the largest distance of an agent's two models, relative to the length of the one that was kept."""
+    """Return the largest distance between an agent's two models, relative to the length of the recorded one."""
     if theta.shape != again.shape:
         return math.inf
     lengths = torch.linalg.vector_norm(theta.double(), dim=1).clamp_min(1e-12)
@@ -213,14 +211,14 @@ def _apart(theta: Tensor, again: Tensor) -> float:
 
 
 def check_code(run: RunEvidence, files: dict[str, str], listed: str) -> Verification:
-    """Say whether the code that played a run is the code that was listed, and the code that verifies."""
+    """Check whether the code that ran is the code that was listed, and the code that verifies."""
     played = {run.plan.machine.code, *(resume.machine.code for resume in run.events.resumes)}
     if played != {listed}:
-        return Verification(
-            "code", "not checked", "the run was played by other code than the one that was exported with it"
-        )
+        return Verification("code", "not checked", "the run used different code than is listed in the archive")
     if listed == code_sha256():
-        return Verification("code", "holds", f"the run was played by this very code ({len(files)} files)")
+        return Verification("code", "holds", f"the run used the same code as this verification ({len(files)} files)")
     return Verification(
-        "code", "not checked", f"the run was played by other code than this; its {len(files)} files are listed by hash"
+        "code",
+        "not checked",
+        f"the run used different code than this verification; its {len(files)} files are listed by hash",
     )

@@ -1,4 +1,4 @@
-"""The scores of a run's final models, computed again on public records, and how far the models are apart."""
+"""The scores of a run's final models, recomputed on public records, and how far the models are apart."""
 
 from collections.abc import Iterator
 
@@ -16,37 +16,37 @@ from tacit.training.evaluation import Score, consensus_distance, evaluate
 from tacit.training.preparation import make_module
 
 SCORE_TOLERANCE = 1e-3
-"""How far a mean loss, or a distance, relative to itself, may be from one that other hardware computed; an accuracy by one record more."""
+"""How far a mean loss or a distance may differ, relatively, between machines; accuracies may differ by one record."""
 
 Models = Float[Tensor, "agents params"]
 
 
 def check_models(run: RunEvidence, theta: Models) -> Iterator[str]:
-    """Yield in what the final models are not those that the last look saw and the last checkpoint holds."""
+    """Yield where the final models differ from the last snapshot and the last checkpoint."""
     plan, last = run.plan, run.events.snapshots[-1]
     if theta.shape != (plan.agents, plan.params):
-        yield f"they are of shape {tuple(theta.shape)}, and the plan has {plan.agents} of {plan.params} parameters"
+        yield f"they are of shape {tuple(theta.shape)}, but the plan has {plan.agents} of {plan.params} parameters"
         return
     apart = float(consensus_distance(theta[None])[0])
     close = np.isclose(last.consensus_distance, apart, rtol=SCORE_TOLERANCE, atol=1e-6, equal_nan=True)
     if np.isfinite(apart) and not close:
-        yield f"they are {apart:.4g} apart, and the last look states {last.consensus_distance:.4g}"
+        yield f"they are {apart:.4g} apart, but the last snapshot states {last.consensus_distance:.4g}"
     if run.checkpoint is not None:
         saved = Checkpoint.of(run.checkpoint, "the checkpoint").tensors
         held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
         if int(saved["round"]) == plan.rounds and not any(same_numbers(tensor, theta) for tensor in held):
-            yield "the checkpoint after the last round holds other models"
+            yield "the checkpoint after the last round holds different models"
 
 
 def same_numbers(one: Tensor, other: Tensor) -> bool:
-    """Say whether two tensors are equal, with whatever is not a number in the same places."""
+    """Say whether two tensors are equal, with NaN in the same places."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def score_again(run: RunEvidence, theta: Models | None, parts: Parts) -> list[Verification]:
-    """Score the final models on the public records again, and hold that against what the last look states."""
+    """Score the final models again on the public records, and compare with the last snapshot."""
     if theta is None or not run.events.snapshots:
         return [Verification("scores", "not checked", "there are no final models; the run is not finished")]
     try:
@@ -58,7 +58,7 @@ def score_again(run: RunEvidence, theta: Models | None, parts: Parts) -> list[Ve
         return [Verification("scores", "not checked", f"the models were not scored again: {error}")]
     except TacitError as error:
         return [Verification("scores", "fails", f"the models could not be scored again: {error}")]
-    except Exception as error:  # settings can hold anything, and so can the owner's code
+    except Exception as error:  # from settings or code of the owner, which can be anything
         words = f"the models could not be scored again: {type(error).__name__}: {str(error)[:200]}"
         return [Verification("scores", "not checked", words)]
     findings = []
@@ -71,7 +71,7 @@ def score_again(run: RunEvidence, theta: Models | None, parts: Parts) -> list[Ve
         if kind == "validation":
             findings.append(conclude("scores on validation", _check_scores(run, score, len(records)), words))
         else:
-            words += "; the run states none, so this is for the record"
+            words += "; the run states none to compare with"
             findings.append(Verification("scores on test", "holds", words))
     return findings or [Verification("scores", "not checked", "the data set has no public records to score models on")]
 
@@ -79,13 +79,13 @@ def score_again(run: RunEvidence, theta: Models | None, parts: Parts) -> list[Ve
 def _check_scores(run: RunEvidence, score: Score, records: int) -> Iterator[str]:
     last = run.events.snapshots[-1]
     if last.scored != (records, records):
-        yield f"the events state scores of {last.scored or 'no'} validation records, and there are {records}"
+        yield f"the events state scores of {last.scored or 'no'} validation records, but there are {records}"
     if score.accuracy is not None and not _is_close(last.accuracy, score.accuracy, 1.5 / records, 0.0):
         stated, true = _mean(last.accuracy), f"{np.nanmean(score.accuracy):.2%}"
-        yield f"the events state accuracies of {stated} on average, and the models have {true}"
+        yield f"the events state accuracies of {stated} on average, but the models have {true}"
     if not _is_close(last.loss, score.loss, 1e-6, SCORE_TOLERANCE):
         stated, true = _mean(last.loss, ".4g"), f"{np.mean(score.loss):.4g}"
-        yield f"the events state losses of {stated} on average, and the models have {true}"
+        yield f"the events state losses of {stated} on average, but the models have {true}"
 
 
 def _is_close(stated: tuple[float, ...] | None, computed: "np.ndarray", absolute: float, relative: float) -> bool:

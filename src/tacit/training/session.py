@@ -47,7 +47,7 @@ from tacit.training.settings import Training
 from tacit.training.states import flatten, restore
 
 _CHECKED_RECORDS = 7
-_LEAST_NOISE = 0.02
+LEAST_NOISE = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -105,9 +105,9 @@ class Session:
         # Calibration takes seconds, so that it comes after whatever can be wrong with models and records.
         self.plan = self._settle()
 
-        if self.plan.privacy is not None and min(self.plan.noise_multipliers) < _LEAST_NOISE:
+        if self.plan.privacy is not None and min(self.plan.noise_multipliers) < LEAST_NOISE:
             raise PrivacyError(
-                f"the noise multiplier is {min(self.plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
+                f"the noise multiplier is {min(self.plan.noise_multipliers):g}; below {LEAST_NOISE} a single query costs "
                 "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
             )
 

@@ -82,7 +82,9 @@ def set_epsilon_axis(ax: Axes, spent: Sequence[Spending]) -> None:
 
 def draw_distance(ax: Axes, x: Sequence[float], run: RecordedRun, **line: Any) -> Any:
     """Draw how far a run's models are apart, and return the line."""
-    return ax.plot(x, [value if 0 < value < math.inf else np.nan for value in run.distances], **line)[0]
+    shown = [value if 0 < value < math.inf else np.nan for value in run.distances]
+    marker = "." if np.isfinite(shown).sum() == 1 else None  # one point alone makes no line
+    return ax.plot(x, shown, marker=marker, **line)[0]
 
 
 def draw_budgets(ax: Axes, budgets: Sequence[float], colour: str = WARN) -> None:

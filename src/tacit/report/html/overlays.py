@@ -55,7 +55,8 @@ def consensus(runs: Sequence[ComparedRun]) -> Chart | None:
         if any(value is not None for value in y):
             x = scale.place(each.run, [snapshot.round for snapshot in each.run.history])
             hover = [f"round {s.round}: {number(s.consensus_distance)}" for s in each.run.history]
-            data.append(_trace(each, x, y, hover))
+            mode = "lines+markers" if len(x) < 40 else "lines"  # one point alone makes no line
+            data.append(_trace(each, x, y, hover, mode=mode))
     return chart(data, x=_axis(scale), y=axis, **_KEYED)
 
 
