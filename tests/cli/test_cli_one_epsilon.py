@@ -122,7 +122,7 @@ def test_a_list_shows_the_ledger_s_epsilon_where_events_and_summary_state_a_smal
     assert "summary.json states ε = 0.26" in said
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "another mechanism than is on record" in " ".join(out.split())
+    assert "different mechanism on record than in its plan" in " ".join(out.split())
 
 
 def test_what_a_list_remembers_is_of_one_record_and_another_is_derived_anew(tacit, tmp_path):

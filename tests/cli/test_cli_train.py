@@ -124,7 +124,7 @@ def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     assert "the ledger holds 2 queries of this run, but its events tell of 6" in (folder / "report.html").read_text()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "run 'one' was answered 6 queries; 2 are on record" in out
+    assert "run 'one' made 6 queries, but 2 are on record" in out
 
 
 BAD = [

@@ -126,7 +126,7 @@ def check_record(run: RunEvidence) -> Iterator[str]:
 def check_queries(run: RunEvidence) -> Iterator[str]:
     """Yield where files show more queries than are on record, or an end that the ledger does not have."""
     plan, account, name = run.plan, run.account, run.name
-    made = 0 if account is None else account.spent
+    made, state = (0, "") if account is None else (account.spent, account.state)
     events = run.events
     answered = max((look.queries for look in events.snapshots), default=0)
     if run.checkpoint is not None:
@@ -138,14 +138,14 @@ def check_queries(run: RunEvidence) -> Iterator[str]:
     lost = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
     if made < max(answered, lost):
         yield f"run {name!r} made {max(answered, lost)} queries, but {made} are on record"
-    elif account is not None and account.state == "finished" and answered < plan.queries - plan.spare_queries:
+    elif state == "finished" and answered < plan.queries - plan.spare_queries:
         yield f"run {name!r} is finished in the ledger, but its files show {answered} of {plan.queries} queries"
-    elif account is not None and account.state == "finished" and events.finish is None:
+    elif state == "finished" and events.finish is None:
         yield f"run {name!r} is finished in the ledger, but its events have no end"
-    elif account is not None and account.state == "finished" and made != answered + events.lost_queries:
+    elif state == "finished" and made != answered + events.lost_queries:
         yield f"run {name!r} has {made} queries on record, but its files show {answered} answered and {events.lost_queries} lost"
-    elif account is not None and events.finish is not None and account.state != "finished" and run.summary is not None:
-        yield f"run {name!r} is finished in its files, but {account.state} in the ledger"
+    elif state not in ("", "finished") and events.finish is not None and run.summary is not None:
+        yield f"run {name!r} is finished in its files, but {state} in the ledger"
 
 
 def check_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:

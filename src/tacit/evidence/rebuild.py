@@ -94,16 +94,15 @@ class FromCommandLine:
     def _data(self) -> DataSet:
         text, (name, _, records) = self._config.dataset, self._config.dataset.partition(":")
         if name == "synthetic":
-            if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
-                raise Missing(f"{text[:80]!r} is not a synthetic data set of a reasonable size")
+            _check_size(text, records.isdecimal() and len(records) <= 8 and int(records) <= _MOST_SYNTHETIC)
         elif self._run_code and is_own(text):
-            return self._dealt.data
+            return self._split_data.data
         else:
-            _check_at_hand(text, self._data_dir)
+            _check_available(text, self._data_dir)
         return load_dataset(text, self._data_dir, self._config.seed)
 
     @cached_property
-    def _dealt(self) -> AgentData:
+    def _split_data(self) -> AgentData:
         return self._made(self._config.load_data)
 
     def model(self) -> Model:
@@ -123,8 +122,8 @@ class FromCommandLine:
         self.model()
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
-        graph = self._made(lambda: self._graph(self._dealt.agents))
-        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph))
+        graph = self._made(lambda: self._graph(self._split_data.agents))
+        return self._made(lambda: config.training(name="", ledger=None, data=self._split_data, graph=graph))
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
         """Return the graph that the settings name or, if they name a file, one with the links of the plan."""
@@ -153,24 +152,23 @@ class FromPython:
 
     def data(self) -> DataSet:
         """Return the data set, if it comes with the library and is available."""
-        return self._dealt.data
+        return self._split_data.data
 
     @cached_property
-    def _dealt(self) -> AgentData:
+    def _split_data(self) -> AgentData:
         made = self._part("data").made or {}
         name = made.get("dataset")
         if isinstance(name, str) and (found := SYNTHETIC.fullmatch(name)):
-            if any(len(found[key]) > 9 for key in ("records", "features", "classes", "seed")):
-                raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
+            _check_size(name, all(len(found[key]) <= 9 for key in ("records", "features", "classes", "seed")))
             records, features, classes = (int(found[key]) for key in ("records", "features", "classes"))
-            if (max(records, classes) + 2000) * features > _MOST_NUMBERS or records > _MOST_SYNTHETIC:
-                raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
+            numbers = (max(records, classes) + 2000) * features
+            _check_size(name, numbers <= _MOST_NUMBERS and records <= _MOST_SYNTHETIC)
         elif isinstance(name, str):
-            _check_at_hand(name, self._data_dir)
+            _check_available(name, self._data_dir)
         elif not (self._run_code and made):
             raise Missing(f"the data set {self._config.dataset[:80]!r} does not come with the library")
-        dealt: AgentData = self._make("data")
-        return dealt
+        split: AgentData = self._make("data")
+        return split
 
     def model(self) -> Model:
         """Return the model, if it is made by a function of the library or has the layers of one of its models."""
@@ -215,7 +213,7 @@ class FromPython:
             raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not contain")
         keys = ("algorithm", "loss", "lr", "sources", *(["graph"] if "graph" in config.parts else []))
         objects = {key: self._make(key) for key in keys}
-        objects |= {"data": self._dealt, "model": self._model("layers", "parameters", "starting values hash")}
+        objects |= {"data": self._split_data, "model": self._model("layers", "parameters", "starting values hash")}
         training = training_with(config, objects)
         texts = {key: part.made["own"] for key, part in config.parts.items() if part.made and "own" in part.made}
         made = describe(training, {key: text for key, text in texts.items() if key in self._own})
@@ -248,12 +246,12 @@ class FromPython:
         if part.made is None or ("own" in part.made and not self._run_code):
             raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
         if "own" not in part.made:
-            data = None if key == "data" else self._dealt
+            data = None if key == "data" else self._split_data
             return make_again(key, part.made, config, data, named=self._named, data_dir=self._data_dir)
         self._own.add(key)
         text = str(part.made["own"])
         own = _run_owner_code(lambda: find(key, text, config.code.get(key)))
-        return _run_owner_code(lambda: make_own(key, own, None if key == "data" else self._dealt, config.seed))
+        return _run_owner_code(lambda: make_own(key, own, None if key == "data" else self._split_data, config.seed))
 
     def _named(self, key: str, name: str) -> Any:
         if name in _KNOWN:
@@ -281,11 +279,16 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
         return None
 
 
-def _check_at_hand(name: str, data_dir: Path | None) -> None:
+def _check_available(name: str, data_dir: Path | None) -> None:
     if name not in NAMES:
         raise Missing(f"the data set {name[:80]!r} is not one that comes with the library")
     if (file := absent(name, data_dir)) is not None:
         raise Missing(f"{file} of the data set {name!r} is not in the data folder; set TACIT_DATA, or give --data-dir")
+
+
+def _check_size(name: str, reasonable: bool) -> None:
+    if not reasonable:
+        raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
 
 
 def _check_numbers(plan: Plan, data: DataSet, agents: int) -> None:
