@@ -128,14 +128,14 @@ def check_queries(run: RunEvidence) -> Iterator[str]:
     plan, account, name = run.plan, run.account, run.name
     made, state = (0, "") if account is None else (account.spent, account.state)
     events = run.events
-    answered = max((look.queries for look in events.snapshots), default=0)
+    answered = max((each.queries for each in events.snapshots), default=0)
     if run.checkpoint is not None:
         answered = max(answered, Checkpoint.of(run.checkpoint, f"the checkpoint of run {name!r}").answered)
     if not plan.private:
         if answered and not made:
             yield f"run {name!r} has read records without privacy, but this is not on record"
         return
-    lost = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    lost = max((each.queries + events.lost_before[each.round] for each in events.snapshots), default=0)
     if made < max(answered, lost):
         yield f"run {name!r} made {max(answered, lost)} queries, but {made} are on record"
     elif state == "finished" and answered < plan.queries - plan.spare_queries:
