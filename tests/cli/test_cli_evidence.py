@@ -72,7 +72,7 @@ def test_a_deleted_checkpoint_is_told_by_verify_of_the_ledger(tacit, run):
     (run / "one" / "checkpoint.safetensors").unlink()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "has saved a checkpoint at round 6, which is gone" in one_line(out)
+    assert "saved a checkpoint at round 6, which is missing" in one_line(out)
 
 
 def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
@@ -83,11 +83,11 @@ def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
     code, out, _ = tacit("verify", "one")
     assert code == 0
     assert "all that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
-    assert "'mine.py:model' is not part of the library, and nothing of the owner's is run here" in one_line(out)
+    assert "'mine.py:model' is not part of the library, and code of the owner is not run here" in one_line(out)
     code, out, _ = tacit("verify", "one", "--run-code")
     assert code == 0
     assert "all that was checked holds; not checked: earlier head" in one_line(out)
-    assert "played again from its seeds, it gives the same models and the same" in one_line(out)
+    assert "replayed from its seeds, it gives the same models and the same" in one_line(out)
 
 
 def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_named(tacit, run, tmp_path):
@@ -114,7 +114,7 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
         (["verify", "runs/one/config.toml"], "not an archive for an audit"),
         (["sign", "one"], "--key"),
         (["sign", "one", "--key", "none.key"], "none.key cannot be read"),
-        (["key", "new", "runs/one/config.toml"], "is there already; a key is never overwritten"),
+        (["key", "new", "runs/one/config.toml"], "already exists; a key is never overwritten"),
         (["ledger", "--earlier", "0" * 64], "goes with --verify"),
     ],
 )

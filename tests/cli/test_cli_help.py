@@ -53,8 +53,6 @@ def test_flags_are_shown_once_and_can_be_taken_back():
 
 
 def test_pages_are_written_without_matplotlib():
-    code = (
-        "import sys; from tacit.report import Run, write_report, write_comparison; print('matplotlib' in sys.modules)"
-    )
+    code = "import sys; from tacit.report import RecordedRun, write_report, write_comparison; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

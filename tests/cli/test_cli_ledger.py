@@ -9,7 +9,7 @@ from tampering import edit_log, gaussians
 from tacit.cli.commands.spending import Record
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger, Ledger
-from tacit.report import Run
+from tacit.report import RecordedRun
 from tacit.report.html.page import report
 
 
@@ -150,7 +150,7 @@ def test_a_run_without_privacy_is_shown_wherever_an_epsilon_of_its_records_is(ta
     assert all(row["exposed"] for row in of.values())
     assert f"{EXPOSED} (the records of one)" in one_line(tacit("list")[1])
     assert [row["exposed"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [True, True]
-    page = Run.load("runs/one")
+    page = RecordedRun.load("runs/one")
     assert "A run without privacy has read these records" in report(page)
     again = one_line(tacit("train", *QUICK, "--name", "two")[1])
     assert "all 3 runs on this data together have spent ε=∞" in again

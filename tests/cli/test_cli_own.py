@@ -181,7 +181,7 @@ def test_an_auditor_verifies_such_runs_without_running_anything_of_their_owners(
         code, out, error = tacit("verify", f"{run}.zip")
         assert code == 0, (out, error)
         if run == "typed":
-            assert "not part of the library, and nothing of the owner's is run here" in one_line(out)
+            assert "not part of the library, and code of the owner is not run here" in one_line(out)
         else:
             assert "it gives the same models and the same" in one_line(out)
 

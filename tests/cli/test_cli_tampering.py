@@ -95,7 +95,7 @@ def test_a_stopped_run_cannot_be_made_a_finished_one(tacit, tmp_path):
     write_log(record, [*read_log(record), {"kind": "close", "account": 1, "state": "finished"}])
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "is finished by the record; its files tell of 3 of 8 queries" in one_line(out)
+    assert "is finished in the ledger, but its files show 3 of 8 queries" in one_line(out)
 
 
 def test_a_ledger_of_another_version_is_refused(tacit, tmp_path):

@@ -9,7 +9,7 @@ from tampering import edit_log, gaussians
 
 from tacit.cli.terminal.options import given_settings
 from tacit.privacy import DurableLedger
-from tacit.report import Run, write_report
+from tacit.report import RecordedRun, write_report
 from tacit.runs import RunFolder
 from tacit.runs.config import RunConfig
 
@@ -115,18 +115,18 @@ def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
 def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     folder = tmp_path / "runs" / "one"
-    told = Run.load(folder)
+    told = RecordedRun.load(folder)
     assert told.charged == told.queries == told.spent == 6
     edit_log(
         tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "query" and row["number"] > 2 else row
     )
-    less = Run.load(folder)
+    less = RecordedRun.load(folder)
     assert less.charged is None
     write_report(less, folder / "report.html")
     assert "the ledger holds 2 queries of this run, but its events record 6" in (folder / "report.html").read_text()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "run 'one' was answered 6 queries; 2 are on record" in out
+    assert "run 'one' made 6 queries, but 2 are on record" in out
 
 
 BAD = [

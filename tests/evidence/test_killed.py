@@ -9,7 +9,7 @@ import pytest
 
 from tacit.cli.commands.verifying import misstated
 from tacit.evidence.archive import pack
-from tacit.evidence.verifying import verify
+from tacit.evidence.verification import verify
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig

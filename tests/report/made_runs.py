@@ -11,7 +11,7 @@ from tampering import edit_lines, edit_log, read_events, write_events
 import tacit
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 
 TIME = "2026-10-20T09:30:00+00:00"
 MACHINE = {
@@ -117,11 +117,11 @@ def summary(result, rounds):
         "accuracy_max": accuracy.max(),
         "accuracy_per_agent": accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
+        "epsilon": None if privacy is None else ceil_digits(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
         "epsilon_against": None
         if privacy is None
-        else {key: stated(e) for key, e in result.epsilons_against().items()},
+        else {key: ceil_digits(e) for key, e in result.epsilons_against().items()},
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
         "release": result.release,

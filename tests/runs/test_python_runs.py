@@ -24,7 +24,7 @@ from tacit.data import IID, AgentData, DataSet
 from tacit.errors import BudgetExceeded, DataError, InvalidInput, RuleError, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
-from tacit.report import Run, write_comparison, write_report
+from tacit.report import RecordedRun, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import now
@@ -278,8 +278,8 @@ def test_a_kept_run_has_the_same_folder_as_one_of_the_command_line(tmp_path, dig
         ("kept", 6, "finished"),
         ("typed", 6, "finished"),
     }
-    write_report(Run.load(tmp_path / "kept"), tmp_path / "page.html")
-    write_comparison([Run.load(tmp_path / name) for name in ("kept", "typed")], tmp_path / "both.html")
+    write_report(RecordedRun.load(tmp_path / "kept"), tmp_path / "page.html")
+    write_comparison([RecordedRun.load(tmp_path / name) for name in ("kept", "typed")], tmp_path / "both.html")
     assert kept.guarantees() == [replace(each) for each in kept.guarantees()]
 
 

@@ -15,7 +15,7 @@ from tacit.data import ByClass, DataSet, Schema, load
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Budget, DurableLedger, PrivateOracle
-from tacit.report import Run
+from tacit.report import RecordedRun
 from tacit.report.html.page import report
 from tacit.runs import RunFolder, Runner, list_runs
 from tacit.runs.config import RunConfig
@@ -238,13 +238,13 @@ def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_p
     play(Runner.start(tmp_path, "one", config(**changes)), stop_after=5)
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
-    told = Run.load(tmp_path / "one")
+    told = RecordedRun.load(tmp_path / "one")
     assert (told.spent, told.charged) == (5, 15)
     result = play(Runner.resume(tmp_path / "one"))
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
     stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
     assert stated == [kept.epsilon for kept in ledger.guarantees(result.data.owners, delta=1e-5)]
-    assert Run.load(tmp_path / "one").charged == 12
+    assert RecordedRun.load(tmp_path / "one").charged == 12
 
 
 def test_a_run_killed_between_its_end_and_its_summary_is_finished_without_a_query(tmp_path, monkeypatch):
@@ -441,7 +441,7 @@ def test_only_a_published_data_set_has_its_classes_counted_in_the_events(tmp_pat
     told = "".join(path.read_text() for path in (tmp_path / "own").glob("*.js*"))
     for row in own.data.counts.tolist():
         assert str(row) not in told
-    assert report(Run.load(tmp_path / "own"))
+    assert report(RecordedRun.load(tmp_path / "own"))
 
 
 def test_a_resumed_run_has_the_hash_of_an_uninterrupted_one(tmp_path):

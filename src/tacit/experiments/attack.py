@@ -119,7 +119,7 @@ def _beside(published: float, interval: tuple[float, float]) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import panels, style
-    from tacit.report.figures.palette import SERIES
+    from tacit.report.figures.palette import INK, SERIES, SOFT
 
     found = {rule: each for rule in _NAMES if (each := judged(rows, rule)) is not None}
     with style():
@@ -140,12 +140,12 @@ def _draw(rows: list[Row]) -> "Figure":
             places = [place + 0.27 * (shift - 1) for place in range(len(found))]
             ax.bar(places, values, width=0.25, color=colour, label=label)
             if values is estimates:
-                ax.errorbar(places, values, yerr=reach, fmt="none", ecolor="#17202b", elinewidth=1, capsize=3)
-        ax.axhline(_EPSILON, color="#17202b", ls=(0, (4, 3)), lw=1, label=f"claimed: {promised(_EPSILON, _DELTA)}")
+                ax.errorbar(places, values, yerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=3)
+        ax.axhline(_EPSILON, color=INK, ls=(0, (4, 3)), lw=1, label=f"claimed: {promised(_EPSILON, _DELTA)}")
         ax.set(ylabel=f"ε at δ = {_DELTA:g}")
         ax.set_xticks(range(len(found)), [_NAMES[rule] for rule in found])
         ax.grid(axis="x", visible=False)
-        ax.axhline(0, color="#4d5a69", lw=0.7)
+        ax.axhline(0, color=SOFT, lw=0.7)
         figure.legend(loc="outside lower center", ncols=2)
         return figure
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.experiments.convergence_finding import NAMES
 from tacit.experiments.convergence_measures import course, least_noise, levels, of, settled, slope_in_sigma, typical
 from tacit.experiments.experiment import Row
-from tacit.report.figures.palette import SERIES
+from tacit.report.figures.palette import INK, SERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def _courses(ax: "Axes", rows: Sequence[Row]) -> None:
     sigmas = levels(rows, "sigma")[::-1]
     for place, sigma in enumerate(sigmas):
         means = course(of(rows, sigma=sigma), "to_limit")
-        colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(sigmas) - 1))) if sigma else "#17202b"
+        colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(sigmas) - 1))) if sigma else INK
         ax.plot(list(means), list(means.values()), color=colour, label=f"{sigma:g}", lw=1.3)
     ax.set(xlabel="round", ylabel="distance to the noiseless limit")
     ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-9))

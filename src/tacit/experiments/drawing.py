@@ -1,12 +1,8 @@
 """What all figures of the experiments share: their style, their colours, and how they reach the disk."""
 
-import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -14,43 +10,25 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 from tacit.experiments.hyperparameters import NAMES
 from tacit.experiments.statistics import Summary
-from tacit.io.files import write_atomically
-from tacit.report.figures.drawing import percents
-from tacit.report.figures.palette import SERIES
+from tacit.report.figures.axes import format_percents
+from tacit.report.figures.palette import GREY, SERIES
+from tacit.report.figures.style import save_figure as save
+from tacit.report.figures.style import style
 
+__all__ = [
+    "COLOURS",
+    "GREY",
+    "MARKERS",
+    "accuracy_axis",
+    "draw_summaries",
+    "legend_below",
+    "log_axis",
+    "panels",
+    "save",
+    "style",
+]
 COLOURS = dict(zip(NAMES, SERIES, strict=False))
 MARKERS = {"dsgd": "o", "dsgt": "s", "dinno": "^", "central": "D"}
-GREY = "#6b7280"
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures look the same everywhere
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#4d5a69",
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e7ec",
-    "grid.linewidth": 0.7,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.linewidth": 1.6,
-    "errorbar.capsize": 2.5,
-    "figure.constrained_layout.use": True,
-    "text.parse_math": False,
-    "pdf.fonttype": 42,  # fonts that journals can embed and edit
-}
-_DATES = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw as all figures here are drawn, whatever a user's own settings are."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
 
 
 def panels(rows: int, columns: int, *, width: float = 3.1, height: float = 2.9, **options: Any) -> tuple[Figure, Any]:
@@ -64,7 +42,7 @@ def accuracy_axis(ax: Axes, label: str = "accuracy on test records") -> None:
     ax.set_ylabel(label)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, 0.0), min(high, 1.0))
-    ax.yaxis.set_major_formatter(percents())
+    ax.yaxis.set_major_formatter(format_percents())
 
 
 def log_axis(axis: Axis) -> None:
@@ -86,11 +64,3 @@ def legend_below(figure: Figure, ax: Axes, title: str, ncols: int | None = None)
     handles, labels = ax.get_legend_handles_labels()
     ncols = ncols or len(labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols, title=title, title_fontsize=8)
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Save a figure in the format that its file's name ends in; the same figure makes the same file."""
-    content, ending = io.BytesIO(), path.suffix.removeprefix(".")
-    with style():
-        figure.savefig(content, format=ending, dpi=200, metadata=_DATES[ending])
-    write_atomically(path, content.getvalue())

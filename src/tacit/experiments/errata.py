@@ -127,7 +127,7 @@ def _verdict(row: Row) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import GREY, log_axis, panels, style
-    from tacit.report.figures.palette import SERIES
+    from tacit.report.figures.palette import INK, SERIES
 
     with style():
         figure, axes = panels(1, 1, width=7.8, height=2.6)
@@ -137,8 +137,8 @@ def _draw(rows: list[Row]) -> "Figure":
             ends = [row["epsilon_at_least"], row["epsilon"]]
             ax.plot(ends, [-place] * 2, color=colour, marker="o", markersize=5, lw=3)
             ax.text(max(row["epsilon"], row["nominal_epsilon"]) * 1.12, -place, f"ε: {_value(row)}", va="center")
-            ax.plot([row["nominal_epsilon"]] * 2, [-place - 0.42, -place + 0.42], color="#17202b", lw=1.6)
-        ax.plot([], [], color="#17202b", lw=1.6, label="nominal, claimed under replace-one")
+            ax.plot([row["nominal_epsilon"]] * 2, [-place - 0.42, -place + 0.42], color=INK, lw=1.6)
+        ax.plot([], [], color=INK, lw=1.6, label="nominal, claimed under replace-one")
         log_axis(ax.xaxis)
         ax.set(xlabel=f"ε at δ = {DELTA:g}", xlim=(0.5, 400))
         labels = [f"row {row['row']}, {row['what']}\n({_adjacency(row)})" for row in rows]

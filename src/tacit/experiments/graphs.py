@@ -70,16 +70,17 @@ def _finding(rows: list[Row]) -> str:
 
 def _draw(rows: list[Row]) -> "Figure":
     from tacit.experiments.drawing import panels, style
-    from tacit.report.figures.layout import positions
+    from tacit.report.figures.layout import lay_out
+    from tacit.report.figures.palette import EDGE, INK, SERIES
 
     with style():
         figure, axes = panels(1, len(rows), width=3.6, height=3.6)
         for ax, row in zip(axes[0], rows, strict=True):
             graph = graph_of(row)
-            places = positions(graph)
+            places = lay_out(graph)
             for i, j in graph.edges:
-                ax.plot(*zip(places[i], places[j], strict=True), color="#aab4c0", lw=1.2, zorder=1)
-            colours = ["#17202b"] + ["#3d9fd6"] * (len(graph) - 1)
+                ax.plot(*zip(places[i], places[j], strict=True), color=EDGE, lw=1.2, zorder=1)
+            colours = [INK] + [SERIES[6]] * (len(graph) - 1)
             ax.scatter(places[:, 0], places[:, 1], s=260, c=colours, edgecolors="w", zorder=2)
             for agent, (x, y) in enumerate(places):
                 ax.text(x, y, str(agent), ha="center", va="center_baseline", color="w", fontsize=8)

@@ -1,6 +1,5 @@
 """`tuning`: which steps are best on validation records, for the accuracy table, and what trying them would cost."""
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -144,14 +143,14 @@ def _totals(rows: list[Row]) -> list[str]:
 
 def _cost(runs: list[Row]) -> str:
     """Say what ε runs on the same records have together, rounded up."""
-    from tacit.privacy.accounting import Event, epsilon
+    from tacit.privacy.accounting import Event, ceil_digits, epsilon
 
     kinds = Counter((row["sample_rate"], row["noise_multiplier"], row["queries"]) for row in runs)
     events = [
         Event(sample_rate=rate, noise_multiplier=noise, count=times * queries)
         for (rate, noise, queries), times in kinds.items()
     ]
-    return promised(math.ceil(100 * epsilon(events, delta=DELTA)) / 100, DELTA)
+    return promised(ceil_digits(epsilon(events, delta=DELTA)), DELTA)
 
 
 def _draw(rows: list[Row]) -> "Figure":

@@ -6,12 +6,12 @@ facts differ, are never mixed in.
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.errors import InvalidInput, StorageError
+from tacit.errors import InvalidInput
+from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 
 Line = dict[str, Any]
 Piece = TypeVar("Piece")
@@ -23,14 +23,10 @@ def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str
     parse: makes a piece from a line. If it raises for a missing or wrong value, the file is damaged.
     pieces, work: the names of the pieces and of the work, for messages.
     """
-    if not file.exists():
-        return []
-    content = file.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
     found: list[Piece] = []
-    if whole:
+    if lines := [line for _, line in whole_lines(file)]:
         try:
-            first, *rest = (json.loads(line) for line in whole.decode(errors="replace").splitlines())
+            first, *rest = (json.loads(line.decode(errors="replace")) for line in lines)
             kept = dict(first["facts"])
             found = [parse(line) for line in rest]
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -51,15 +47,6 @@ def append(file: Path, facts: Line, line: Line) -> None:
 
     An incomplete last line is removed first. If this fails, all earlier pieces are still there.
     """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with open(file, "a+b") as stream:
-            stream.seek(0)
-            whole = stream.read().rfind(b"\n") + 1
-            stream.truncate(whole)
-            for each in (line,) if whole else ({"facts": facts}, line):
-                stream.write(json.dumps(each, allow_nan=False).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-    except OSError as error:
-        raise StorageError(f"{file}: cannot be written: {error.strerror or error}") from error
+    new = (line,) if last_whole_line(file) else ({"facts": facts}, line)
+    lines = b"".join(json.dumps(each, allow_nan=False).encode() + b"\n" for each in new)
+    append_line(file, lines, new_folder=True)

@@ -58,6 +58,14 @@ def check(accountant: str, adjacency: str, delta: float) -> None:
         )
 
 
+def ceil_digits(value: float, digits: int = 4) -> float:
+    """Round up to so many significant digits: what is shown of an ε is never less than it is. The one place that does so."""
+    if not 0 < value < math.inf:
+        return value
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1 - 1e-12)) / scale
+
+
 def epsilon(
     events: Sequence[Event],
     *,
@@ -297,7 +305,7 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
     """
     low, high = _SIGMA_RANGE
     too_little, enough = low / 10, high * 10
-    sigma = _round_up(min(max(guess, low), high))
+    sigma = ceil_digits(min(max(guess, low), high), 5)
     before: tuple[float, float] | None = None
     slope = -1.0
     while True:
@@ -313,7 +321,7 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
                     f"no noise multiplier up to {high:g} reaches epsilon={target:g}; "
                     "allow a larger epsilon or delta, smaller lots or fewer queries"
                 )
-        if enough <= _round_up(too_little * (1 + 1e-5)):
+        if enough <= ceil_digits(too_little * (1 + 1e-5), 5):
             return enough
         point = (math.log(sigma), math.log(min(max(now, 1e-12), 1e12)))
         if before is not None and point[0] != before[0]:
@@ -322,17 +330,11 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
         # Aim slightly inside the target range, from either side.
         aim = math.log(target * (1 - slack / 2))
         step = min(max((aim - point[1]) / slope, -1.0), 1.0)
-        sigma = min(max(_round_up(sigma * math.exp(step)), low), high)
+        sigma = min(max(ceil_digits(sigma * math.exp(step), 5), low), high)
         if not too_little < sigma < enough:
-            sigma = _round_up(math.sqrt(too_little * enough))
+            sigma = ceil_digits(math.sqrt(too_little * enough), 5)
             if not too_little < sigma < enough:
                 return enough
-
-
-def _round_up(value: float) -> float:
-    """Round up to five significant digits: readable, and the same on every machine."""
-    scale = 10.0 ** (4 - math.floor(math.log10(value)))
-    return math.ceil(value * scale - 1e-9) / scale
 
 
 def _rates_up(event: Event) -> Event:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import BudgetExceeded
-from tacit.privacy.accounting import Event, epsilons
+from tacit.privacy.accounting import Event, ceil_digits, epsilons
 from tacit.privacy.accounts import Ground
-from tacit.privacy.guarantees import Budget, per, shown
+from tacit.privacy.guarantees import Budget, format_epsilon, per
 
 _MOST_NOISE = 1e4  # times the noise of a run: if that does not fit, nothing does
 
@@ -44,7 +44,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
-                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its "
+                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, format_epsilon(total))}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
                 f"from the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
@@ -60,7 +60,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
         for request, total in zip(first, totals, strict=True):
             if total > budget.epsilon:
                 raise BudgetExceeded(
-                    f"{queries} queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its budget "
+                    f"{queries} queries by run {run!r} would bring {request.owner!r} to {per(request.unit, format_epsilon(total))}, past its budget "
                     f"of {budget}. A run that is planned for ε={budget.epsilon:g} or less fits; its noise follows from that. "
                     "Nothing was spent"
                 )
@@ -94,5 +94,7 @@ def _what_fits(requests: Sequence[Request], queries: int) -> str:
         middle_noise = math.sqrt(low * high)
         low, high = (low, middle_noise) if fits(louder(middle_noise)) else (middle_noise, high)
     sigmas = {event.noise_multiplier for each in decided for event in each.asked}
-    noise = f"σ={shown(high * sigmas.pop())}" if len(sigmas) == 1 else f"{shown(high)} times the noise"
+    noise = (
+        f"σ={ceil_digits(high * sigmas.pop()):.4g}" if len(sigmas) == 1 else f"{ceil_digits(high):.4g} times the noise"
+    )
     return f"What would fit: {fewest} queries with this noise, or all {queries} with {noise}"

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import Accountant, Adjacency, Event, check
+from tacit.privacy.accounting import Accountant, Adjacency, Event, ceil_digits, check
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer
 
@@ -46,9 +46,7 @@ class Guarantee:
         if math.isinf(self.epsilon):
             return f"ε=∞: {EXPOSED if self.exposed else 'there is no guarantee'}"
         against = "" if self.observer == EVERYBODY else f" against {self.observer}"
-        words = (
-            f"{per(self.unit, shown(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
-        )
+        words = f"{per(self.unit, format_epsilon(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
         if not self.release:
@@ -62,7 +60,7 @@ class Guarantee:
             return "if no run was planned from another's results"
         if self.basis == "filter":
             assert self.adaptive is not None
-            return f"or ε={shown(self.adaptive)} if runs were planned from others' results"
+            return f"or ε={format_epsilon(self.adaptive)} if runs were planned from others' results"
         return "there is no guarantee" if self.basis == "nothing" else ""
 
 
@@ -76,17 +74,9 @@ def terms(delta: float, adjacency: Adjacency, accountant: Accountant) -> str:
     return f"δ={delta:g}, {WORDS[adjacency]}, {accountant}"
 
 
-def shown(epsilon: float) -> str:
-    """Return the text of ε as stated."""
-    return f"{stated(epsilon):.4g}"
-
-
-def stated(epsilon: float) -> float:
-    """Return ε as every page, table and file states it: rounded up to four digits, so never too small."""
-    if not 0 < epsilon < math.inf:
-        return epsilon
-    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
-    return math.ceil(epsilon * scale * (1 - 1e-12)) / scale
+def format_epsilon(epsilon: float) -> str:
+    """Write ε to four digits, rounded up, so never less than it is."""
+    return f"{ceil_digits(epsilon):.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from math import comb
 
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.accounts import Account
-from tacit.privacy.guarantees import per, shown
+from tacit.privacy.guarantees import format_epsilon, per
 from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observer
 
 _MOST_NUMBERS = 10  # of curious agents that are stated
@@ -60,7 +60,7 @@ def epsilons_against(
 
 def state_epsilon(unit: str, promised: Observer, epsilons: Mapping[str, float]) -> str:
     """State ε against whom it was promised and, where that is not everybody else together, against these, too."""
-    stated = per(unit, shown(epsilons[promised.key]))
+    stated = per(unit, format_epsilon(epsilons[promised.key]))
     if promised == EVERYBODY:
         return stated
-    return f"{stated} against {promised}, and ε={shown(epsilons[EVERYBODY.key])} against {EVERYBODY}"
+    return f"{stated} against {promised}, and ε={format_epsilon(epsilons[EVERYBODY.key])} against {EVERYBODY}"

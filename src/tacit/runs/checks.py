@@ -5,14 +5,13 @@ A check holds for every run that has the same settings in all that matters to it
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tacit.errors import InvalidInput, StorageError
-from tacit.io.jsonl import whole_lines
+from tacit.errors import InvalidInput
+from tacit.io.jsonl import append_line, whole_lines
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import CheckEvent, now
 from tacit.runs.events import parse, to_line
@@ -37,15 +36,7 @@ def check_event(config: RunConfig, report: dict[str, Any]) -> CheckEvent:
 
 def keep_check(runs: Path, check: CheckEvent) -> None:
     """Append a check to those of a folder of runs."""
-    path = runs / CHECKS
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:  # without reading what is there: several processes may write
-            file.write(to_line(check))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    append_line(runs / CHECKS, to_line(check), shared=True, new_folder=True)
 
 
 def last_check(runs: Path, config: AnyConfig) -> CheckEvent | None:

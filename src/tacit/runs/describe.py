@@ -13,7 +13,7 @@ from tacit.graphs.files import both_ways
 from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs.environment import machine_of
 from tacit.runs.event_types import PlanEvent, SnapshotEvent, now
 from tacit.runs.python_config import AnyConfig
@@ -148,14 +148,14 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon": stated(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
+        "epsilon": ceil_digits(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
         "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
         "exposed": any(guarantee.exposed for guarantee in kept),
         "delta": privacy.delta if privacy else None,
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
-        "epsilon_against": {key: stated(value) for key, value in result.epsilons_against().items()}
+        "epsilon_against": {key: ceil_digits(value) for key, value in result.epsilons_against().items()}
         if privacy
         else None,
         "observer": str(result.plan.observer) if privacy else None,

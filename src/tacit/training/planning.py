@@ -20,7 +20,7 @@ from tacit.training.runtimes import Hosted
 from tacit.training.schedules import Schedule, only_rows
 from tacit.training.settings import Training
 
-_LEAST_NOISE = 0.02
+LEAST_NOISE = 0.02
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +101,9 @@ def settle_plan(
 
 def _check_noise(plan: Plan) -> Plan:
     """Return a plan, or refuse one with so little noise that no ε can be derived."""
-    if plan.privacy is not None and min(plan.noise_multipliers) < _LEAST_NOISE:
+    if plan.privacy is not None and min(plan.noise_multipliers) < LEAST_NOISE:
         raise PrivacyError(
-            f"the noise multiplier is {min(plan.noise_multipliers):g}; below {_LEAST_NOISE} a single query costs "
+            f"the noise multiplier is {min(plan.noise_multipliers):g}; below {LEAST_NOISE} a single query costs "
             "thousands of ε, which nobody could derive in the end. Use NoPrivacy for none"
         )
     return plan

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from tacit.cli.audit.systems import plain_dinno
-from tacit.cli.terminal.pictures import LINES, style
-from tacit.report.figures.palette import SERIES
+from tacit.cli.terminal.pictures import LINES
+from tacit.report.figures.palette import GREY, SERIES
+from tacit.report.figures.style import style
 from tacit.report.wording import promised
 
 _MARKS = ("o", "s", "^")
@@ -45,7 +46,7 @@ def draw_leaks(
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
-        right.axhline(epsilon, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"claimed: {promised(epsilon, delta)}")
+        right.axhline(epsilon, color=GREY, lw=1, ls=(0, (4, 3)), label=f"claimed: {promised(epsilon, delta)}")
         right.set(
             ylabel=f"ε at δ = {delta:g} is at least",
             title=f"{100 * confidence:g}\u202f% confidence each, 2 × {runs:,} runs",

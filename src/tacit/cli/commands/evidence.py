@@ -34,7 +34,7 @@ def new_key(
 
     Example: tacit key new owner.key
     """
-    from tacit.evidence.signing import new_key, public_file
+    from tacit.evidence.signatures import new_key, public_file
 
     public = new_key(file)
     console().print(f"{file}: keep this to yourself", soft_wrap=True)
@@ -62,14 +62,14 @@ def sign(
     """
     from dataclasses import asdict
 
-    from tacit.evidence.heads import statement_of
-    from tacit.evidence.signing import read_signature, save, sign
+    from tacit.evidence.heads import make_statement
+    from tacit.evidence.signatures import read_signature, save, sign
 
     if what is not None and what.is_file():
         statement, name = read_signature(what).statement, what.name.removesuffix(".json")
     else:
         folder = None if what is None else RunFolder.find(find_run(what, runs))
-        statement, name = statement_of(runs, folder), f"{'ledger' if folder is None else folder.name}.signature"
+        statement, name = make_statement(runs, folder), f"{'ledger' if folder is None else folder.name}.signature"
     file = output or Path(f"{name}.{key_file.stem}.json")
     check_output(file)
     made = sign(statement, key_file)
@@ -154,8 +154,8 @@ def verify(
     Example: tacit verify dsgt-digits-1.audit.zip --signature head.json --key owner.key.pub
     """
     from tacit.evidence.archive import Archive, pack
-    from tacit.evidence.signing import read_public_key, read_signature
-    from tacit.evidence.verifying import verify
+    from tacit.evidence.signatures import read_public_key, read_signature
+    from tacit.evidence.verification import verify
     from tacit.io import chains
 
     if head is not None and not chains.is_hash(head):

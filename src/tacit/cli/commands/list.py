@@ -17,7 +17,8 @@ from tacit.cli.terminal.output import (
     round_up,
 )
 from tacit.errors import TacitError
-from tacit.privacy.guarantees import EXPOSED, per, stated
+from tacit.privacy.accounting import ceil_digits
+from tacit.privacy.guarantees import EXPOSED, per
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import LEDGER
@@ -110,7 +111,9 @@ def _epsilon(record: RunAccount, plan: PlanEvent, memo: Memo) -> float | None:
     """Return the highest ε of any agent, as it is stated; None without privacy, and where the ledger does not tell."""
     if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
         return None
-    return stated(memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant))
+    return ceil_digits(
+        memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
+    )
 
 
 def _cells(row: Mapping[str, Any], mixed: bool) -> list[str]:

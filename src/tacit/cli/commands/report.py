@@ -21,10 +21,10 @@ def report(named: Named, runs: RunsFolder = Path("runs"), figures: Figures = Fal
 
     Example: tacit report dsgt-digits-1 --figures
     """
-    from tacit.report import Run, save_figures, write_report
+    from tacit.report import RecordedRun, save_figures, write_report
 
     for folder in find_runs(named, runs):
-        run = Run.load(folder)
+        run = RecordedRun.load(folder)
         with working(f"writing {folder / 'report.html'}"):
             write_report(run, folder / "report.html")
             if figures:
@@ -52,9 +52,9 @@ def compare(
     for place, folder in zip(places, folders, strict=True):
         if places.count(place) > 1:
             raise InvalidInput(f"{folder} is named twice; a run is not compared with itself")
-    from tacit.report import Run, save_comparison, write_comparison
+    from tacit.report import RecordedRun, save_comparison, write_comparison
 
-    loaded = [Run.load(folder) for folder in folders]
+    loaded = [RecordedRun.load(folder) for folder in folders]
     beside = output.with_name(f"{output.stem}-figures")
     with working(f"writing {output}"):
         write_comparison(loaded, output)

@@ -6,8 +6,8 @@ from typing import Any
 
 from tacit.errors import TacitError
 from tacit.evidence import agreement
-from tacit.evidence.agreement import Told
-from tacit.evidence.heads import told_by
+from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.heads import read_evidence
 from tacit.privacy import DurableLedger, Ledger
 from tacit.runs import list_runs
 
@@ -17,30 +17,28 @@ def misstated(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str
     rows = [kept for _, kept in stored.log]
     for folder in list_runs(runs):
         try:
-            told = told_by(folder, stored, rows)
-            if told is None:
+            run = read_evidence(folder, stored, rows)
+            if run is None:
                 yield f"run {folder.name!r} has no plan in {folder.events_file}"
             else:
-                yield from _misstated(told, record)
+                yield from _misstated(run, record)
         except (TacitError, OSError, LookupError, TypeError) as error:
             yield f"run {folder.name!r} cannot be read: {error}"
 
 
-def _misstated(told: Told, record: Ledger) -> Iterator[str]:
-    for problem in agreement.settings_problems(told):
-        yield f"run {told.name!r}: {problem}"
-    wrong = list(agreement.record_problems(told))
+def _misstated(run: RunEvidence, record: Ledger) -> Iterator[str]:
+    for problem in agreement.check_settings(run):
+        yield f"run {run.name!r}: {problem}"
+    wrong = list(agreement.check_record(run))
     yield from wrong
-    yield from agreement.query_problems(told)
-    yield from agreement.head_problems(told)
-    yield from agreement.checkpoint_problems(told)
-    for problem in agreement.summary_problems(told):
-        yield f"run {told.name!r}: {problem}"
-    plan, account = told.plan, told.account
+    yield from agreement.check_queries(run)
+    yield from agreement.check_heads(run)
+    yield from agreement.check_checkpoint(run)
+    for problem in agreement.check_summary(run):
+        yield f"run {run.name!r}: {problem}"
+    plan, account = run.plan, run.account
     if wrong or account is None or not account.charged or plan.delta is None:
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
     promised = plan.promised_against
-    yield from agreement.epsilon_problems(
-        told, record.guarantees(plan.owners, run=told.name, **terms, observer=promised)
-    )
+    yield from agreement.check_epsilons(run, record.guarantees(plan.owners, run=run.name, **terms, observer=promised))

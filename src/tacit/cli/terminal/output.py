@@ -4,7 +4,6 @@ A result goes to stdout, as text that fits 80 columns or as one JSON document; e
 is printed as it is: square brackets in a file's name are no markup.
 """
 
-import io
 import json
 import math
 import os
@@ -22,8 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.errors import InvalidInput
-from tacit.io.files import finite, write_atomically
-from tacit.privacy.guarantees import stated
+from tacit.io.files import finite
+from tacit.privacy.accounting import ceil_digits
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
     from matplotlib.figure import Figure
@@ -121,7 +120,7 @@ def digits(value: float, count: int = 4) -> str:
 
 def round_up(epsilon: float) -> str:
     """Return ε to four digits, rounded up: what is shown is never less than what is spent."""
-    return digits(stated(epsilon))
+    return digits(ceil_digits(epsilon))
 
 
 def check_output(path: Path | None) -> None:
@@ -145,14 +144,7 @@ def check_picture(path: Path | None) -> None:
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Save a figure in the format that its file's name ends in, all of it or nothing."""
-    import matplotlib as mpl
+    from tacit.report.figures.style import save_figure
 
     check_picture(path)
-    content, ending = io.BytesIO(), path.suffix.lower().removeprefix(".")
-    # The same command makes the same file: no date, names that are not drawn by lot, nobody's own settings.
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[ending]
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update({"svg.hashsalt": "tacit", "pdf.fonttype": 42})
-        figure.savefig(content, format=ending, dpi=200, metadata=metadata)
-    write_atomically(path, content.getvalue())
+    save_figure(figure, path)

@@ -1,7 +1,7 @@
-"""Heads that are signed: by the owner of a run, and by others who saw the same head.
+"""Signatures of heads, by the owner of a run and by others who saw the same head.
 
-A statement says what the ends of the chains were. A signature of it, by Ed25519, is a small JSON file of its own: the
-statement, when it was signed, the public key and the signature. Others sign the same statement with keys of their own.
+A statement says what the heads of the chains were. Its signature, by Ed25519, is a small JSON file: the statement, the time, the
+public key and the signature. Others sign the same statement with their own keys.
 """
 
 import os
@@ -24,7 +24,7 @@ _MOST_BYTES = 10**6
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What the ends of the chains were: of a ledger and, where a run is named, of that run's events."""
+    """What the heads were: of a ledger and, if a run is named, of its events."""
 
     ledger: str
     """The hash of the ledger's last row."""
@@ -56,7 +56,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """A statement with who signed it and when; `read_signature` gives none whose signature is not good."""
+    """A statement with who signed it and when; `read_signature` returns only valid ones."""
 
     statement: Statement
     time: str
@@ -69,9 +69,9 @@ class Signature:
 
 
 def new_key(path: Path) -> str:
-    """Write a new private key, which only its owner can read, and its public key beside it; return the public key.
+    """Write a new private key, readable only by the user, and its public key beside it; return the public key.
 
-    A file that is there is never overwritten.
+    An existing file is never overwritten.
     """
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
@@ -79,7 +79,7 @@ def new_key(path: Path) -> str:
     )
     beside = public_file(path)
     if os.path.lexists(beside):
-        raise InvalidInput(f"{beside} is there already; a key is never overwritten")
+        raise InvalidInput(f"{beside} already exists; a key is never overwritten")
     _write_new(path, private, 0o600)
     _write_new(beside, _pem(key.public_key()), 0o644)
     return _hex(key.public_key())
@@ -95,23 +95,23 @@ def sign(statement: Statement, key_file: Path) -> Signature:
     try:
         key = serialization.load_pem_private_key(_content(key_file), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InvalidInput(f"{key_file} holds no private key that can be read: {error}") from None
+        raise InvalidInput(f"{key_file} does not hold a readable private key: {error}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise InvalidInput(f"{key_file} holds a key of another kind; `tacit key new` makes one of Ed25519")
+        raise InvalidInput(f"{key_file} holds a different kind of key; `tacit key new` makes an Ed25519 key")
     time, public = datetime.now(UTC).isoformat(timespec="seconds"), _hex(key.public_key())
     signed = key.sign(_signed_bytes(statement, time, public))
     return Signature(statement=statement, time=time, public_key=public, signature=signed.hex())
 
 
 def read_signature(path: Path) -> Signature:
-    """Read a signature's file; one that is not of its statement by its key is refused."""
+    """Read the file of a signature, and refuse one that is not valid."""
     try:
         document = chains.parse(_content(path))
         fields = {"format", "statement", "time", "public_key", "signature"}
         if not isinstance(document, dict) or set(document) != fields or document["format"] != _FORMAT:
             raise ValueError(f"it is not of the format {_FORMAT!r}")
         if not all(type(document[name]) is str for name in ("time", "public_key", "signature")):
-            raise ValueError("its fields are not texts")
+            raise ValueError("its fields are not text")
         found = Signature(
             statement=Statement.of(document["statement"]),
             time=document["time"],
@@ -123,7 +123,7 @@ def read_signature(path: Path) -> Signature:
     except ValueError as error:
         raise InvalidInput(f"{path} is not a signature of a head: {error}") from None
     except InvalidSignature:
-        raise InvalidInput(f"{path}: the signature is not good: the statement or the signature was changed") from None
+        raise InvalidInput(f"{path}: the signature is not valid: the statement or the signature was changed") from None
     return found
 
 
@@ -132,22 +132,22 @@ def read_public_key(path: Path) -> str:
     try:
         key = serialization.load_pem_public_key(_content(path))
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise InvalidInput(f"{path} holds no public key that can be read: {error}") from None
+        raise InvalidInput(f"{path} does not hold a readable public key: {error}") from None
     if not isinstance(key, Ed25519PublicKey):
-        raise InvalidInput(f"{path} holds a key of another kind; `tacit key new` makes one of Ed25519")
+        raise InvalidInput(f"{path} holds a different kind of key; `tacit key new` makes an Ed25519 key")
     return _hex(key)
 
 
 def save(signature: Signature, path: Path) -> None:
-    """Write a signature; a file that is there is never overwritten."""
+    """Write a signature; an existing file is never overwritten."""
     if os.path.lexists(path):
-        raise InvalidInput(f"{path} is there already; choose another name")
+        raise InvalidInput(f"{path} already exists; choose another name")
     write_atomically(path, signature.to_json())
 
 
 def _signed_bytes(statement: Statement, time: str, public_key: str) -> bytes:
-    told = {"format": _FORMAT, "statement": asdict(statement), "time": time, "public_key": public_key}
-    return chains.canonical(told).encode()
+    signed = {"format": _FORMAT, "statement": asdict(statement), "time": time, "public_key": public_key}
+    return chains.canonical(signed).encode()
 
 
 def _hex(key: Ed25519PublicKey) -> str:
@@ -178,6 +178,6 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        raise InvalidInput(f"{path} is there already; a key is never overwritten") from None
+        raise InvalidInput(f"{path} already exists; a key is never overwritten") from None
     except OSError as error:
         raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""An archive is verified: what holds, what is found by looking at it alone, and what takes an earlier head."""
+"""An archive is verified: what holds, what is found in it alone, and what needs an earlier head."""
 
 import json
 import shutil
@@ -11,13 +11,13 @@ from tampering import edit_log, forge, gaussians, read_log, relabelled, state_he
 
 from tacit.errors import PrivacyError
 from tacit.evidence.archive import pack, sealed
-from tacit.evidence.heads import statement_of
-from tacit.evidence.signing import new_key, read_signature, save, sign
-from tacit.evidence.verifying import Log, verify
+from tacit.evidence.heads import make_statement
+from tacit.evidence.signatures import new_key, read_signature, save, sign
+from tacit.evidence.verification import Log, verify
 from tacit.io import chains
 from tacit.models.hashing import models_file, read_models
 from tacit.privacy import Budget, DurableLedger, Event, epsilon
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs import RunFolder, Runner
 from tacit.runs.checks import check_event
 from tacit.runs.config import RunConfig
@@ -27,8 +27,8 @@ def test_a_run_that_was_left_alone_holds_to_the_bit(played):
     found = outcomes(played, head=head_of(played), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == set()
     assert "the same models and the same" in found["replay"].words
-    told = len(RunFolder.find(played / "one").events())
-    assert f"it covers 12 of the 12 rows of this run, and {told} of its {told} events" in found["earlier head"].words
+    lines = len(RunFolder.find(played / "one").events())
+    assert f"it covers 12 of the 12 rows of this run and {lines} of its {lines} events" in found["earlier head"].words
     assert "182 validation records" in found["scores on validation"].words
     assert "against everybody else together" in found["ε"].words
     assert "2 runs on these records" in found["ε of all runs"].words
@@ -39,13 +39,13 @@ def test_every_epsilon_is_derived_from_the_rows(played):
     with closing(DurableLedger(played / "ledger.sqlite", read_only=True)) as ledger:
         events = [line.event(6) for line in ledger.account("one").lines]
     most = max(epsilon([event], delta=1e-5) for event in events)
-    assert f"ε={stated(most):.4g} per record at δ=1e-05" in found["ε"].words
+    assert f"ε={ceil_digits(most):.4g} per record at δ=1e-05" in found["ε"].words
 
 
 def test_without_an_earlier_head_it_is_said_what_cannot_be_known(played):
     found = outcomes(played)["earlier head"]
     assert found.outcome == "not checked"
-    assert "may have changed all of them together" in found.words
+    assert "may have changed all of them consistently" in found.words
 
 
 def more_noise(runs):
@@ -69,13 +69,17 @@ def more_noise(runs):
         row=row,
         summary=lambda facts: (
             facts
-            | {"epsilon": stated(max(each)), "epsilon_per_agent": each, "epsilon_against": {"all": stated(max(each))}}
+            | {
+                "epsilon": ceil_digits(max(each)),
+                "epsilon_per_agent": each,
+                "epsilon_against": {"all": ceil_digits(max(each))},
+            }
         ),
     )
 
 
 def raised(runs):
-    """Ten percent more accuracy at every look."""
+    """Ten percent more accuracy at every snapshot."""
 
     def better(values):
         return [min(1.0, value + 0.1) for value in values]
@@ -112,15 +116,15 @@ def deleted_before(runs):
     state_heads(runs)
 
 
-# What is found by looking at an archive alone, without playing the run again; what no set names takes an earlier head.
+# What is found in an archive alone, without a replay; what no set names needs an earlier head.
 FORGED = {
     "more noise": (more_noise, "one", set()),
-    "a seeded run as a release": (relabelled, "one", set()),  # playing it again finds it, see below
+    "a seeded run as a release": (relabelled, "one", set()),  # a replay finds it, see below
     "raised accuracies": (
         raised,
         "one",
         {"scores on validation", "plan"},
-    ),  # the public records tell, where they are at hand
+    ),  # found if the public records are available
     "a deleted checkpoint": (without_checkpoints, "one", {"checkpoint"}),
     "a deleted run": (deleted, "one", set()),
     "a run deleted before another": (deleted_before, "two", set()),
@@ -141,7 +145,7 @@ def test_consistent_edits_of_all_files_are_found_by_whoever_holds_an_earlier_hea
 def test_consistent_edits_are_found_by_a_signature(runs, how, tmp_path):
     change, name, seen = FORGED[how]
     new_key(tmp_path / "key")
-    save(sign(statement_of(runs, RunFolder.find(runs / name)), tmp_path / "key"), tmp_path / "signature.json")
+    save(sign(make_statement(runs, RunFolder.find(runs / name)), tmp_path / "key"), tmp_path / "signature.json")
     signature = read_signature(tmp_path / "signature.json")
     assert failed(runs, name, signature=signature) == set()
     change(runs)
@@ -156,7 +160,7 @@ def test_an_earlier_head_stays_good_while_runs_are_added(played, runs):
     assert outcomes(played, head=earlier)["earlier head"].outcome == "holds"
     covered = outcomes(played, "two", head=earlier)["earlier head"]
     assert covered.outcome == "holds"
-    assert "it covers 0 of the" in covered.words, "it is no evidence of a run that came later"
+    assert "it covers 0 of the" in covered.words, "it is not evidence of a run that came later"
 
 
 def test_the_head_of_the_events_is_an_earlier_head_too(runs):
@@ -241,8 +245,8 @@ def test_rows_on_other_records_are_sealed_and_the_chain_still_leads_to_the_head(
     assert "synthetic" not in text
     found = {each.what: each for each in verify(archive, head=head_of(runs), replay=False)}
     assert {what for what, each in found.items() if each.outcome == "fails"} == set()
-    assert "7 are shown by their digests alone" in found["ledger"].words
-    assert "which their digests do not show" in found["ε of all runs"].words
+    assert "7 are shown only as digests" in found["ledger"].words
+    assert "which digests cannot show" in found["ε of all runs"].words
     whole = pack(RunFolder.find(runs / "one"), whole_ledger=True)
     assert "elsewhere" in whole.parts["ledger.jsonl"].decode()
 
@@ -262,7 +266,7 @@ def test_a_sealed_row_cannot_be_found_by_trying(runs):
 
 
 def test_after_a_budget_was_raised_other_studies_stay_sealed_and_what_it_proves_is_the_same(tmp_path):
-    """How many runs came before it is told by the accounts' numbers, which go on counting in sealed rows."""
+    """How many runs came before follows from the accounts' numbers, which continue in sealed rows."""
     mine = {"dataset": "digits", "agents": 4, "lot_size": 24, "noise_multiplier": 9.0}
     ledger = DurableLedger(tmp_path / "ledger.sqlite", Budget(epsilon=3.0, delta=1e-5))
     study(tmp_path, "theirs")
@@ -338,13 +342,13 @@ def test_heads_that_the_ledger_should_have_taken_in_are_missed(runs):
     assert "does not have the head of the events of run 'one' at line 3, a checkpoint" in outcomes(runs)["heads"].words
 
 
-def test_queries_of_which_no_file_tells_are_found(runs):
+def test_queries_that_no_file_shows_are_found(runs):
     rows = read_log(runs / "ledger.sqlite")
     last = max(place for place, row in enumerate(rows) if row["kind"] == "query" and row["account"] == 1)
     write_log(runs / "ledger.sqlite", [*rows[: last + 1], rows[last] | {"number": 7}, *rows[last + 1 :]])
     state_heads(runs)
     assert "queries" in failed(runs)
-    assert "7 queries on record; its files tell of 6 and of 0 that were lost" in outcomes(runs)["queries"].words
+    assert "7 queries on record, but its files show 6 answered and 0 lost" in outcomes(runs)["queries"].words
 
 
 def test_a_summary_that_hides_a_run_without_privacy_is_found(tmp_path):
@@ -407,7 +411,7 @@ def test_a_run_that_was_stopped_is_verified_as_far_as_it_came(tmp_path):
     assert failed(tmp_path) == {"checkpoint"}
 
 
-def test_a_run_without_privacy_is_verified_and_played_again(tmp_path):
+def test_a_run_without_privacy_is_verified_and_replayed(tmp_path):
     config = RunConfig.of({"agents": 4, "private": False, "lot_size": 24, "rounds": 3})
     with Runner.start(tmp_path, "one", config) as runner:
         runner.play(stop=lambda: False)
@@ -445,7 +449,7 @@ def test_a_check_of_the_settings_after_the_end_changes_nothing(runs):
         ("award", "best paper"),
     ],
 )
-def test_every_field_of_the_summary_is_held_against_something(runs, field, value):
+def test_every_field_of_the_summary_is_compared_with_something(runs, field, value):
     path = runs / "one" / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
     assert "summary" in failed(runs)

@@ -19,7 +19,7 @@ from tacit.runs.config import RunConfig
     [
         ({"model": "evil.py:Model"}, "the model 'evil.py:Model' is not part of the library"),
         ({"dataset": "evil.py:data"}, "'evil.py:data' is not one that comes with the library"),
-        ({"dataset": "synthetic:99999999999"}, "no synthetic data set of a reasonable size"),
+        ({"dataset": "synthetic:99999999999"}, "not a synthetic data set of a reasonable size"),
         ({"dataset": "mnist", "data_dir": "/"}, "of the data set 'mnist' is not in"),
     ],
 )
@@ -102,7 +102,7 @@ def test_a_run_from_python_of_shipped_parts_is_scored_and_played_again_to_the_bi
     train(tmp_path, **SHIPPED[which])
     found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
     assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
-    assert "it gives the same models and the same 3 looks to the bit" in found["replay"].words
+    assert "it gives the same models and the same 3 snapshots to the bit" in found["replay"].words
     assert "validation records" in found["scores on validation"].words
 
 
@@ -110,7 +110,7 @@ def test_a_release_from_python_is_planned_and_scored_again(tmp_path):
     train(tmp_path, sources=None)
     found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == {"replay"}
-    assert "nobody can play the run again" in found["replay"].words
+    assert "nobody can replay the run" in found["replay"].words
 
 
 def test_accuracies_of_a_run_from_python_are_held_against_public_records_and_seeds(tmp_path):
@@ -161,7 +161,7 @@ def test_a_function_of_a_module_is_imported_only_where_the_auditor_asks_for_it(t
     found = outcomes(tmp_path, replay=True, run_code=True)
     for what in ("plan", "replay"):
         assert found[what].outcome == "not checked"
-        assert "the settings keep other facts than what they name has: model: code" in found[what].words
+        assert "the facts in the settings do not match what they name: model: code" in found[what].words
 
 
 def test_with_the_owners_code_a_lambda_still_counts_as_a_model_of_the_library(tmp_path):
@@ -191,7 +191,7 @@ def test_settings_whose_parts_are_not_what_they_keep_of_them_are_found(tmp_path,
     forge(tmp_path, "one", settings=changed_part(tmp_path, key, made=made))
     found = outcomes(tmp_path, replay=True)
     assert found["plan"].outcome == "fails"
-    assert "the settings keep other facts than what they name has" in found["plan"].words
+    assert "the facts in the settings do not match what they name" in found["plan"].words
 
 
 @pytest.mark.parametrize(("key", "shown"), [("lr", "0.1"), ("graph", "4 agents, 6 links"), ("loss", "hinge")])
@@ -345,7 +345,7 @@ def test_code_that_settings_name_is_not_run(tmp_path, monkeypatch):
     assert {what for what, each in found.items() if each.outcome == "fails"} == set()
     for what in ("plan", "replay"):
         assert (
-            "the model 'mine.py:model' is not part of the library, and nothing of the owner's is run"
+            "the model 'mine.py:model' is not part of the library, and code of the owner is not run"
             in found[what].words
         )
     assert not (tmp_path / "ran").exists()

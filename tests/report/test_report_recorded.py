@@ -7,10 +7,10 @@ from made_runs import MACHINE, TIME, record_as_stopped
 from tampering import read_events, write_events
 
 from tacit.errors import InvalidInput
-from tacit.report import Run
+from tacit.report import RecordedRun
 
 
-def test_a_folder_tells_the_whole_run(folders, runs):
+def test_a_folder_holds_the_whole_run(folders, runs):
     run, events = runs["dsgt"], read_events(folders["dsgt"])
     assert (run.name, run.plan.agents, run.plan.rounds, run.round) == ("dsgt", 6, 20, 20)
     assert run.graph.number_of_edges() == 6
@@ -24,21 +24,21 @@ def test_a_folder_tells_the_whole_run(folders, runs):
 
 
 def test_a_last_line_that_was_cut_off_is_ignored(folder):
-    whole = Run.load(folder)
+    whole = RecordedRun.load(folder)
     path = folder / "events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert len(run.history) == len(whole.history)
     path.write_bytes(b"".join(lines[:-3]) + lines[-3][:200] + b"\xff\x00")
-    assert len(Run.load(folder).history) == len(whole.history) - 1
+    assert len(RecordedRun.load(folder).history) == len(whole.history) - 1
 
 
 def test_a_run_without_summary_is_not_finished_unless_it_says_so(folder):
     (folder / "summary.json").unlink()
-    assert Run.load(folder).finished
+    assert RecordedRun.load(folder).finished
     write_events(folder, read_events(folder)[:10])
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert not run.finished
     assert run.summary is None
     assert run.round < run.plan.rounds
@@ -50,7 +50,7 @@ def test_the_later_of_two_snapshots_counts_and_lost_queries_are_charged(folder):
     resume = {"event": "resume", "time": TIME, "round": 2, "lost_queries": 2, "machine": MACHINE}
     write_events(folder, [plan, *snapshots, resume, plan | {"time": "2026-10-20T11:30:00+00:00"}, again])
     record_as_stopped(folder, snapshots[-1]["queries"] + 2)
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert [s.round for s in run.history] == [s["round"] for s in snapshots]
     assert run.history[-1].consensus_distance == 123.0
     assert (run.resumes, run.lost_queries) == (1, 2)
@@ -62,15 +62,15 @@ def test_numbers_that_are_not_finite_are_read_as_none(folder):
     plan, first, second, *_ = read_events(folder)
     second |= {"accuracy": None, "consensus_distance": None, "loss": [None] * 6}  # as the writer puts them
     write_events(folder, [plan | {"clips": [None] * 6}, first | {"accuracy": None}, second])
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert run.scores.measure == "loss"
     assert np.isnan(run.scores.final).all()
     assert math.isnan(run.history[-1].consensus_distance)
 
 
-def test_a_run_that_was_never_looked_at_has_an_empty_history(folder):
+def test_a_run_without_snapshots_has_an_empty_history(folder):
     write_events(folder, read_events(folder)[:1])
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert run.history == ()
     assert (run.round, run.queries, run.bytes_sent, run.scores, run.samples_per_second) == (0, 0, 0, None, None)
 
@@ -85,7 +85,7 @@ def change(position, **fields):
 
 
 def again(**fields):
-    """Tell the plan a second time, with other fields."""
+    """Repeat the plan, with other fields."""
 
     def apply(folder):
         events = read_events(folder)
@@ -152,12 +152,12 @@ BROKEN = {
 def test_a_broken_folder_is_an_error_that_says_what_is_wrong(folder, spoil, message):
     spoil(folder)
     with pytest.raises(InvalidInput, match=message):
-        Run.load(folder)
+        RecordedRun.load(folder)
 
 
-def test_what_is_no_folder_is_an_error(tmp_path):
+def test_what_is_not_a_folder_is_an_error(tmp_path):
     with pytest.raises(InvalidInput, match="does not exist; a run is a folder"):
-        Run.load(tmp_path / "nothing")
+        RecordedRun.load(tmp_path / "nothing")
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="is a file"):
-        Run.load(str(tmp_path / "file"))
+        RecordedRun.load(str(tmp_path / "file"))

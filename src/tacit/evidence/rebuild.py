@@ -1,10 +1,10 @@
-"""What a run was made of, made again without running anything of its owner's.
+"""The parts of a run (data, model, loss, rule, graph) rebuilt from its settings without running any code of its owner.
 
-A run of the command line names its parts, and a run from Python keeps how each can be made again, or what it is like. Whatever
-comes with the library is made from that: rules, losses, step sizes and sources from a list that is fixed here, published data sets that are
-at hand, graphs from their links, and models that have the layers and starting values of the library's. No name in an archive is
-imported, no file that it names is opened, and nothing is downloaded. Only where the auditor asks for it (`run_code`) are names of the
-owner's code followed, as a resume does, if the code is the one that the run had.
+A run of the command line names its parts; a run from Python keeps how each can be rebuilt, or facts about it. Parts of the library are
+rebuilt from that: rules, losses, step sizes and sources from the fixed list below, published data sets if they are available, graphs from
+their links, and models if they have the layers and starting values of one of the library's. No name in an archive is imported, no file that
+it names is opened, and nothing is downloaded. Only if the auditor asks for it (`run_code`) is the owner's code imported, as when a run
+is resumed, and only if it is the code that the run had.
 """
 
 import re
@@ -49,30 +49,30 @@ _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
 _Made = TypeVar("_Made")
-_LEFT_ALONE = "is not part of the library, and nothing of the owner's is run here"
+_NOT_RUN = "is not part of the library, and code of the owner is not run here"
 
 
 class Missing(Exception):
-    """Why something could not be made again, as a part of a sentence."""
+    """Why something could not be rebuilt, as part of a sentence."""
 
 
 class Parts(Protocol):
-    """What a run was made of. Each part is made, or found to be `Missing`, when it is asked for."""
+    """The parts of a run. Each is made when asked for, or raises `Missing`."""
 
     def data(self) -> DataSet:
         """Return the data set."""
 
     def model(self) -> Model:
-        """Return what makes the model, with whatever starting values."""
+        """Return a function that makes the model, with any starting values."""
 
     def loss(self) -> Loss:
         """Return the loss."""
 
     def training(self) -> Training:
-        """Return all of it, to be played again."""
+        """Return all parts together, ready to be replayed."""
 
 
-def parts_of(config: AnyConfig, plan: PlanEvent, data_dir: Path | None, *, run_code: bool) -> Parts:
+def find_parts(config: AnyConfig, plan: PlanEvent, data_dir: Path | None, *, run_code: bool) -> Parts:
     """Return the parts of a run, with those of the owner's own only if `run_code`."""
     if isinstance(config, PythonConfig):
         return FromPython(config, plan, data_dir, run_code)
@@ -88,23 +88,22 @@ class FromCommandLine:
         self._data_dir = data_dir
 
     def data(self) -> DataSet:
-        """Return the data set, if it comes with the library and is at hand."""
+        """Return the data set, if it comes with the library and is available."""
         return self._data
 
     @cached_property
     def _data(self) -> DataSet:
         text, (name, _, records) = self._config.dataset, self._config.dataset.partition(":")
         if name == "synthetic":
-            if not records.isdecimal() or len(records) > 8 or int(records) > _MOST_SYNTHETIC:
-                raise Missing(f"{text[:80]!r} is no synthetic data set of a reasonable size")
+            _check_size(text, records.isdecimal() and len(records) <= 8 and int(records) <= _MOST_SYNTHETIC)
         elif self._run_code and is_user_code(text):
-            return self._dealt.dataset
+            return self._split_data.dataset
         else:
-            _check_at_hand(text, self._data_dir)
+            _check_available(text, self._data_dir)
         return load_dataset(text, self._data_dir, self._config.seed)
 
     @cached_property
-    def _dealt(self) -> AgentData:
+    def _split_data(self) -> AgentData:
         return self._made(self._config.load_data)
 
     def model(self) -> Model:
@@ -118,15 +117,17 @@ class FromCommandLine:
         return self._made(lambda: loss_function(self._config))
 
     def training(self) -> Training:
-        """Return all of it."""
+        """Return all parts together."""
         config = self._config
         self._check("algorithm", config.algorithm in _RULES)
         self.model()
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
-        graph = self._made(lambda: self._graph(self._dealt.agents))
-        keys = self._made(lambda: self._key_graph(self._dealt.agents))
-        return self._made(lambda: config.training(name="", ledger=None, data=self._dealt, graph=graph, key_graph=keys))
+        graph = self._made(lambda: self._graph(self._split_data.agents))
+        keys = self._made(lambda: self._key_graph(self._split_data.agents))
+        return self._made(
+            lambda: config.training(name="", ledger=None, data=self._split_data, graph=graph, key_graph=keys)
+        )
 
     def _key_graph(self, agents: int) -> nx.Graph | None:
         """Return the key graph that the plan has, where the settings name a file; None where they name one of the library's."""
@@ -143,7 +144,7 @@ class FromCommandLine:
         return graph_of(agents, pairs, None)
 
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
-        """Return the graph that the settings name or, where they name a file, the links that the plan has."""
+        """Return the graph that the settings name or, if they name a file, one with the links of the plan."""
         text = self._config.graph
         if (
             self._config.algorithm in ("sgd", "local")
@@ -157,11 +158,11 @@ class FromCommandLine:
         return graph_of(agents, self._plan.edges, self._plan.weights)
 
     def _made(self, make: Callable[[], _Made]) -> _Made:
-        return _followed(make) if self._run_code else make()
+        return _run_owner_code(make) if self._run_code else make()
 
     def _check(self, key: str, shipped: bool) -> None:
         if not shipped and not self._run_code:
-            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_NOT_RUN}")
 
 
 class FromPython:
@@ -169,28 +170,27 @@ class FromPython:
 
     def __init__(self, config: PythonConfig, plan: PlanEvent, data_dir: Path | None, run_code: bool) -> None:
         self._config, self._plan, self._data_dir, self._run_code = config, plan, data_dir, run_code
-        self._own: set[str] = set()  # keys of parts of the owner's own that were made
+        self._own: set[str] = set()  # keys of the parts that were made by the owner's code
 
     def data(self) -> DataSet:
         """Return the data set, if it comes with the library and is at hand."""
-        return self._dealt.dataset
+        return self._split_data.dataset
 
     @cached_property
-    def _dealt(self) -> AgentData:
+    def _split_data(self) -> AgentData:
         made = self._part("data").made or {}
         name = made.get("dataset")
         if isinstance(name, str) and (found := SYNTHETIC.fullmatch(name)):
-            if any(len(found[key]) > 9 for key in ("records", "features", "classes", "seed")):
-                raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
+            _check_size(name, all(len(found[key]) <= 9 for key in ("records", "features", "classes", "seed")))
             records, features, classes = (int(found[key]) for key in ("records", "features", "classes"))
-            if (max(records, classes) + 2000) * features > _MOST_NUMBERS or records > _MOST_SYNTHETIC:
-                raise Missing(f"{name[:80]!r} is no synthetic data set of a reasonable size")
+            numbers = (max(records, classes) + 2000) * features
+            _check_size(name, numbers <= _MOST_NUMBERS and records <= _MOST_SYNTHETIC)
         elif isinstance(name, str):
-            _check_at_hand(name, self._data_dir)
+            _check_available(name, self._data_dir)
         elif not (self._run_code and made):
             raise Missing(f"the data set {self._config.dataset[:80]!r} does not come with the library")
-        dealt: AgentData = self._make("data")
-        return dealt
+        split: AgentData = self._make("data")
+        return split
 
     def model(self) -> Model:
         """Return the model, if it is made by a function of the library or has the layers of one of its models."""
@@ -199,7 +199,7 @@ class FromPython:
     def _model(self, *facts: str) -> Model:
         part = self._part("model")
         kept = {name: part.facts.get(name) for name in facts}
-        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_LEFT_ALONE}")
+        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_NOT_RUN}")
         try:
             named.append(self._make("model"))
         except Missing as error:
@@ -215,7 +215,7 @@ class FromPython:
         raise why
 
     def _models(self, part: Part) -> Iterator[Callable[[], nn.Module]]:
-        """Yield each model of the library for these records, and an MLP of the widths that are kept."""
+        """Yield each model of the library for these records, and an MLP of the recorded widths."""
         shape, classes = self.data().input_shape, self.data().classes
         if classes is not None:
             yield from (partial(make, shape, classes) for make in MODELS.values())
@@ -228,26 +228,26 @@ class FromPython:
         return loss
 
     def training(self) -> Training:
-        """Return all of it, held against what the settings keep of each part."""
+        """Return all parts together, compared with the facts that the settings hold about each."""
         config = self._config
         _check_numbers(self._plan, self.data(), config.agents)
         if self._part("mixing").made is None:
-            raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not keep")
+            raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not contain")
         keys = ("algorithm", "loss", "lr", "sources", *(["graph"] if "graph" in config.parts else []))
         objects = {key: self._make(key) for key in keys}
-        objects |= {"data": self._dealt, "model": self._model("layers", "parameters", "starting values hash")}
+        objects |= {"data": self._split_data, "model": self._model("layers", "parameters", "starting values hash")}
         training = training_with(config, objects)
         texts = {key: part.made["own"] for key, part in config.parts.items() if part.made and "own" in part.made}
         made = describe(training, {key: text for key, text in texts.items() if key in self._own})
         if changed := differences(self._comparable(config.parts), self._comparable(made)):
-            words = f"the settings keep other facts than what they name has: {'; '.join(changed)}"
+            words = f"the facts in the settings do not match what they name: {'; '.join(changed)}"
             raise Missing(words) if self._own else InvalidInput(words)
         return training
 
     def _comparable(self, parts: dict[str, Part]) -> dict[str, Part]:
-        """Return parts with what a reader is shown among the facts and, of those of the library, without what depends on Python.
+        """Return the parts with facts that can be compared: for parts of the library, their text and nothing that depends on Python.
 
-        A model of the library may be made by another function than the one that the run had.
+        A model of the library may be made by another function than in the run.
         """
 
         def facts(key: str, part: Part) -> dict[str, Any]:
@@ -260,32 +260,34 @@ class FromPython:
 
     def _part(self, key: str) -> Part:
         if key not in self._config.parts:
-            raise InvalidInput(f"the settings keep nothing of the {key}")
+            raise InvalidInput(f"the settings have no facts about the {key}")
         return self._config.parts[key]
 
     def _make(self, key: str) -> Any:
         part, config = self._part(key), self._config
         if part.made is None or ("own" in part.made and not self._run_code):
-            raise Missing(f"the {key} {part.shown[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
         if "own" not in part.made:
-            data = None if key == "data" else self._dealt
+            data = None if key == "data" else self._split_data
             return make_again(key, part.made, config, data, named=self._named, data_dir=self._data_dir)
         self._own.add(key)
         text = str(part.made["own"])
-        own = _followed(lambda: find(key, text, config.code.get(key)))
-        return _followed(lambda: make_user_part(key, own, None if key == "data" else self._dealt, config.seed))
+        own = _run_owner_code(lambda: find(key, text, config.code.get(key)))
+        return _run_owner_code(
+            lambda: make_user_part(key, own, None if key == "data" else self._split_data, config.seed)
+        )
 
     def _named(self, key: str, name: str) -> Any:
         if name in _KNOWN:
             return _KNOWN[name]
         if not self._run_code:
-            raise Missing(f"the {key} {name[:80]!r} {_LEFT_ALONE}")
+            raise Missing(f"the {key} {name[:80]!r} {_NOT_RUN}")
         self._own.add(key)
-        return _followed(lambda: find(key, name).value)
+        return _run_owner_code(lambda: find(key, name).value)
 
 
-def _followed(make: Callable[[], _Made]) -> _Made:
-    """Return what is made of the owner's code. Where a file is not here, or another, that says nothing about the run."""
+def _run_owner_code(make: Callable[[], _Made]) -> _Made:
+    """Return what the owner's code makes. A file that is missing or different here says nothing about the run."""
     try:
         return make()
     except TacitError as error:
@@ -293,7 +295,7 @@ def _followed(make: Callable[[], _Made]) -> _Made:
 
 
 def _parameters(make: Callable[[], nn.Module]) -> int | None:
-    """Return how many parameters a model would have, without making them; None if it is no model."""
+    """Return how many parameters a model would have, without making them; None if it is not a model."""
     try:
         with torch.device("meta"):
             return sum(parameter.numel() for parameter in make().parameters())
@@ -301,14 +303,19 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
         return None
 
 
-def _check_at_hand(name: str, data_dir: Path | None) -> None:
+def _check_available(name: str, data_dir: Path | None) -> None:
     if name not in NAMES:
         raise Missing(f"the data set {name[:80]!r} is not one that comes with the library")
     if (file := absent(name, data_dir)) is not None:
         raise Missing(f"{file} of the data set {name!r} is not in the data folder; set TACIT_DATA, or give --data-dir")
 
 
+def _check_size(name: str, reasonable: bool) -> None:
+    if not reasonable:
+        raise Missing(f"{name[:80]!r} is not a synthetic data set of a reasonable size")
+
+
 def _check_numbers(plan: PlanEvent, data: DataSet, agents: int) -> None:
     held = sum(plan.sizes)
     if held > 2 * len(data.train) + 1000 * plan.agents or agents > len(data.train):
-        raise Missing(f"the plan has {held} records and the data set {len(data.train)}")
+        raise Missing(f"the plan has {held} records, but the data set {len(data.train)}")

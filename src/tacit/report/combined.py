@@ -1,4 +1,4 @@
-"""What several runs spend together of the same records, derived from their accounts."""
+"""What several runs together spend on the same records, derived from their accounts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,43 +7,43 @@ from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
 from tacit.privacy.holders import EventCounter, Holders
 from tacit.privacy.mechanisms import EVERYBODY
-from tacit.report.html.overlays import Entry
+from tacit.report.compared import ComparedRun
 from tacit.report.wording import ADJACENCIES, epsilon
 
 
-def together(entries: Sequence[Entry]) -> list[str]:
-    """Return a sentence for every data set that several of the runs asked.
+def describe_combined(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return a sentence for every data set that several of the runs queried.
 
-    Owners of the same name hold the same records. Where a data set was dealt out in several ways, a record may be with any
-    owner each time: a run on another deal counts with whichever of its owners was asked most.
+    Owners of the same name hold the same records. If a data set was split in several ways, any owner may have held a record
+    each time: a run on another split counts with whichever of its owners was queried most.
     """
-    groups: dict[str, list[Entry]] = {}
-    for entry in entries:
-        for key in _data(entry):
-            groups.setdefault(key, []).append(entry)
+    groups: dict[str, list[ComparedRun]] = {}
+    for each in runs:
+        for key in _data_sets(each):
+            groups.setdefault(key, []).append(each)
     found = []
-    for key, asked in groups.items():
-        if len(asked) > 1 and (names := [entry.name for entry in asked]):
-            found.append(f"On {key}, {_sentence(asked, ' and '.join((', '.join(names[:-1]), names[-1])))}")
+    for key, group in groups.items():
+        if len(group) > 1 and (names := [each.name for each in group]):
+            found.append(f"On {key}, {_sentence(group, ' and '.join((', '.join(names[:-1]), names[-1])))}")
     return list(dict.fromkeys(found))
 
 
-def _data(entry: Entry) -> list[str]:
-    """Return what a run asked: its data set, whoever holds parts of it."""
-    account = entry.run.record.account
+def _data_sets(each: ComparedRun) -> list[str]:
+    """Return the data sets that a run queried, whoever holds parts of them."""
+    account = each.run.record.account
     if account is None:
-        return [entry.run.plan.dataset]
+        return [each.run.plan.dataset]
     return list(dict.fromkeys(line.records or line.owner for line in account.lines))
 
 
-def _sentence(asked: Sequence[Entry], names: str) -> str:
-    if any(not entry.run.plan.private or entry.run.record.exposed for entry in asked):
+def _sentence(group: Sequence[ComparedRun], names: str) -> str:
+    if any(not each.run.plan.private or each.run.record.exposed for each in group):
         return f"{names} together spend ε = ∞: a run without privacy has read these records."
-    accounts = [entry.run.record.account for entry in asked]
+    accounts = [each.run.record.account for each in group]
     known = [account for account in accounts if account is not None]
     if len(known) < len(accounts):
         return f"what {names} together spend is not known: ε of each could not be derived."
-    plans = [entry.run.plan for entry in asked]
+    plans = [each.run.plan for each in group]
     if len(units := dict.fromkeys(line.unit for account in known for line in account.lines)) > 1:
         return f"what {names} spend cannot be added up: some protect every {' and others every '.join(units)}."
     delta = min(plan.delta for plan in plans if plan.delta is not None)
@@ -64,7 +64,7 @@ def _sentence(asked: Sequence[Entry], names: str) -> str:
 
 
 def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
-    """Return what may have been asked of one record, in all cases, and whether these are bounds."""
+    """Return all the queries that may have been made of one record, case by case, and whether these are bounds."""
     holders, counted = Holders(accounts), EventCounter(lambda account, _: account.charged)
     found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
     bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)

@@ -1,7 +1,7 @@
-"""A run folder, read from its files alone: `config.toml`, `events.jsonl` and, once it is there, `summary.json`.
+"""A run as its folder records it: `config.toml`, `events.jsonl` and, once the run is finished, `summary.json`.
 
-`events.jsonl` is the truth for everything but ε, which is derived from the ledger beside the run. Where that is not there, as beside a folder that was
-copied, or does not fit the events, ε is not known.
+`events.jsonl` is the source of everything but ε, which is derived from the ledger beside the run. If the ledger is missing (the
+folder was copied, say) or does not match the events, ε is unknown.
 """
 
 import json
@@ -27,43 +27,43 @@ Measure = Literal["accuracy", "loss"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scores:
-    """How good every agent's model was at each look, by accuracy or, where there are no classes, by loss."""
+    """How good every agent's model was at each snapshot, by accuracy or, if there are no classes, by loss."""
 
     measure: Measure
     rounds: tuple[int, ...]
-    values: Values  # [looks, agents]
+    values: Values  # [snapshots, agents]
     scored: tuple[tuple[int, int], ...]
-    """On how many of how many validation records, at each look."""
+    """On how many of how many validation records, at each snapshot."""
 
     @property
     def samples(self) -> set[int]:
-        """How many records the samples have on which models were scored, where not on all."""
+        """The sizes of the samples of records on which models were scored, other than all records."""
         return {some for some, all_records in self.scored if some < all_records}
 
     @property
     def final_sample(self) -> int | None:
-        """How many records the last look's sample has; None if all were scored."""
+        """The size of the last snapshot's sample; None if all records were scored."""
         some, all_records = self.scored[-1]
         return some if some < all_records else None
 
     @property
     def mean(self) -> Values:
-        """The mean over agents at each look."""
+        """The mean over agents at each snapshot."""
         return np.asarray(self.values.mean(axis=1))
 
     @property
     def low(self) -> Values:
-        """The smallest over agents at each look."""
+        """The smallest over agents at each snapshot."""
         return np.asarray(self.values.min(axis=1))
 
     @property
     def high(self) -> Values:
-        """The largest over agents at each look."""
+        """The largest over agents at each snapshot."""
         return np.asarray(self.values.max(axis=1))
 
     @property
     def final(self) -> Values:
-        """Every agent's last."""
+        """Every agent's last value."""
         return np.asarray(self.values[-1])
 
     @property
@@ -72,32 +72,43 @@ class Scores:
         ends = float(self.low[-1]), float(self.high[-1])
         return ends if self.measure == "accuracy" else ends[::-1]
 
+    @property
+    def colour_range(self) -> tuple[float, float]:
+        """The values at the ends of a colour scale: at least ten points of accuracy apart, so that small differences look small."""
+        low, high = float(self.final.min()), float(self.final.max())
+        least = 0.1 if self.measure == "accuracy" else 0.1 * max(abs(high), 1e-9)
+        if high - low < least:
+            low = (low + high - least) / 2
+            low = min(max(low, 0.0), 1 - least) if self.measure == "accuracy" else low
+            high = low + least
+        return low, high
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Run:
-    """One run as its folder tells it."""
+class RecordedRun:
+    """One run as its files record it."""
 
     name: str
     config: Mapping[str, Any]
     plan: PlanEvent
     history: tuple[SnapshotEvent, ...]
-    """One snapshot a round at most, in the order of rounds; empty if the run was stopped before its first look."""
+    """At most one snapshot per round, in the order of rounds; empty if the run stopped before its first snapshot."""
     finished: bool
     seconds: float
     """How long the rounds took, without scoring models."""
     resumes: int
     lost_queries: int
     lost_before: Mapping[int, int]
-    """For the round of each snapshot: how many queries were charged by then whose answers a crash lost."""
+    """By the round of each snapshot: how many queries had been charged whose answers were lost in a crash."""
     record: RunAccount
-    """What the ledger beside the run holds of it, from which alone ε is derived."""
+    """The run's account in the ledger beside it, the only source of ε."""
     summary: Mapping[str, Any] | None
     checked: CheckEvent | None = None
     """The latest check of the run's settings, if there was one."""
 
     @classmethod
-    def load(cls, folder: Path | str) -> "Run":
-        """Read a folder, or say what is wrong with it."""
+    def load(cls, folder: Path | str) -> "RecordedRun":
+        """Read a folder, or raise an error that says what is wrong with it."""
         folder = Path(folder)
         if not folder.is_dir():
             what = "is a file" if folder.exists() else "does not exist"
@@ -105,8 +116,8 @@ class Run:
         for name in ("config.toml", "events.jsonl"):
             if not (folder / name).is_file():
                 raise InvalidInput(f"{folder} is not a run folder: it has no {name}")
-        story = events.read(folder / "events.jsonl")
-        plan, history, finish = story.plan, story.snapshots, story.finish
+        log = events.read(folder / "events.jsonl")
+        plan, history, finish = log.plan, log.snapshots, log.finish
         if plan is None:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
         summary = _read_summary(folder / "summary.json")
@@ -117,17 +128,17 @@ class Run:
             history=history,
             finished=finish is not None or summary is not None,
             seconds=finish.seconds if finish is not None else max((s.seconds for s in history), default=0.0),
-            resumes=len(story.resumes),
-            lost_queries=story.lost_queries,
-            lost_before=story.lost_before,
-            record=read_run_account(folder, story),
+            resumes=len(log.resumes),
+            lost_queries=log.lost_queries,
+            lost_before=log.lost_before,
+            record=read_run_account(folder, log),
             summary=summary,
-            checked=story.check,
+            checked=log.check,
         )
 
     @property
     def round(self) -> int:
-        """The last round that was looked at."""
+        """The round of the last snapshot."""
         return self.history[-1].round if self.history else 0
 
     @property
@@ -137,25 +148,25 @@ class Run:
 
     @property
     def release(self) -> bool:
-        """Whether it is a release, by its own plan and by the ledger."""
+        """Whether both the plan and the ledger call it a release."""
         return self.plan.private and self.plan.release and self.record.release
 
     @property
     def spent(self) -> int:
-        """How many queries each agent's data was asked: what the ledger holds or, where ε is not known, what the events tell."""
+        """How many queries of each agent's data were made: by the ledger or, if ε is unknown, by the events."""
         account = self.record.account
         return self.queries + self.lost_queries if account is None else account.spent
 
     @property
     def charged(self) -> int | None:
-        """How many queries ε is derived from; of a run that was not played to its end, all that were planned.
+        """How many queries ε is derived from; for an unfinished run, all that were planned.
 
-        When to stop may depend on the answers, and so ε of what was asked until then is not proven to hold.
+        When a run stops may depend on the answers, so an ε of the queries made until then is not proven to hold.
         """
         return None if self.record.account is None else self.record.account.charged
 
     def spent_at(self, snapshot: SnapshotEvent) -> int:
-        """How many queries each agent's data was asked until then: answered and lost."""
+        """Return how many queries of each agent's data had been made by then, answered or lost."""
         return snapshot.queries + self.lost_before[snapshot.round]
 
     @cached_property
@@ -177,15 +188,23 @@ class Run:
 
     @cached_property
     def scores(self) -> Scores | None:
-        """Accuracies if there are any, else losses, else nothing."""
+        """Accuracies if there are any, else losses, else None."""
         measures: tuple[Measure, ...] = ("accuracy", "loss")
         for measure in measures:
-            looks = [s for s in self.history if getattr(s, measure) is not None]
-            if looks:
-                values = np.array([getattr(s, measure) for s in looks], dtype=np.float64)
-                scored = tuple(s.scored for s in looks if s.scored is not None)
-                return Scores(measure=measure, rounds=tuple(s.round for s in looks), values=values, scored=scored)
+            snapshots = [s for s in self.history if getattr(s, measure) is not None]
+            if snapshots:
+                values = np.array([getattr(s, measure) for s in snapshots], dtype=np.float64)
+                scored = tuple(s.scored for s in snapshots if s.scored is not None)
+                return Scores(measure=measure, rounds=tuple(s.round for s in snapshots), values=values, scored=scored)
         return None
+
+    @cached_property
+    def distances(self) -> list[float]:
+        """How far the models are apart at each snapshot; rounding errors of a common start count as zero."""
+        apart = [snapshot.consensus_distance for snapshot in self.history]
+        if len(apart) > 1 and self.history[0].round == 0 and apart[0] < 1e-4 * apart[1]:
+            apart[0] = 0.0
+        return apart
 
 
 def _read(path: Path) -> bytes:
