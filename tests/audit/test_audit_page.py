@@ -7,15 +7,15 @@ import re
 import numpy as np
 import pytest
 
-from tacit.audit.attacks.collecting import Collected
+from tacit.audit.attacks.collection import Collected
 from tacit.audit.attacks.one_run import OneRunFindings
 from tacit.audit.attacks.one_run_scores import OneRunScores
 from tacit.audit.bounds.findings import Claim, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
-from tacit.audit.noise.report import AgentNoise, Check, Estimate, NoiseReport
+from tacit.audit.noise.report import AgentNoise, Estimate, NoiseReport, NoiseTest
 from tacit.audit.pages.charts import allowed, roc
 from tacit.audit.pages.page import page, write_page
-from tacit.audit.pages.wording import consequence, lower, verdict, whatever_is_wrong
+from tacit.audit.pages.wording import consequence, lower, unconditional_bound, verdict
 from tacit.privacy import Privacy
 from tacit.privacy.accounting import Event
 
@@ -82,17 +82,17 @@ def test_what_was_not_refuted_is_not_called_proven():
     assert verdict(document).startswith("No violation found.")
     words = shown(document)
     assert "NO VIOLATION FOUND" in words
-    assert "no proof that the claim holds" in words
+    assert "This does not prove the claim" in words
     assert "✓" not in words
 
 
 def test_a_broken_claim_is_told_with_what_the_bound_supposes():
     document = made(4.0)
     assert document["verdict"] == "broken"
-    weaker = whatever_is_wrong(document)
+    weaker = unconditional_bound(document)
     assert weaker < document["lower_bound"]
     assert (
-        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is"
+        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is wrong"
         in verdict(document)
     )
     assert consequence(document) in shown(document)
@@ -109,9 +109,9 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "share of its answers seen 95.0",
         "A bound below the claim proves nothing about it.",
         "estimate (interval)",
-        "An estimate takes the counts at their face and proves nothing.",
-        "each one at 99.1667 %, so that all intervals of this audit together hold at 95 %.",
-        "So few runs would show nothing of a system that just uses its claim up",
+        "An estimate takes the counts at face value and proves nothing.",
+        "each at 99.1667 % confidence, so that all intervals of this audit hold together at 95 %.",
+        "So few runs would show nothing even of a system that spends all of its claim",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",
@@ -158,9 +158,9 @@ def noise(p_value):
         for agent in (0, 1)
     ]
     checks = (
-        Check(name="sigma", agents=(0,), p_value=0.4),
-        Check(name="sigma", agents=(1,), p_value=p_value),
-        Check(name="agents", agents=(0, 1), p_value=0.2),
+        NoiseTest(name="sigma", agents=(0,), p_value=0.4),
+        NoiseTest(name="sigma", agents=(1,), p_value=p_value),
+        NoiseTest(name="agents", agents=(0, 1), p_value=0.2),
     )
     report = NoiseReport(trials=50, queries=20, false_alarm=1e-3, agents=tuple(agents), checks=checks)
     told = made(0.0, runs=20)["attack"] | {"kind": "noise", "title": "Noise and lots", "target": None}
@@ -172,7 +172,7 @@ def test_noise_that_passes_is_not_called_proven():
     for piece in (
         "AS STATED",
         "as far as 50 runs show",
-        "This is no proof.",
+        "This is not a proof.",
         "0 σ 1 0.98 0.95 to 1.01",
         "size of the noise 2 0.3 as stated",
         "answers of every agent 1,000",
@@ -185,7 +185,7 @@ def test_noise_that_passes_is_not_called_proven():
 def test_noise_that_fails_is_told_with_the_agents_it_is_about():
     words = shown(noise(1e-9))
     assert "✕ NOT AS STATED" in words
-    assert "size of the noise 2 1e-09 the noise has another size than stated (agent 1)" in words
+    assert "size of the noise 2 1e-09 the noise does not have the stated size (agent 1)" in words
     assert "two agents 1 0.2 as stated" in words
     assert "do not rely on it" in words
 
@@ -213,7 +213,7 @@ def test_a_page_on_one_run_says_how_many_guesses_were_right():
         "One run shows less than many do",
     ):
         assert piece in words
-    assert whatever_is_wrong(document) is None
+    assert unconditional_bound(document) is None
 
 
 def test_a_page_on_one_run_draws_hits_against_false_alarms_on_log_scales():
@@ -228,7 +228,7 @@ def test_a_page_on_one_run_draws_hits_against_false_alarms_on_log_scales():
     assert [trace["name"] for trace in chart["data"] if trace.get("showlegend", True)][1:] == ["guessing", "score"]
     assert "a canary that was in and that the attack calls so" in shown(document)
     assert "from audit.json alone" in page(document)
-    assert "How well the attack tells" not in shown(document | {"roc": {}})
+    assert "How good the attack is" not in shown(document | {"roc": {}})
 
 
 def test_one_run_can_break_a_claim():
