@@ -9,7 +9,7 @@ import torch
 from tacit.algorithms import DSGD, DSGT
 from tacit.audit.attacks.one_run import OneRun, dirac_canaries
 from tacit.audit.attacks.one_run_scores import OneRunScores, RecordingOracle, _separate, likelihoods
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.audit.linear.responses import Responses
 from tacit.data import AgentData, Records, load
 from tacit.errors import DataError, InvalidInput

@@ -119,6 +119,12 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         assert piece in words
 
 
+def test_an_attack_of_a_new_kind_has_the_page_of_scores():
+    words = shown(made(0.5, kind="coalition", title="Coalition"))
+    assert "Coalition" in words
+    assert "Looks and bounds" in words
+
+
 def test_fields_that_an_attack_has_not_are_left_out():
     words = shown(made(0.5, share_seen=None, exact_answers=None, observers=None, graph=None))
     assert "share of its answers" not in words

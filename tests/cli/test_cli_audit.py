@@ -17,7 +17,7 @@ from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
 from tacit.cli.audit import cases as audit_cases
 from tacit.cli.audit.output import print_audit
@@ -331,7 +331,10 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
         (("--inner-steps", 2), "--inner-steps is about DiNNO's inner steps; dsgd has none"),
         (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
         (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
-        (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must see all of its neighbours"),
+        (
+            ("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1),
+            "must see all of its neighbours",
+        ),
         (("--folder", "apart.txt"), "apart.txt is not a folder"),
         (("--dataset", "digits"), "--dataset is about --canary blank; the worst record is in no data set"),
         (("--data-dir", "."), "--data-dir is about --canary blank"),

@@ -11,7 +11,7 @@ import pytest
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
 
 SURE = ("--confidence", 0.999999)

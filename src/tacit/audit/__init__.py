@@ -2,7 +2,7 @@
 
 What to open for which question:
 
-- attacks/    How is a system attacked? `worlds` has the systems, `observers` what curious agents know, then one file per attack:
+- attacks/    How is a system attacked? `world` is a system under attack, `worlds` has some, `observers` what curious agents know, then one file per attack:
               `neighbor`, `natural`, `membership`, `one_run`. `collection` plays many runs. A new attack is one file there and one
               line below.
 - bounds/     What do scores or guesses prove about ε? `findings` judges scores; `rates`, `tradeoff` and `one_run` have the bounds.
@@ -19,7 +19,8 @@ from tacit.audit.attacks.membership import Membership, paper_attack
 from tacit.audit.attacks.natural import NaturalNeighbor
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.one_run import OneRun, OneRunFindings, dirac_canaries
-from tacit.audit.attacks.worlds import World, dirac, images
+from tacit.audit.attacks.world import World
+from tacit.audit.attacks.worlds import dirac, images, noise_world
 from tacit.audit.bounds.findings import Claim, Findings, ScoreLook, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
 from tacit.audit.bounds.rates import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
@@ -29,7 +30,7 @@ from tacit.audit.detectors.report import CheckFinding, CheckReport
 from tacit.audit.linear.distance import Leak, leaks
 from tacit.audit.linear.responses import Responses
 from tacit.audit.linear.views import View
-from tacit.audit.noise.check import NoiseCheck, noise_world
+from tacit.audit.noise.check import NoiseCheck
 from tacit.audit.noise.report import NoiseReport
 from tacit.errors import NotLinear
 

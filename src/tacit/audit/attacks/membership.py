@@ -10,7 +10,8 @@ import torch
 from tacit.algorithms import DSGD, DSGT, SGD, DiNNO, Momentum
 from tacit.algorithms.interface import Algorithm
 from tacit.audit.attacks.collection import Scores
-from tacit.audit.attacks.worlds import World, images
+from tacit.audit.attacks.world import World
+from tacit.audit.attacks.worlds import images
 from tacit.data import DataSet
 from tacit.privacy import Privacy, Sources
 from tacit.privacy.accounting import Event

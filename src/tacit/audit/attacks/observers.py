@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.audit.linear.responses import Responses
 from tacit.audit.linear.views import View
 from tacit.errors import InvalidInput

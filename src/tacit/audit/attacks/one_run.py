@@ -14,7 +14,8 @@ import torch
 
 from tacit.algorithms import Algorithm
 from tacit.audit.attacks.one_run_scores import OneRunScores, RecordingOracle, likelihoods
-from tacit.audit.attacks.worlds import DiracSettings, World, dirac, linear_data, linear_model
+from tacit.audit.attacks.world import World
+from tacit.audit.attacks.worlds import DiracSettings, dirac, linear_data, linear_model
 from tacit.audit.bounds.findings import Claim, Verdict, roc_curve
 from tacit.audit.bounds.one_run import Guesses, guess, one_run_bound, one_run_fdp_bound
 from tacit.audit.bounds.rates import Bound, Terms

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from tacit.algorithms import DiNNO
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.errors import InvalidInput
 
 

@@ -1,15 +1,14 @@
-"""Systems to attack: how they run, and the record whose presence is in question.
+"""Systems to attack.
 
-With and without that record, the canary, everything else is the same: all public facts, q included, follow from declared sizes.
 `dirac` is the worst case, in which a record's gradient is the record itself. A canary along one axis would not reveal clipping by a
-norm that is not Euclidean, so its canary may lie in a dense direction and have any length. `images` is the paper's own system: a
-network, images, and a blank image labelled 0.
+norm that is not Euclidean, so its canary may lie in a dense direction and have any length. In `noise_world`, noise and lots can be
+separated. `images` is the paper's own system: a network, images, and a blank image labelled 0.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any, NotRequired, TypedDict
+from dataclasses import replace
+from functools import partial
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import networkx as nx
 import torch
@@ -18,122 +17,15 @@ from torch import Tensor, nn
 
 from tacit.algorithms import SGD, Algorithm
 from tacit.algorithms.averaged import rule_of
-from tacit.api import train_trials
+from tacit.audit.attacks.world import World
 from tacit.data import AgentData, DataSet, Records
-from tacit.data.records import concatenate
 from tacit.errors import InvalidInput
-from tacit.models import FlatModel, convnet
-from tacit.models.functional import Loss, cross_entropy
-from tacit.networks import StackedNetwork, Tap
-from tacit.privacy import Compile, Plan, Privacy, Sources
-from tacit.privacy.accounting import Event
-from tacit.privacy.randomness import Source
-from tacit.training.counting import count
-from tacit.training.preparation import Model, connect, starts
-from tacit.training.results import Result
-from tacit.training.schedules import Schedule, as_schedule
+from tacit.models import convnet
+from tacit.privacy import Compile, Privacy
+from tacit.training.schedules import Schedule
 
 _CANARY_LENGTH = 100.0  # in clipping norms: more than all other records of a lot together
 _WIDTH = 8
-
-
-@dataclass(frozen=True)
-class _From:
-    """The same sources, starting at a later trial, so that no two batches draw the same."""
-
-    sources: Sources
-    first: int
-
-    @property
-    def secret(self) -> bool:
-        return self.sources.secret
-
-    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
-        return self.sources.make(agents, self.first + trial)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class World:
-    """A system under attack; the fields are those of `Training`.
-
-    data: what the agents hold without the canary. They declare the same sizes with it.
-    canary: one record, which the target either holds or does not hold.
-    """
-
-    algorithm: Algorithm[Any]
-    model: Model
-    loss: Loss = cross_entropy
-    data: AgentData
-    canary: Records
-    target: int
-    privacy: Privacy
-    rounds: int
-    lr: float | Sequence[float] | Schedule
-    graph: nx.Graph | None
-    compile: Compile = "auto"
-
-    def __post_init__(self) -> None:
-        if (self.privacy.adjacency, self.privacy.accountant) != ("add_remove", "pld"):
-            raise InvalidInput(
-                f"ε is claimed by {self.privacy.accountant} under {self.privacy.adjacency} adjacency; attacks add or remove a "
-                "record and are compared with the tightest ε for that: use adjacency='add_remove' and accountant='pld'"
-            )
-        if len(self.canary) != 1:
-            raise InvalidInput(f"the canary has {len(self.canary)} records; it must be one")
-        if self.target not in range(self.data.agents):
-            raise InvalidInput(f"target is {self.target}; it must be an agent, from 0 to {self.data.agents - 1}")
-
-    def data_with(self, records: Records) -> AgentData:
-        """Return what the agents hold when the target also holds these records."""
-        train = concatenate([self.data.data.train, records])
-        indices = list(self.data.indices)
-        indices[self.target] = torch.cat([indices[self.target], torch.arange(len(train) - len(records), len(train))])
-        return replace(self.data, data=replace(self.data.data, train=train), indices=tuple(indices))
-
-    @cached_property
-    def plan(self) -> Plan:
-        """q and σ of every agent, for as many queries as the rule asks."""
-        links = {"agents": self.data.agents, "trials": 1, "rounds": self.rounds}
-        (topology,) = connect(self.graph, "metropolis", allow_drift=False, **links)
-        cost = count(
-            self.algorithm, self.rounds, as_schedule(self.lr), lambda device: StackedNetwork(topology, device=device), 0
-        )
-        return self.privacy.plan(self.data.sizes, cost.queries)
-
-    @property
-    def event(self) -> Event:
-        """The target's mechanism, as stated."""
-        return self.plan.event(self.target)
-
-    @cached_property
-    def direction(self) -> Float[Tensor, " params"]:
-        """Where the canary's gradient points, in a world where that is the record itself."""
-        record = self.canary.table[0].double().flatten()
-        return record / record.norm()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings of a run, except for its data and sizes."""
-        names = ("algorithm", "model", "loss", "privacy", "rounds", "lr", "graph", "compile")
-        return {name: getattr(self, name) for name in names} | {"evaluate_every": self.rounds}
-
-    def starts(self, model: FlatModel, trials: int, seed: int) -> Float[Tensor, "stack params"]:
-        """Return where every agent of every trial starts, which is public."""
-        return starts(model, self.model, seed=seed, trials=trials, agents=self.data.agents, same_start=True)
-
-    def play(
-        self, trials: int, *, present: bool, seed: int, sources: Sources | None = None, taps: Sequence[Tap] = ()
-    ) -> list[Result]:
-        """Train this many independent systems side by side; `seed + t` seeds the start and the seeded sources of trial t."""
-        return train_trials(
-            trials,
-            data=self.data_with(self.canary) if present else self.data,
-            sizes=self.data.sizes,
-            seed=seed,
-            sources=None if sources is None else _From(sources, seed),
-            taps=taps,
-            **self.settings,
-        )
 
 
 def first_output(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -213,6 +105,14 @@ def dirac(
         graph=graph,
         compile=False,
     )
+
+
+def noise_world(algorithm: Algorithm[Any], *, records: int = 100, **settings: Unpack[DiracSettings]) -> World:
+    """Return a `dirac` world in which all records are equal, along the second axis: the answers there count the lot."""
+    world = dirac(algorithm, records=records, **settings)
+    inputs = torch.zeros_like(world.data.data.train.table)
+    inputs[:, 1] = world.data.data.train.table.norm(dim=1)
+    return replace(world, data=linear_data(inputs, records, "noise"))
 
 
 def images(

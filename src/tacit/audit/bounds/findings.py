@@ -11,19 +11,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from tacit.audit.attacks.collection import Collected
-from tacit.audit.bounds.rates import (
-    Bound,
-    Criterion,
-    Outcomes,
-    Side,
-    Terms,
-    choose_threshold,
-    clopper_pearson_bound,
-    count,
-    gaussian_bound,
-    least_epsilon,
-    upper_rate,
-)
+from tacit.audit.bounds import rates
+from tacit.audit.bounds.rates import Bound, Criterion, Outcomes, Side, Terms
 from tacit.audit.bounds.tradeoff import event_curve, tradeoff_bound
 from tacit.errors import InvalidInput
 from tacit.privacy import accounting
@@ -151,11 +140,11 @@ def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findi
 def roc_curve(absent: Side, present: Side) -> dict[str, list[float]]:
     """Return the hit rates at false alarm rates that are evenly spaced on a log scale."""
     runs = len(absent)
-    rates = np.unique(np.round(np.geomspace(1 / runs, 1, _POINTS) * runs)) / runs
+    alarms = np.unique(np.round(np.geomspace(1 / runs, 1, _POINTS) * runs)) / runs
     highest = np.sort(absent)[::-1]
-    cuts = highest[np.minimum((rates * runs).round().astype(int), runs) - 1]
+    cuts = highest[np.minimum((alarms * runs).round().astype(int), runs) - 1]
     hits = 1 - np.searchsorted(np.sort(present), cuts, side="left") / len(present)
-    return {"false_alarms": rates.tolist(), "hits": hits.tolist()}
+    return {"false_alarms": alarms.tolist(), "hits": hits.tolist()}
 
 
 def _reach(event: Event, runs: int, at: Terms) -> float:
@@ -179,9 +168,9 @@ def _look(statistic: str, cut: float | Criterion, absent: Side, present: Side, e
     chosen: Chosen = "beforehand"
     if isinstance(cut, str):
         first = max(1, int(_HELD_OUT * min(len(absent), len(present))))
-        cut = choose_threshold(absent[:first], present[:first], criterion=cut, **at)
+        cut = rates.choose_threshold(absent[:first], present[:first], criterion=cut, **at)
         absent, present, chosen = absent[first:], present[first:], "on the first part"
-    outcomes = count(absent, present, cut)
+    outcomes = rates.count(absent, present, cut)
     return ScoreLook(
         statistic=statistic,
         threshold=cut,
@@ -190,15 +179,17 @@ def _look(statistic: str, cut: float | Criterion, absent: Side, present: Side, e
         estimate=_estimate(outcomes, at["delta"]),
         interval=_interval(outcomes, **at),
         bounds=(
-            clopper_pearson_bound(outcomes, **at),
+            rates.clopper_pearson_bound(outcomes, **at),
             tradeoff_bound(outcomes, event, **at),
-            gaussian_bound(outcomes, **at),
+            rates.gaussian_bound(outcomes, **at),
         ),
     )
 
 
 def _estimate(outcomes: Outcomes, delta: float) -> float:
-    return float(least_epsilon(outcomes.false_alarms / outcomes.absent, outcomes.misses / outcomes.present, delta))
+    return float(
+        rates.least_epsilon(outcomes.false_alarms / outcomes.absent, outcomes.misses / outcomes.present, delta)
+    )
 
 
 def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[float, float]:
@@ -206,9 +197,9 @@ def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[floa
     risk = (1 - confidence) / 4
 
     def limits(wrong: int, runs: int) -> tuple[float, float]:
-        right, rate = upper_rate(np.array([runs - wrong, wrong]), runs, risk)
+        right, rate = rates.upper_rate(np.array([runs - wrong, wrong]), runs, risk)
         return 1 - float(right), float(rate)
 
     alarm, miss = limits(outcomes.false_alarms, outcomes.absent), limits(outcomes.misses, outcomes.present)
-    low, high = (float(least_epsilon(alarm[end], miss[end], delta)) for end in (1, 0))
+    low, high = (float(rates.least_epsilon(alarm[end], miss[end], delta)) for end in (1, 0))
     return low, high

@@ -103,10 +103,7 @@ def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> lis
 
 
 def _distances(graph: nx.Graph, observers: Collection[int]) -> dict[int, int]:
-    return {
-        agent: int(links)
-        for agent, links in nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None).items()
-    }
+    return dict(nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None))
 
 
 def _simulate(

@@ -129,8 +129,7 @@ class View:
         """Return weights with which the rows best reconstruct linear combinations of all agents' answers."""
         left, values, right = self._parts
         inverse = values / (values.square() + self.rounding**2)
-        scaled = combinations * self.noise.repeat_interleave(self.queries)
-        return ((scaled @ right.T) * inverse) @ left.T / self._sizes
+        return ((combinations * self._deviations @ right.T) * inverse) @ left.T / self._sizes
 
     def exact(self, target: int, *, tolerance: float = 1e-6) -> Bool[Tensor, " queries"]:
         """Return which answers are reconstructed, up to `tolerance` of the noise's variance."""
@@ -167,16 +166,21 @@ class View:
         _check(rate, noise, size)
         return log_ratio(self.information(target), seen @ self.recover(target).T, rate=rate, noise=noise, size=size)
 
+    @property
+    def _deviations(self) -> Float[Tensor, " answers"]:
+        """The square root of the noise covariance S of all answers: diagonal, because agents' noise is independent."""
+        return self.noise.repeat_interleave(self.queries)
+
     @cached_property
     def _sizes(self) -> Float[Tensor, " seen"]:
         """The noise in each row; 1 where there is none."""
-        sizes = (self.matrix * self.noise.repeat_interleave(self.queries)).norm(dim=1)
+        sizes = (self.matrix * self._deviations).norm(dim=1)
         return torch.where(sizes > 0, sizes, 1.0)
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """The singular value decomposition of the matrix in units of the noise, each row scaled to norm 1."""
-        scaled = self.matrix * self.noise.repeat_interleave(self.queries) / self._sizes[:, None]
+        scaled = self.matrix * self._deviations / self._sizes[:, None]
         left, values, right = torch.linalg.svd(scaled, full_matrices=False)
         return left, values, right
 

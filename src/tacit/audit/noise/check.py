@@ -7,38 +7,22 @@ with the stated σ and q, and the noise of agents, rounds and runs with one anot
 It finds faults of noise and lots only: a gradient that is not clipped goes unnoticed.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import Any, Unpack
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tacit.algorithms import Algorithm
 from tacit.audit.attacks.observers import Observers
-from tacit.audit.attacks.worlds import DiracSettings, World, dirac, first_output, linear_data
-from tacit.audit.noise.noise_statistics import (
-    RecoveredNoise,
-    check_agent,
-    check_between_agents,
-    estimate_rate,
-    estimate_sigma,
-)
+from tacit.audit.attacks.worlds import first_output
+from tacit.audit.noise import noise_statistics as statistics
 from tacit.audit.noise.report import AgentNoise, NoiseReport
 from tacit.errors import InvalidInput
 from tacit.privacy.gradients.clipping import clip_factors
 
 _MOST_ROUNDING = 1e-2  # of float32 messages, as a share of the noise
-
-
-def noise_world(algorithm: Algorithm[Any], *, records: int = 100, **settings: Unpack[DiracSettings]) -> World:
-    """Return a `dirac` world in which all records are alike, along the second axis: the answers there count the lot."""
-    world = dirac(algorithm, records=records, **settings)
-    inputs = torch.zeros_like(world.data.data.train.table)
-    inputs[:, 1] = world.data.data.train.table.norm(dim=1)
-    return replace(world, data=linear_data(inputs, records, "noise"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +59,9 @@ class NoiseCheck(Observers):
         if self.plan.queries < 2:
             raise InvalidInput("each agent answers one query; at least 2 are needed to compare them")
         noises = self._play(trials, seed)
-        tests = [test for noise in noises for test in check_agent(noise)] + check_between_agents(noises)
+        tests = [test for noise in noises for test in statistics.check_agent(noise)] + statistics.check_between_agents(
+            noises
+        )
         risk = self.false_alarm / len(tests)
         return NoiseReport(
             trials=trials,
@@ -84,8 +70,8 @@ class NoiseCheck(Observers):
             agents=tuple(
                 AgentNoise(
                     agent=noise.agent,
-                    sigma=estimate_sigma(noise, risk),
-                    rate=estimate_rate(noise, risk),
+                    sigma=statistics.estimate_sigma(noise, risk),
+                    rate=statistics.estimate_rate(noise, risk),
                     queries=self.plan.queries,
                     privacy=self.world.privacy,
                 )
@@ -99,7 +85,7 @@ class NoiseCheck(Observers):
         """The agents whose answers are all reconstructed exactly."""
         return tuple(agent for agent in range(self.view.agents) if self.view.exact(agent).all())
 
-    def _play(self, trials: int, seed: int) -> list[RecoveredNoise]:
+    def _play(self, trials: int, seed: int) -> list[statistics.RecoveredNoise]:
         """Play runs without the canary, and return the noise of every agent that is seen."""
         world, plan, sent = self.world, self.plan, list[tuple[Tensor, ...]]()
         results = world.play(trials, present=False, seed=seed, sources=self.sources, taps=[sent.append])
@@ -123,7 +109,7 @@ class NoiseCheck(Observers):
             total = records.sum(dim=0)
             direction = total / total.norm().clamp(min=1e-12)
             noises.append(
-                RecoveredNoise(
+                statistics.RecoveredNoise(
                     agent=agent,
                     bare=answers[:, :, self._without_records(agent)] / sigma,
                     drawn=answers @ direction,

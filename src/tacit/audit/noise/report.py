@@ -10,20 +10,20 @@ from tacit.privacy.accounting import Event
 
 Verdict = Literal["as stated", "not as stated"]
 
-MEANINGS = {
-    "sigma": "the noise does not have the stated size",
-    "shape": "the noise is not normal, or not of the stated size",
-    "tail": "the largest noise is too large or too small",
-    "lag": "the noise of one round is correlated with that of the round before",
-    "rounds": "the rounds of a run have noise in common",
-    "trials": "different runs have noise in common",
-    "shifts": "noise occurs again, shifted along an axis or to another query",
-    "rate": "records are not drawn at the stated rate",
-    "lots": "lot sizes do not vary as those of Poisson lots do",
-    "agents": "agents have noise in common",
-    "repeats": "the same noise was used twice",
+TESTS = {
+    "sigma": ("size of the noise", "the noise does not have the stated size"),
+    "shape": ("shape of the noise", "the noise is not normal, or not of the stated size"),
+    "tail": ("largest noise of all", "the largest noise is too large or too small"),
+    "lag": ("a round and the next", "the noise of one round is correlated with that of the round before"),
+    "rounds": ("rounds of one run", "the rounds of a run have noise in common"),
+    "trials": ("one run and another", "different runs have noise in common"),
+    "shifts": ("every lag and shift", "noise occurs again, shifted along an axis or to another query"),
+    "rate": ("share of records drawn", "records are not drawn at the stated rate"),
+    "lots": ("how lot sizes vary", "lot sizes do not vary as those of Poisson lots do"),
+    "agents": ("two agents", "agents have noise in common"),
+    "repeats": ("noise used twice", "the same noise was used twice"),
 }
-"""What it means when each test fails."""
+"""What each test compares, and what it means when it fails."""
 
 # ε takes too long to compute for less noise than this; the ε of this much noise is reported instead, which is smaller.
 _LEAST_NOISE, _LEAST_RATE = 0.05, 1e-9
@@ -88,12 +88,10 @@ class AgentNoise:
         return {"agent": self.agent, "sigma": asdict(self.sigma), "rate": asdict(self.rate), "epsilon": epsilon}
 
     def _epsilon(self, sigma: float, rate: float) -> float:
-        event = Event(
-            sample_rate=min(max(rate, _LEAST_RATE), 1.0), noise_multiplier=max(sigma, _LEAST_NOISE), count=self.queries
-        )
-        privacy = self.privacy
+        rate, sigma, promise = min(max(rate, _LEAST_RATE), 1.0), max(sigma, _LEAST_NOISE), self.privacy
+        event = Event(sample_rate=rate, noise_multiplier=sigma, count=self.queries)
         return accounting.epsilon(
-            [event], delta=privacy.delta, accountant=privacy.accountant, adjacency=privacy.adjacency
+            [event], delta=promise.delta, accountant=promise.accountant, adjacency=promise.adjacency
         )
 
 
@@ -140,7 +138,7 @@ class NoiseReport:
             "agents": [each.to_json() for each in self.agents],
             "checks": [{**asdict(check), "agents": list(check.agents)} for check in self.checks],
             "failed": [
-                {"name": check.name, "agents": list(check.agents), "meaning": MEANINGS[check.name]}
+                {"name": check.name, "agents": list(check.agents), "meaning": TESTS[check.name][1]}
                 for check in self.failed
             ],
         }

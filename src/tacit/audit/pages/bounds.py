@@ -1,24 +1,9 @@
 """Pages of audits that end in a lower bound on ε: attacks with scores of many runs, and guesses about canaries of one run."""
 
+from tacit.audit.pages import wording
 from tacit.audit.pages.charts import roc
 from tacit.audit.pages.parts import Page, card, grid, header, meaning, seen
-from tacit.audit.pages.wording import (
-    METHODS,
-    Document,
-    bounds_of,
-    claimed,
-    confidence,
-    consequence,
-    errors_of,
-    estimate,
-    heading,
-    intervals,
-    lower,
-    methods,
-    reach,
-    unconditional_bound,
-    verdict,
-)
+from tacit.audit.pages.wording import METHODS, Document
 from tacit.report.html.frame import figure, table, text, tile
 from tacit.report.wording import ADJACENCIES, number, percent
 
@@ -47,7 +32,7 @@ def scores_page(document: Document) -> Page:
             meaning(
                 _lower_bound_meaning(document),
                 "A bound below the claim proves nothing about it. A better attack, another record or more runs might show more. "
-                f"With few runs even a bad leak can stay below the claim. {reach(document)}",
+                f"With few runs even a bad leak can stay below the claim. {wording.reach(document)}",
                 "The bounds are about this system with these settings, this one record, and data sets that differ by adding or "
                 "removing it. Nothing follows for other settings.",
                 note=_AGAIN,
@@ -68,7 +53,7 @@ def one_run_page(document: Document) -> Page:
         "guesses, not on this line."
     )
     rows = [
-        (text(heading(bound["method"])), lower(bound["epsilon"]), f"It {METHODS[bound['method']][1]}.")
+        (text(wording.heading(bound["method"])), wording.lower(bound["epsilon"]), f"It {METHODS[bound['method']][1]}.")
         for bound in document["bounds"]
     ]
     bounds = table(("what may be wrong", "ε ≥", "when it holds"), rows, kind="stack")
@@ -98,22 +83,22 @@ def _header(document: Document, played: str) -> str:
         document["attack"],
         bad=document["verdict"] == "broken",
         badge=document["verdict"].upper(),
-        figure=f"ε ≥ {lower(document['lower_bound'])}",
-        terms=f"claimed: ε = {claimed(document)} at δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency · {played}",
-        verdict=f"{verdict(document)} {consequence(document)}",
+        figure=f"ε ≥ {wording.lower(document['lower_bound'])}",
+        terms=f"claimed: ε = {wording.claimed(document)} at δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency · {played}",
+        verdict=f"{wording.verdict(document)} {wording.consequence(document)}",
     )
 
 
 def _tiles(document: Document, played: tuple[str, str, str], sure: str) -> str:
     """Return the claim, the bound, how much was played, and the confidence; `sure` says of what."""
     bound, claim = document["lower_bound"], document["claimed"]
-    weaker = unconditional_bound(document)
-    more = "of all bounds below" if weaker is None else f"if only the noise is wrong; else {lower(weaker)}"
+    weaker = wording.unconditional_bound(document)
+    more = "of all bounds below" if weaker is None else f"if only the noise is wrong; else {wording.lower(weaker)}"
     tiles = (
-        tile("claimed ε", claimed(document), f"at δ = {claim['delta']:g}"),
-        tile("largest lower bound", lower(bound), more, bound / claim["epsilon"] if claim["epsilon"] else None),
+        tile("claimed ε", wording.claimed(document), f"at δ = {claim['delta']:g}"),
+        tile("largest lower bound", wording.lower(bound), more, bound / claim["epsilon"] if claim["epsilon"] else None),
         tile(*played),
-        tile("confidence", confidence(document), sure),
+        tile("confidence", wording.confidence(document), sure),
     )
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
@@ -132,32 +117,34 @@ def _roc_figure(document: Document, caption: str) -> str:
 
 def _looks(document: Document) -> str:
     looks = document["looks"]
-    kinds = methods(looks)
-    bounds = (f"ε ≥ {heading(method)}" for method in kinds)
+    kinds = wording.methods(looks)
+    bounds = (f"ε ≥ {wording.heading(method)}" for method in kinds)
     head = ("statistic", "cut at", "chosen", "false alarms", "misses", *bounds, "estimate (interval)")
     rows = [
         (
             text(look["statistic"]),
             number(look["threshold"]),
             "first runs" if look["chosen"] == "on the first part" else look["chosen"],
-            *errors_of(look),
-            *bounds_of(look, kinds),
-            estimate(look),
+            *wording.errors_of(look),
+            *wording.bounds_of(look, kinds),
+            wording.estimate(look),
         )
         for look in looks
     ]
-    when = " ".join(f"“{heading(method).capitalize()}” {METHODS[method][1]}." for method in kinds if method in METHODS)
+    when = " ".join(
+        f"“{wording.heading(method).capitalize()}” {METHODS[method][1]}." for method in kinds if method in METHODS
+    )
     return card(
         "Looks and bounds",
         '<p class="note">Each look calls every run with a score above its cut “with the record” and counts the errors. A cut chosen '
         f"on the first runs is measured on the others.</p>{table(head, rows, kind='stack')}"
-        f'<p class="note">{text(when)} {text(intervals(document))}</p>',
+        f'<p class="note">{text(when)} {text(wording.intervals(document))}</p>',
         kind="full",
     )
 
 
 def _lower_bound_meaning(document: Document) -> str:
     return (
-        f"A lower bound says: at {confidence(document)} confidence, at least this much privacy is lost. A bound above the claim "
+        f"A lower bound says: at {wording.confidence(document)} confidence, at least this much privacy is lost. A bound above the claim "
         "shows that the claim is wrong."
     )

@@ -3,26 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.audit.noise.report import MEANINGS
+from tacit.audit.noise.report import TESTS
 from tacit.audit.pages.parts import Page, card, grid, header, meaning, seen
 from tacit.audit.pages.wording import Document, lower
 from tacit.report.html.frame import table, text
 from tacit.report.wording import agents, epsilon, number, percent
-
-TESTS = {
-    "sigma": "size of the noise",
-    "shape": "shape of the noise",
-    "tail": "largest noise of all",
-    "lag": "a round and the next",
-    "rounds": "rounds of one run",
-    "trials": "one run and another",
-    "shifts": "every lag and shift",
-    "rate": "share of records drawn",
-    "lots": "how lot sizes vary",
-    "agents": "two agents",
-    "repeats": "noise used twice",
-}
-"""What each test compares."""
 
 ABOUT_EPSILON = (
     "ε is the accountant's for σ and q: as stated, as estimated, and at the ends of the intervals that favour the system most. It "
@@ -81,13 +66,13 @@ def quantities(agent: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 def tests(document: Document) -> list[tuple[str, str, str, str, bool]]:
     """Return for every kind of test: what it compares, how many there are, the least p-value, the result, and whether it failed."""
     rows = []
-    for name, about in TESTS.items():
+    for name, (about, failure) in TESTS.items():
         p_values = [check["p_value"] for check in document["checks"] if check["name"] == name]
         if not p_values:
             continue
         failed = {agent for each in document["failed"] if each["name"] == name for agent in each["agents"]}
         who = "agent" if len(failed) == 1 else "agents"
-        found = f"{MEANINGS[name]} ({who} {agents(sorted(failed))})" if failed else "as stated"
+        found = f"{failure} ({who} {agents(sorted(failed))})" if failed else "as stated"
         rows.append((about, f"{len(p_values):,}", f"{min(p_values):.2g}", found, bool(failed)))
     return rows
 

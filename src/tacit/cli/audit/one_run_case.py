@@ -9,7 +9,7 @@ import torch
 
 from tacit.algorithms import Algorithm
 from tacit.audit.attacks.one_run import OneRun, Sees, dirac_canaries
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.audit.bounds.one_run import Guesses
 from tacit.audit.bounds.rates import check_terms
 from tacit.cli.audit.once import Document, Single
