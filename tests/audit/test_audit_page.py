@@ -12,6 +12,7 @@ from tacit.audit.attacks.one_run import OneRunFindings
 from tacit.audit.attacks.one_run_scores import OneRunScores
 from tacit.audit.bounds.findings import Claim, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
+from tacit.audit.detectors.report import CheckFinding, CheckReport
 from tacit.audit.noise.report import AgentNoise, Estimate, NoiseReport, NoiseTest
 from tacit.audit.pages.charts import allowed, roc
 from tacit.audit.pages.page import page, write_page
@@ -194,6 +195,16 @@ def test_noise_that_fails_is_told_with_the_agents_it_is_about():
     assert "size of the noise 2 1e-09 the noise does not have the stated size (agent 1)" in words
     assert "two agents 1 0.2 as stated" in words
     assert "do not rely on it" in words
+
+
+def test_a_check_shows_its_findings_as_plain_text():
+    finding = CheckFinding("influence", "own sum", "fail", "2 C <b>, front of agent 0's lot", "1 C")
+    report = CheckReport(findings=(finding,), about="dsgd", seconds=1.0)
+    told = made(0.0, runs=20)["attack"] | {"kind": "check", "title": "Check"}
+    document = json.loads(json.dumps({"attack": told, **report.to_json(), "settings": {}}))
+    assert "✕ FAULT FOUND" in shown(document)
+    assert "A fault was found: influence: own sum." in shown(document)
+    assert "2 C &lt;b&gt;, front of agent 0&#x27;s lot" in page(document)
 
 
 def guessed(correct):

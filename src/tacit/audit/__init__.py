@@ -2,7 +2,7 @@
 
 What to open for which question:
 
-- attacks/    How is a system attacked? `world` is a system under attack, `worlds` has some, `observers` what curious agents know, then one file per attack:
+- attacks/    How is a system attacked? `world` is a system under attack, `worlds` has some, `curious` what curious agents know, then one file per attack:
               `neighbor`, `natural`, `membership`, `one_run`. `collection` plays many runs. A new attack is one file there and one
               line below.
 - bounds/     What do scores or guesses prove about ε? `findings` judges scores; `rates`, `tradeoff` and `one_run` have the bounds.

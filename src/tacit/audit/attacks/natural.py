@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.audit.attacks.collection import Scores
-from tacit.audit.attacks.observers import Observers
+from tacit.audit.attacks.curious import CuriousAgents
 from tacit.audit.attacks.one_run_scores import likelihoods
 from tacit.data import Records
 from tacit.errors import InvalidInput
@@ -21,7 +21,7 @@ from tacit.models import FlatModel
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NaturalNeighbor(Observers):
+class NaturalNeighbor(CuriousAgents):
     """Observers who see the whole neighbourhood of the target, in any world whose rule is linear."""
 
     def __post_init__(self) -> None:

@@ -17,15 +17,15 @@ from torch import Tensor
 from tacit.algorithms import Adam, DiNNO
 from tacit.algorithms.averaged import rule_of
 from tacit.audit.attacks.collection import Scores
+from tacit.audit.attacks.curious import CuriousAgents
 from tacit.audit.attacks.guessing import Guess
-from tacit.audit.attacks.observers import Observers
 from tacit.audit.attacks.signs import sign_scores
 from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Neighbor(Observers):
+class Neighbor(CuriousAgents):
     """Observers in a `dirac` world, alone or as a coalition.
 
     guesses: keys of lots or of noise that the attacker tries.

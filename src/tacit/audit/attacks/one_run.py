@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from tacit.algorithms import Algorithm
-from tacit.audit.attacks.one_run_scores import OneRunScores, RecordingOracle, likelihoods
+from tacit.audit.attacks.one_run_scores import OneRunScores, TargetRecorder, likelihoods
 from tacit.audit.attacks.world import World
 from tacit.audit.attacks.worlds import DiracSettings, dirac, linear_data, linear_model
 from tacit.audit.bounds.findings import Claim, Verdict, roc_curve
@@ -112,7 +112,7 @@ class OneRun:
         data = world.data_with(self.canaries.take(torch.from_numpy(included).nonzero().flatten()))
         training = Training(data=data, sizes=self.sizes, seed=seed, sources=self.sources, **world.settings)
         with Session(training) as session:
-            recording = RecordingOracle(session.real_oracle, target, keep=self.sees == "answers")
+            recording = TargetRecorder(session.real_oracle, target, keep=self.sees == "answers")
             session.wrap_oracle(lambda _: recording)
             while not session.finished:
                 session.advance()

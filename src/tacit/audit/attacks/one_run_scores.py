@@ -42,7 +42,7 @@ class OneRunScores:
     delta: float
 
 
-class RecordingOracle:
+class TargetRecorder:
     """An oracle that records every θ at which the target was asked, and the noisy gradient there.
 
     An exact view shows as much: the points follow from the messages just as the answers do, and DSGD sends them.

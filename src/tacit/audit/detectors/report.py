@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Outcome = Literal["pass", "fail", "inconclusive"]
-Verdict = Literal["no fault found", "fault found"]
+CheckVerdict = Literal["no fault found", "fault found"]
 
 CANNOT_SHOW = (
     "A pass is not a proof. The check covers only these made-up records, this many queries and this machine.",
@@ -59,7 +59,7 @@ class CheckReport:
         return tuple(each for each in self.findings if each.outcome == "fail")
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckVerdict:
         """Whether anything failed."""
         return "fault found" if self.failed else "no fault found"
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tacit.audit.attacks.observers import Observers
+from tacit.audit.attacks.curious import CuriousAgents
 from tacit.audit.attacks.worlds import first_output
 from tacit.audit.noise import noise_statistics as statistics
 from tacit.audit.noise.report import AgentNoise, NoiseReport
@@ -26,7 +26,7 @@ _MOST_ROUNDING = 1e-2  # of float32 messages, as a share of the noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NoiseCheck(Observers):
+class NoiseCheck(CuriousAgents):
     """Observers, alone or as a coalition, who test the noise of every agent whose answers they see exactly.
 
     world: a `noise_world`, or a `dirac` one, in which lots show less.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from tacit.privacy import Privacy, accounting
 from tacit.privacy.accounting import Event
 
-Verdict = Literal["as stated", "not as stated"]
+NoiseVerdict = Literal["as stated", "not as stated"]
 
 TESTS = {
     "sigma": ("size of the noise", "the noise does not have the stated size"),
@@ -119,7 +119,7 @@ class NoiseReport:
         return tuple(check for check in self.checks if check.p_value < self.threshold)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> NoiseVerdict:
         """Whether any test failed."""
         return "not as stated" if self.failed else "as stated"
 

@@ -33,7 +33,7 @@ def make_page(document: Document) -> Page:
         verdict=verdict(document),
     )
     rows = [
-        (PARTS[each["part"]], each["name"], each["outcome"].upper(), text(each["measured"]), text(each["bound"]))
+        (PARTS[each["part"]], each["name"], each["outcome"].upper(), each["measured"], each["bound"])
         for each in document["findings"]
     ]
     found = table(("what", "test", "outcome", "measured", "bound"), rows, kind="stack")

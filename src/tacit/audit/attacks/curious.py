@@ -17,7 +17,7 @@ from tacit.privacy.accounting import Event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Observers:
+class CuriousAgents:
     """Agents of a world who pool what they see.
 
     sources: where lots and noise of the runs come from; secret by default.
