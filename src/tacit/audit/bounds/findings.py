@@ -19,10 +19,8 @@ from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 
 Verdict = Literal["broken", "no violation found"]
-Chosen = Literal["beforehand", "on the first part"]
 
 LEAST_RUNS = 10
-_HELD_OUT = 0.2
 _POINTS = 160
 
 
@@ -57,7 +55,7 @@ class ScoreLook:
 
     statistic: str
     threshold: float
-    chosen: Chosen
+    chosen: Literal["beforehand", "on the first part"]
     outcomes: Outcomes
     estimate: float
     interval: tuple[float, float]
@@ -165,16 +163,14 @@ def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:
 
 
 def _look(statistic: str, cut: float | Criterion, absent: Side, present: Side, event: Event, at: Terms) -> ScoreLook:
-    chosen: Chosen = "beforehand"
     if isinstance(cut, str):
-        first = max(1, int(_HELD_OUT * min(len(absent), len(present))))
-        cut = rates.choose_threshold(absent[:first], present[:first], criterion=cut, **at)
-        absent, present, chosen = absent[first:], present[first:], "on the first part"
-    outcomes = rates.count(absent, present, cut)
+        threshold, outcomes = rates.held_out(absent, present, criterion=cut, **at)
+    else:
+        threshold, outcomes = cut, rates.count(absent, present, cut)
     return ScoreLook(
         statistic=statistic,
-        threshold=cut,
-        chosen=chosen,
+        threshold=threshold,
+        chosen="on the first part" if isinstance(cut, str) else "beforehand",
         outcomes=outcomes,
         estimate=_estimate(outcomes, at["delta"]),
         interval=_interval(outcomes, **at),

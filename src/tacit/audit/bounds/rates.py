@@ -109,8 +109,8 @@ def held_out(
     confidence: float,
     share: float = 0.2,
     criterion: Criterion = "gaussian",
-) -> Outcomes:
-    """Choose the threshold on the first `share` of each side's scores; count the errors on the rest."""
+) -> tuple[float, Outcomes]:
+    """Choose the threshold on the first `share` of each side's scores, and count its errors on the rest."""
     if not 0 < share < 1:
         raise InvalidInput(f"share is {share}; it must lie strictly between 0 and 1")
     first, second = int(share * len(absent)), int(share * len(present))
@@ -119,7 +119,7 @@ def held_out(
     _check_scores(absent, present)
     at: Terms = {"delta": delta, "confidence": confidence}
     threshold = choose_threshold(absent[:first], present[:second], criterion=criterion, **at)
-    return count(absent[first:], present[second:], threshold)
+    return threshold, count(absent[first:], present[second:], threshold)
 
 
 def clopper_pearson_bound(outcomes: Outcomes, *, delta: float, confidence: float) -> Bound:

@@ -169,7 +169,11 @@ class Responses:
         return play.state.theta, play.draws > 0
 
     def _no_loss(self, theta: Tensor) -> Tensor:
-        raise NotLinear(f"{self.algorithm} asks for losses, which are not linear in the gradients")
+        raise self.refuse("asks for losses, which are not linear in the gradients")
+
+    def refuse(self, reason: str) -> NotLinear:
+        """Return the error that says why linear algebra cannot follow the rule."""
+        return NotLinear(f"{self.algorithm} {reason}")
 
     def _check_linear(self) -> bool:
         """Play random answers of very different sizes and compare with the sum of impulses; return whether chance was drawn."""
@@ -184,8 +188,8 @@ class Responses:
             for impulses in tensors:
                 bound = _TOLERANCE * (impulses.abs() @ weights.abs()).amax(dim=0)
                 if not ((sent.pop(0) - impulses @ weights).abs() <= bound).all():
-                    raise NotLinear(
-                        f"{self.algorithm} is not linear in the gradients, parameter by parameter (or its values overflow at "
+                    raise self.refuse(
+                        "is not linear in the gradients, parameter by parameter (or its values overflow at "
                         "this step size), so linear algebra cannot say what its messages show"
                     )
 
@@ -211,11 +215,9 @@ class _VectorNetwork(StackedNetwork):
 
     def exchange(self, round: int, *tensors: Tensor, codec: Codec = DENSE) -> StackedInbox:
         if any(tensor.shape != self._shape for tensor in tensors):
-            raise NotLinear(
-                f"{self._run.algorithm} sends values of another size than θ; only vectors like θ can be followed"
-            )
+            raise self._run.refuse("sends values of another size than θ; only vectors like θ can be followed")
         if codec != DENSE:
-            raise NotLinear(f"{self._run.algorithm} sends by {codec}, which is not linear")
+            raise self._run.refuse(f"sends by {codec}, which is not linear")
         return super().exchange(round, *tensors)
 
 
@@ -230,13 +232,11 @@ class _Impulses:
     def gradient(self, theta: Tensor) -> Tensor:
         self._asked += 1
         if self._asked > self._run.queries:
-            raise NotLinear(f"{self._run.algorithm} asks a number of queries that depends on the answers")
+            raise self._run.refuse("asks a number of queries that depends on the answers")
         self._on_query(theta)
         return self._inputs(self._asked - 1)
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         if (public[0].shape[1] if width is None else width) != self._shape[1]:
-            raise NotLinear(
-                f"{self._run.algorithm} asks for answers of another size than θ; only gradients can be followed"
-            )
+            raise self._run.refuse("asks for answers of another size than θ; only gradients can be followed")
         return self.gradient(public[0])
