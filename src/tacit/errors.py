@@ -36,6 +36,10 @@ class RuleError(InvalidInput):
     """An update rule of the user's own that failed. Its cause is what was raised there."""
 
 
+class NotLinear(InvalidInput):
+    """An update rule that is not linear in its gradients, so that linear algebra cannot follow its messages."""
+
+
 class StorageError(TacitError, OSError):
     """A file that could not be written or read; what was there before is still there."""
 

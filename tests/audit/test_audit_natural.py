@@ -104,5 +104,5 @@ def test_published_attack_scores_final_models(rule: str) -> None:
             for result in results
         ]
     assert scores.tolist() == pytest.approx(expected, rel=1e-5)
-    assert attack.plan.sample_rates[0] == pytest.approx(0.1)
+    assert attack.world.plan.sample_rates[0] == pytest.approx(0.1)
     assert attack.event.count == 3

@@ -17,7 +17,7 @@ from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
 from tacit.cli.audit import cases as audit_cases
 from tacit.cli.audit.output import print_audit
@@ -119,7 +119,7 @@ def test_text_has_claim_looks_and_verdict():
         "/40",
         "any fault",
         "No violation found.",
-        "no proof that the claim holds",
+        "This does not prove the claim",
         "audits/neighbor-dsgt-1/audit.html",
     ):
         assert words in said
@@ -224,7 +224,7 @@ def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, mo
     more = ("--runs", "80", "--batch", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
     result = CliRunner().invoke(app, [*map(str, NEIGHBOR), *more])
     assert result.exit_code == 1
-    assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)
+    assert "The claim of ε = 1 is broken: ε is at least " in one_line(result.stdout)
     assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
     assert "BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
 
@@ -331,7 +331,10 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
         (("--inner-steps", 2), "--inner-steps is about DiNNO's inner steps; dsgd has none"),
         (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
         (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
-        (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must all be seen"),
+        (
+            ("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1),
+            "must see all of its neighbours",
+        ),
         (("--folder", "apart.txt"), "apart.txt is not a folder"),
         (("--dataset", "digits"), "--dataset is about --canary blank; the worst record is in no data set"),
         (("--data-dir", "."), "--data-dir is about --canary blank"),

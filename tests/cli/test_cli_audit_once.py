@@ -11,7 +11,7 @@ import pytest
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
 
 SURE = ("--confidence", 0.999999)
@@ -31,7 +31,7 @@ def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
         "at least 0.",
         "size of the noise",
         "Noise and lots of all agents are as stated, as far as 10 runs show.",
-        "This is no proof.",
+        "This is not a proof.",
         "audits/noise-dsgd-1/audit.html",
     ):
         assert words in said
@@ -48,8 +48,8 @@ def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
     assert result.exit_code == 1
     said = one_line(result.stdout)
-    assert "Noise or lots are not as stated: the noise has another size than stated" in said
-    assert "another size than stated (agents 0–2)" in said
+    assert "Noise or lots are not as stated: the noise does not have the stated size" in said
+    assert "does not have the stated size (agents 0–2)" in said
     kept = json.loads((tmp_path / "bad" / "audit.json").read_text())
     assert kept["agents"][0]["sigma"]["high"] < kept["agents"][0]["sigma"]["stated"]
     assert "✕ NOT AS STATED" in (tmp_path / "bad" / "audit.html").read_text()

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import tacit
-from tacit.audit.detectors.influence import influence_findings
-from tacit.audit.detectors.made_up import hostile_records, made_up
+from tacit.audit.detectors.influence import check_influence
+from tacit.audit.detectors.made_up import hostile_records, use_made_up_records
 from tacit.data import AgentData, DataSet, Field, Records, Schema
 from tacit.data.prepare import check_isolated, isolate
 from tacit.data.records import concatenate
@@ -329,12 +329,12 @@ def test_per_sample_functions_see_all_inputs_of_a_record():
 
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
 def test_the_check_of_settings_tries_odd_values_in_each_input(kind):
-    training = made_up(tacit.Training(algorithm=tacit.DSGD(), **settings(kind)))
+    training = use_made_up_records(tacit.Training(algorithm=tacit.DSGD(), **settings(kind)))
     told = [words for words, _, _ in hostile_records(training.data.dataset, torch.Generator().manual_seed(0))]
     for name in ("inputs['numbers']", "inputs['words']") if kind == "dict" else ("inputs[0]", "inputs[1]"):
         assert any(words.endswith(name) for words in told)
     with Session(training) as session:
-        outcomes = {finding.name: finding.outcome for finding in influence_findings(session)}
+        outcomes = {finding.name: finding.outcome for finding in check_influence(session)}
     assert set(outcomes.values()) == {"pass"}, outcomes
 
 

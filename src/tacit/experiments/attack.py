@@ -68,7 +68,7 @@ def judged(rows: Sequence[Row], rule: str) -> "Findings | None":
 
     The algorithms share the risk, as in `tacit audit membership --algorithm all`: all bounds hold together.
     """
-    from tacit.audit.attacks.collecting import Collected
+    from tacit.audit.attacks.collection import Collected
     from tacit.audit.bounds.findings import LEAST_RUNS, Claim, judge
     from tacit.privacy.accounting import Event
 

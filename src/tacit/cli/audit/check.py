@@ -44,7 +44,7 @@ def check(
 
 def check_case(config: "RunConfig", file: Path, *, false_alarm: float, runs: Path) -> Single:
     """Return the check of some settings; playing it also keeps the outcome beside the runs, and in the run of the file."""
-    from tacit.audit.detectors.checking import check as run_check
+    from tacit.audit.detectors.check import check as run_check
     from tacit.audit.detectors.run_files import training_of
     from tacit.runs.checks import check_event, keep_check
     from tacit.runs.folder import RunFolder

@@ -144,13 +144,13 @@ def _leaks(
     rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool, runs: int, rounds: int, **options: Any
 ) -> list[dict[str, Any]]:
     from tacit.audit.bounds.findings import LEAST_RUNS
-    from tacit.audit.bounds.rates import check
+    from tacit.audit.bounds.rates import check_terms
     from tacit.audit.linear.distance import leaks, nearest_at_each_distance
     from tacit.cli.audit.systems import at_least, check_agents, make_rule
 
     at_least(LEAST_RUNS, runs=runs)
     at_least(1, rounds=rounds)
-    check(options["delta"], options["confidence"], positive=True)
+    check_terms(options["delta"], options["confidence"], positive=True)
     check_agents(graph, "observer", observers)
     if len(graph) == len(observers):
         raise InvalidInput("everyone watches, and nobody is left to be watched")

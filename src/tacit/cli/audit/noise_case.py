@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from tacit.audit.attacks.worlds import noise_world
 from tacit.audit.linear.responses import Responses
-from tacit.audit.noise.check import NoiseCheck, noise_world
+from tacit.audit.noise.check import NoiseCheck
 from tacit.cli.audit.once import Single
 from tacit.cli.audit.systems import at_least, check_agents, links_of, make_graph, make_rule, watchers
 from tacit.errors import InvalidInput

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tacit.audit.pages import noise_wording as noise_words
+from tacit.audit.pages import noise as noise_words
 from tacit.audit.pages import wording as page_words
 from tacit.cli.audit.once import Document
 from tacit.cli.audit.playing import PAGE

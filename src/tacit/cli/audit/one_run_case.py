@@ -9,9 +9,9 @@ import torch
 
 from tacit.algorithms import Algorithm
 from tacit.audit.attacks.one_run import OneRun, Sees, dirac_canaries
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.audit.bounds.one_run import Guesses
-from tacit.audit.bounds.rates import check
+from tacit.audit.bounds.rates import check_terms
 from tacit.cli.audit.once import Document, Single
 from tacit.cli.audit.systems import AGENTS, at_least, make_rule
 from tacit.data import AgentData, Records, load
@@ -48,7 +48,7 @@ def one_run_case(
     """Return the audit of one run by many canaries: the worst there are, or images with wrong labels."""
     at_least(1, records=records, rounds=rounds)
     at_least(2, canaries=canaries)
-    check(delta, confidence, positive=True)
+    check_terms(delta, confidence, positive=True)
     if not 0 < sample_rate <= 1:
         raise InvalidInput(f"sample rate is {sample_rate}; it must be above 0 and at most 1")
     rule, sizes = make_rule(algorithm), [records + canaries // 2] + [records] * (AGENTS - 1)

@@ -80,7 +80,7 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
 
 def _facts(document: Document) -> list[tuple[str, str]]:
     claim, attack = document["claimed"], document["attack"]
-    weaker = words.whatever_is_wrong(document)
+    weaker = words.unconditional_bound(document)
     which = "" if weaker is None else f" if only the noise is wrong, else {words.lower(weaker)},"
     rows = [
         (

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tacit import __version__
-from tacit.audit.attacks.collecting import collect
+from tacit.audit.attacks.collection import collect
 from tacit.audit.bounds.findings import judge
 from tacit.audit.pages.page import write_page
 from tacit.cli.audit.shared import Case, How
@@ -83,7 +83,7 @@ def play(case: Case, how: How, folder: Path, again: str) -> Document:
                     workers=how.workers,
                     file=folder / SCORES,
                     facts=settings,
-                    told=count,
+                    on_progress=count,
                 )
         except KeyboardInterrupt:
             screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)

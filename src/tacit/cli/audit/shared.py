@@ -17,7 +17,7 @@ from tacit.errors import InvalidInput
 from tacit.io.stopping import Stopping
 
 if TYPE_CHECKING:
-    from tacit.audit.attacks.collecting import Attack
+    from tacit.audit.attacks.collection import Attack
     from tacit.audit.bounds.findings import Claim
 
 BROKEN = 1
@@ -96,10 +96,10 @@ class How:
     def of(options: Mapping[str, Any]) -> "How":
         """Check what was asked for, before anything is computed."""
         from tacit.audit.bounds.findings import LEAST_RUNS
-        from tacit.audit.bounds.rates import check
+        from tacit.audit.bounds.rates import check_terms
 
         runs, workers = options["runs"], options["workers"]
-        check(options["delta"], options["confidence"], positive=True)
+        check_terms(options["delta"], options["confidence"], positive=True)
         if runs < LEAST_RUNS:
             raise InvalidInput(f"runs is {runs}; fewer than {LEAST_RUNS} on a side prove nothing")
         for name in ("batch", "workers", "rounds"):

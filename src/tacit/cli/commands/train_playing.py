@@ -34,7 +34,7 @@ def budget_of(epsilon: float, config: RunConfig) -> Budget:
 
 def check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
     """Check the settings, keep the outcome for the run that follows, and end where a fault was found."""
-    from tacit.audit.detectors.checking import FALSE_ALARM
+    from tacit.audit.detectors.check import FALSE_ALARM
     from tacit.cli.audit.check import check_case
     from tacit.cli.audit.check_output import print_check
 

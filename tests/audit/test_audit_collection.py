@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.audit.attacks.collecting import Collected, collect
+from tacit.audit.attacks.collection import Collected, collect
 from tacit.errors import InvalidInput
 
 
@@ -61,7 +61,7 @@ def test_stopped_attack_goes_on_where_it_was(tmp_path: Path) -> None:
         collect(Counting(fails_after=3), 25, batch=10, file=file, facts={"x": 1})
     rest = Counting()
     told: list[tuple[int, int]] = []
-    found = collect(rest, 25, batch=10, file=file, facts={"x": 1}, told=lambda *now: told.append(now))
+    found = collect(rest, 25, batch=10, file=file, facts={"x": 1}, on_progress=lambda *now: told.append(now))
     assert rest.played == [(10, 10, True), (20, 5, False), (20, 5, True)]
     assert told == [(30, 50), (40, 50), (45, 50), (50, 50)]
     assert same(found, collect(Counting(), 25, batch=10))

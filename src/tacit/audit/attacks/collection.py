@@ -1,7 +1,7 @@
-"""Many runs on both sides, with the record and without: in batches, on several processes, resumable.
+"""Scores of many runs, with the record and without: in batches, on several processes, resumable.
 
-Every finished batch is a line of a journal, and a batch that is there is not played again. Batches of the two sides
-alternate, so that whatever was stopped early is balanced.
+Every finished batch is a line of a journal and is not played again. Batches of the two sides alternate, so that an audit that is
+stopped early is balanced.
 """
 
 import math
@@ -21,15 +21,15 @@ from tacit.io.memory import keep_pages
 from tacit.io.processes import spread
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
-Told = Callable[[int, int], None]
-"""Called with how many runs of both sides are done, and of how many: before the first batch, and after each."""
+Progress = Callable[[int, int], None]
+"""Called with the number of runs done, of both sides, and the total: before the first batch and after each."""
 
 
 class Attack(Protocol):
-    """Plays runs on one side and scores them."""
+    """Plays runs of one side and scores them."""
 
     def scores(self, trials: int, *, present: bool, seed: int) -> Scores:
-        """Return one score for each run, by each statistic."""
+        """Return one score per run for each statistic."""
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +48,7 @@ class Collected:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """Which scores there are."""
+        """The names of the scores."""
         return tuple(self.absent)
 
 
@@ -60,18 +60,19 @@ def collect(
     workers: int = 1,
     file: Path | None = None,
     facts: dict[str, Any] | None = None,
-    told: Told | None = None,
+    on_progress: Progress = lambda done, total: None,
 ) -> Collected:
-    """Play `runs` runs on each side and return their scores; run i starts from seed i.
+    """Play `runs` runs on each side and return their scores; run i has seed i.
 
-    file: where batches are kept; what is there already, of an attack with the same `facts` and batches, is taken from it.
+    file: where batches are kept. Batches already there, of an attack with the same `facts` and batch size, are not played again.
     """
     for name, value in (("runs", runs), ("batch", batch), ("workers", workers)):
         if value < 1:
             raise InvalidInput(f"{name} is {value}; it must be at least 1")
-    starts = range(0, runs, batch)
     wanted = [
-        _Batch(number, side, min(batch, runs - first)) for number, first in enumerate(starts) for side in (False, True)
+        _Batch(number, side, min(batch, runs - first))
+        for number, first in enumerate(range(0, runs, batch))
+        for side in (False, True)
     ]
     facts = {**(facts or {}), "batch": batch}
     done: dict[_Batch, Scores] = {}
@@ -79,14 +80,13 @@ def collect(
         kept = journal.read(file, facts, _parse, pieces="scores", work="attack")
         done = {each: scores for each, scores in kept if each in wanted}
     missing = [each for each in wanted if each not in done]
-    tell = told or (lambda now, total: None)
-    with closing(_play(attack, missing, batch, workers)) as playing:
-        tell(sum(played.runs for played in done), 2 * runs)
-        for each, scores in playing:
+    with closing(_play(attack, missing, batch, workers)) as batches:
+        on_progress(sum(played.runs for played in done), 2 * runs)
+        for each, scores in batches:
             done[each] = scores
             if file is not None:
                 journal.append(file, facts, _line(each, scores))
-            tell(sum(played.runs for played in done), 2 * runs)
+            on_progress(sum(played.runs for played in done), 2 * runs)
     sides = [[done[each] for each in wanted if each.present is side] for side in (False, True)]
     absent, present = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in sides)
     return Collected(absent, present)
@@ -97,14 +97,13 @@ def _play(
 ) -> Generator[tuple[_Batch, Scores], None, None]:
     score = partial(_scores, attack, size)
     if workers > 1 and len(batches) > 1:
-        yield from spread(partial(_alone, score), batches, workers)
+        yield from spread(partial(_score_in_worker, score), batches, workers)
         return
     for each in batches:
         yield each, score(each)
 
 
-def _alone(score: Callable[[_Batch], Scores], batch: _Batch) -> Scores:
-    """Score a batch in a process that does nothing else."""
+def _score_in_worker(score: Callable[[_Batch], Scores], batch: _Batch) -> Scores:
     keep_pages()
     return score(batch)
 
@@ -115,9 +114,9 @@ def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:
 
 
 def _line(batch: _Batch, scores: Scores) -> dict[str, Any]:
-    # A run that overflowed has no score; what is not a number is not JSON either.
+    # The score of a run that overflowed is not a number, which JSON cannot hold.
     listed = {
-        name: [value if math.isfinite(value) else None for value in values.tolist()] for name, values in scores.items()
+        name: [each if math.isfinite(each) else None for each in values.tolist()] for name, values in scores.items()
     }
     return {"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed}
 
@@ -126,5 +125,5 @@ def _parse(line: dict[str, Any]) -> tuple[_Batch, Scores]:
     batch = _Batch(line["batch"], line["present"], line["runs"])
     scores = {name: np.asarray(values, dtype=np.float64) for name, values in line["scores"].items()}
     if any(values.shape != (batch.runs,) for values in scores.values()):
-        raise ValueError(f"batch {batch.number} is not whole")
+        raise ValueError(f"batch {batch.number} is incomplete")
     return batch, scores
