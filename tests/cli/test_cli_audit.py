@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from tacit.audit.attacks.worlds import World
 from tacit.cli import app
-from tacit.cli.audit import cases as audit_cases
-from tacit.cli.audit.output import print_audit
+from tacit.cli.audit import neighbor as neighbor_audit
+from tacit.cli.audit.printing import print_audit
 from tacit.experiments import attack
 from tacit.io.files import finite
 
@@ -55,11 +55,6 @@ KEYS = {
     "looks",
     "roc",
     "settings",
-}
-DEFAULTS = {
-    **{"algorithm": "dsgd", "agents": None, "graph": "complete", "target": 0, "observers": (), "data_dir": None},
-    **{"epsilon": 1.0, "delta": 1e-2, "lot_size": 10.0, "records": 100, "lr": 0.02, "inner_steps": None, "adam": None},
-    **{"seed": 0},
 }
 COMMANDS = typer.main.get_command(app).commands["audit"].commands
 
@@ -113,7 +108,7 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
 def test_text_has_claim_looks_and_verdict():
     said = answer(*NEIGHBOR, *IN_ONE_BATCH, "--algorithm", "dsgt", "--quiet")
     for words in (
-        "Curious neighbour: dsgt · 3 agents · graph: complete · 5 rounds",
+        "Curious neighbour: DSGT · 3 agents · graph: complete · 5 rounds",
         "ε = 1 at δ = 0.01, add-or-remove-one adjacency",
         "of the 5 answers of agent 0; 5 exactly",
         "/40",
@@ -262,10 +257,8 @@ def test_a_blank_image_is_a_natural_record(tmp_path):
 
 
 def test_natural_records_are_played_so_many_at_a_time_that_messages_fit(monkeypatch):
-    monkeypatch.setattr(audit_cases, "_MESSAGES", 3e6)
-    case = audit_cases.neighbor_case(
-        **{**DEFAULTS, "canary": "blank", "dataset": "digits", "rounds": 10, "runs_each": 1.0}
-    )
+    monkeypatch.setattr(neighbor_audit, "_MESSAGES", 3e6)
+    (case,) = neighbor_audit.NeighborAudit(canary="blank", dataset="digits", rounds=10, runs=10, workers=20).cases()
     assert case.most == int(3e6 / (8 * 10 * 3 * 1560))
 
 
@@ -327,14 +320,14 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
         (("--algorithm", "dsgx"), "--algorithm is 'dsgx'; it must be one of dsgd, dsgt, dinno; did you mean 'dsgt'?"),
         (("--graph", "rng"), "unknown graph kind 'rng'; did you mean 'ring'?"),
         (("--graph", "apart.txt"), "the graph is not connected"),
-        (("--adam",), "--adam is about DiNNO's inner steps; dsgd has none"),
-        (("--inner-steps", 2), "--inner-steps is about DiNNO's inner steps; dsgd has none"),
+        (("--adam",), "--adam is an option for DiNNO's inner steps; dsgd has none"),
+        (("--inner-steps", 2), "--inner-steps is an option for DiNNO's inner steps; dsgd has none"),
         (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
         (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
         (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must all be seen"),
         (("--folder", "apart.txt"), "apart.txt is not a folder"),
-        (("--dataset", "digits"), "--dataset is about --canary blank; the worst record is in no data set"),
-        (("--data-dir", "."), "--data-dir is about --canary blank"),
+        (("--dataset", "digits"), "--dataset is an option of --canary blank; the worst record is not from a data set"),
+        (("--data-dir", "."), "--data-dir is an option of --canary blank"),
         ((*BLANK, "--target", 1), "--target is 1; a blank image is labelled 0"),
         ((*BLANK, "--graph", "ring", "--agents", 5), "do not see all of agent 0's answers"),
         ((*BLANK, "--agents", 11), "digits has too few classes for 11 agents"),

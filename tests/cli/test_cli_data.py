@@ -124,7 +124,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         ((*DIGITS, "--split", "dirichlet"), "has no number for alpha; write it as in dirichlet:0.3"),
         ((*DIGITS, "--split", "dirichlet:-1"), "alpha=-1.0 is outside (0, 1e6]"),
         (("data", "digits", "--agents", 500, "--split", "dirichlet:0.01"), "use a larger alpha, fewer agents"),
-        ((*DIGITS, "--seed", -3), "--seed is '-3'; it must be at least 0"),
+        ((*DIGITS, "--seed", -3), "--seed is -3; it must be at least 0"),
         ((*DIGITS, "--plot", "x.bmp"), "x.bmp: a picture is saved as .png, .pdf, .svg"),
         ((*DIGITS, "--plit", 1), "unknown option '--plit'; did you mean '--split'?"),
     ],

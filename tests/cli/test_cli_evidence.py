@@ -18,7 +18,7 @@ def run(tacit, tmp_path):
 def test_an_owner_signs_and_exports_and_an_auditor_verifies(tacit, run):
     code, out, _ = tacit("key", "new", "owner.key")
     assert code == 0
-    assert "keep this to yourself" in out
+    assert "keep this secret" in out
     assert tacit("sign", "one", "--key", "owner.key", "-o", "head.json")[0] == 0
     assert tacit("key", "new", "witness.key")[0] == 0
     assert tacit("sign", "head.json", "--key", "witness.key", "-o", "counter.json")[0] == 0
@@ -28,7 +28,7 @@ def test_an_owner_signs_and_exports_and_an_auditor_verifies(tacit, run):
     for signature, key in (("head.json", "owner.key.pub"), ("counter.json", "witness.key.pub")):
         code, out, _ = tacit("verify", "one.zip", "--signature", signature, "--key", key)
         assert code == 0, out
-        assert "all that was checked holds" in one_line(out)
+        assert "everything that was checked holds" in one_line(out)
         assert "not checked" not in one_line(out)
     code, _, err = tacit("verify", "one.zip", "--signature", "head.json", "--key", "witness.key.pub")
     assert code == 2
@@ -82,11 +82,11 @@ def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
     assert tacit(*RUN, "--model", "mine.py:model")[0] == 0
     code, out, _ = tacit("verify", "one")
     assert code == 0
-    assert "all that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
+    assert "everything that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
     assert "'mine.py:model' is not part of the library, and nothing of the owner's is run here" in one_line(out)
     code, out, _ = tacit("verify", "one", "--run-code")
     assert code == 0
-    assert "all that was checked holds; not checked: earlier head" in one_line(out)
+    assert "everything that was checked holds; not checked: earlier head" in one_line(out)
     assert "played again from its seeds, it gives the same models and the same" in one_line(out)
 
 
@@ -115,7 +115,7 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
         (["sign", "one"], "--key"),
         (["sign", "one", "--key", "none.key"], "none.key cannot be read"),
         (["key", "new", "runs/one/config.toml"], "is there already; a key is never overwritten"),
-        (["ledger", "--earlier", "0" * 64], "goes with --verify"),
+        (["ledger", "--earlier", "0" * 64], "needs --verify"),
     ],
 )
 def test_wrong_input_is_told(tacit, run, words, said):

@@ -162,7 +162,7 @@ def test_the_same_command_makes_the_same_picture(tmp_path):
         (("small_world", "--agents", 9, "--rewire", 2), "rewire must be a number between 0 and 1, got 2.0"),
         (("star", "--agents", 5, "--mixing", "uniform"), "use 'metropolis' or 'max_degree'"),
         (("star", "--agents", 5, "--mixing", "metro"), "--mixing is 'metro'; it must be one of metropolis, max"),
-        (("ring", "--agents", 4, "--seed", -1), "--seed is '-1'; it must be at least 0"),
+        (("ring", "--agents", 4, "--seed", -1), "--seed is -1; it must be at least 0"),
         (("missing.txt",), "missing.txt: cannot be read: No such file"),
         (("some/[red]where[/red]",), "some/[red]where[/red]: cannot be read: No such file"),
         (("/",), "/: cannot be read: Is a directory"),
@@ -214,7 +214,7 @@ def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
     assert found["spectral_gap"] == pytest.approx(1 - np.sort(np.abs(np.linalg.eigvalsh(weights)))[-2])
     assert (found["agents"], found["edges"]) == (3, 3)
     assert document("graph", copy)["spectral_gap"] == found["spectral_gap"]
-    assert "of W (file): disagreement lost a round" in answer("graph", path)
+    assert "of W (file): disagreement removed in a round" in answer("graph", path)
     assert "weights of its own, so that max_degree means nothing" in complaint("graph", path, "--mixing", "max_degree")
 
 

@@ -6,7 +6,7 @@ import pytest
 from invoking import PLAIN, QUICK, one_line
 from tampering import edit_log, gaussians
 
-from tacit.cli.commands.spending import Record
+from tacit.cli.commands.ledger_spending import LedgerSnapshot
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger, Ledger
 from tacit.report import Run
@@ -100,7 +100,7 @@ def test_groups_that_hold_the_same_records_are_told(tacit):
     code, out, _ = tacit("train", *QUICK, "--name", "three", "--algorithm", "sgd")
     assert code == 0
     for said in (one_line(out), one_line(tacit("ledger")[1])):
-        assert "hold the same records of 'digits': for a record, what their groups lost adds up" in said
+        assert "hold the same records of 'digits': for a record, what was spent on these groups adds up" in said
         assert "'digits/A(t=0.5)/seed 1/4 agents'" in said
         assert "'digits/pooled'" in said
     assert "same records" not in tacit("ledger", "two")[1]
@@ -184,7 +184,7 @@ def record():
             release=True,
         )
         account.spend()
-    return Record(ledger)
+    return LedgerSnapshot(ledger)
 
 
 def test_the_short_form_is_taken_from_the_long_one(record):

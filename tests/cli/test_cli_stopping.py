@@ -8,7 +8,7 @@ import time
 import pytest
 from invoking import QUICK, TACIT, one_line
 
-from tacit.cli.commands import train_playing
+from tacit.cli.terminal import play_run
 from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 
@@ -71,7 +71,7 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
 
 def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train_playing, "playing", stopping_at_once)
+        patch.setattr(play_run, "show_rounds", stopping_at_once)
         assert tacit("train", *QUICK, "--name", "one")[0] == 130
     spent = DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries()
     begin = Runner.resume
@@ -90,4 +90,4 @@ def stopping_at_once(runner, screen, shown):
     return progress_of(runner, screen, shown)
 
 
-progress_of = train_playing.playing
+progress_of = play_run.show_rounds

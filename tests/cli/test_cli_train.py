@@ -175,7 +175,7 @@ BAD = [
     ("train --epsilon", "requires an argument (see 'tacit train --help')"),
     ("train --epsilon 1 --json=3", "(see 'tacit train --help')"),
     ("train --epsilon 1 --budget 0", "a budget of epsilon=0.0 makes no sense"),
-    ("train --no-private --budget 1", "--budget bounds what private runs spend"),
+    ("train --no-private --budget 1", "--budget limits what private runs spend"),
     ("train --epsilon 1 --graph apart.txt", "connected"),
     ("train --epsilon 1 --graph pair.txt", "the graph has 2 agents, but 10 are wanted"),
     ("train --epsilon 1 --dataset synthetic --model convnet --lot-size 9", "channels, height, width"),

@@ -1,4 +1,4 @@
-"""What runs state of themselves, held against what the ledger has on record."""
+"""What runs state about themselves, compared with what the ledger has on record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tacit.privacy import DurableLedger, Ledger
 from tacit.runs import list_runs
 
 
-def misstated(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str]:
+def find_misstatements(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str]:
     """Yield a sentence for every run whose files disagree with each other or with the record."""
     rows = [kept for _, kept in stored.log]
     for folder in list_runs(runs):
@@ -21,12 +21,12 @@ def misstated(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str
             if told is None:
                 yield f"run {folder.name!r} has no plan in {folder.events_file}"
             else:
-                yield from _misstated(told, record)
+                yield from _misstatements(told, record)
         except (TacitError, OSError, LookupError, TypeError) as error:
             yield f"run {folder.name!r} cannot be read: {error}"
 
 
-def _misstated(told: Told, record: Ledger) -> Iterator[str]:
+def _misstatements(told: Told, record: Ledger) -> Iterator[str]:
     for problem in agreement.settings_problems(told):
         yield f"run {told.name!r}: {problem}"
     wrong = list(agreement.record_problems(told))

@@ -1,6 +1,6 @@
 """What `tacit budget` computes: σ from ε or ε from σ, under each adjacency and accountant.
 
-Everything comes from `tacit.privacy.accounting`. Where there is no answer a row says so, and holds no number.
+All numbers come from `tacit.privacy.accounting`. A row without an answer has no number, and says why.
 """
 
 import math
@@ -11,12 +11,12 @@ from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
 
-Asked = tuple[Adjacency, Accountant]
+Terms = tuple[Adjacency, Accountant]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mechanism:
-    """What is asked about: so many queries of Poisson lots at one rate, and the δ at which ε is taken."""
+class PlannedQueries:
+    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived."""
 
     sample_rate: float
     queries: int
@@ -41,8 +41,8 @@ class Mechanism:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """One combination of adjacency and accountant; σ and ε are None where there is no answer, and `note` says why."""
+class BudgetRow:
+    """One combination of adjacency and accountant; σ and ε are None if there is no answer, and `note` says why."""
 
     adjacency: Adjacency
     accountant: Accountant
@@ -56,50 +56,45 @@ class Row:
     note: str | None = None
 
 
-def finite_epsilon(mechanism: Mechanism, sigma: float, asked: Asked) -> float:
-    """Return the ε that is asked for, or say that there is none."""
-    spent = mechanism.epsilon(sigma, *asked)
+def derive_epsilon(planned: PlannedQueries, sigma: float, asked: Terms) -> float:
+    """Return the ε of this noise; refuse noise for which it is infinite."""
+    spent = planned.epsilon(sigma, *asked)
     if spent == math.inf:
         raise PrivacyError(
-            f"--noise-multiplier {sigma:g} over {mechanism.queries} queries protects nothing: ε is beyond what "
+            f"--noise-multiplier {sigma:g} over {planned.queries} queries protects nothing: ε is beyond what "
             f"{asked[1]} can compute; use more noise, smaller lots or fewer queries"
         )
     return spent
 
 
-def side_by_side(mechanism: Mechanism, target: float | None, asked_sigma: float, asked: Asked) -> list[Row]:
+def derive_rows(planned: PlannedQueries, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
     """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
     pairs = [(adjacency, accountant) for adjacency in get_args(Adjacency) for accountant in get_args(Accountant)]
-    return [_row(mechanism, target, asked_sigma, *pair, pair == asked) for pair in pairs]
+    return [_row(planned, target, asked_sigma, *pair, pair == asked) for pair in pairs]
 
 
 def _row(
-    mechanism: Mechanism,
+    planned: PlannedQueries,
     target: float | None,
     asked_sigma: float,
     adjacency: Adjacency,
     accountant: Accountant,
     asked: bool,
-) -> Row:
-    row = Row(
-        adjacency=adjacency,
-        accountant=accountant,
-        sample_rate=mechanism.sample_rate,
-        delta=mechanism.delta,
-        asked=asked,
-    )
+) -> BudgetRow:
+    rate, delta = planned.sample_rate, planned.delta
+    row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=rate, delta=delta, asked=asked)
     try:
-        accounting.check(accountant, adjacency, mechanism.delta)
+        accounting.check(accountant, adjacency, planned.delta)
     except PrivacyError:
         return replace(row, supported=False, note="not supported")
-    row = replace(row, epsilon_at_asked_noise=_or_none(mechanism.epsilon(asked_sigma, adjacency, accountant)))
+    row = replace(row, epsilon_at_asked_noise=_or_none(planned.epsilon(asked_sigma, adjacency, accountant)))
     try:
-        sigma = asked_sigma if target is None else mechanism.sigma(target, adjacency, accountant)
+        sigma = asked_sigma if target is None else planned.sigma(target, adjacency, accountant)
     except PrivacyError:
         return replace(row, note="out of reach")
-    spent = _or_none(mechanism.epsilon(sigma, adjacency, accountant))
+    spent = _or_none(planned.epsilon(sigma, adjacency, accountant))
     return replace(row, noise_multiplier=sigma, epsilon=spent, note="infinite" if spent is None else None)
 
 
 def _or_none(value: float) -> float | None:
-    return None if value == math.inf else value  # which JSON does not have
+    return None if value == math.inf else value  # JSON has no infinity
