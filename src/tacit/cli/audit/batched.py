@@ -62,6 +62,11 @@ class BatchedAudit(Options):
         raise NotImplementedError
 
     @property
+    def shown(self) -> bool:
+        """Whether progress is shown."""
+        return not (self.json or self.quiet)
+
+    @property
     def processes(self) -> int:
         """How many processes play."""
         return self.workers or os.cpu_count() or 1
@@ -76,7 +81,7 @@ class BatchedAudit(Options):
         with Stopping(messages().print) as stopping:
             try:
                 with working("preparing"):
-                    from tacit.cli.audit.batches import Batches
+                    from tacit.cli.audit.batches import play_batches
                     from tacit.cli.audit.printing import print_audit, print_audits
 
                     self._check()
@@ -89,18 +94,13 @@ class BatchedAudit(Options):
         rules = [case.description["algorithm"] for case in cases]
         folder = make_folder(self.folder, f"{self.kind}-{'all' if several else rules[0]}")
         fits = _BATCH if cases[0].most is None else min(_BATCH, cases[0].most)
-        batches = Batches(
-            kind=self.kind,
-            runs=self.runs,
-            batch=min(self.batch or fits, self.runs),
-            workers=self.processes,
-            confidence=1 - (1 - self.confidence) / len(cases) if several else self.confidence,  # all hold at once
-            shown=not (self.json or self.quiet),
-            resume=replace(self, folder=folder).command_line("tacit", "audit", self.kind),
-        )
-        found = [
-            batches.play(case, folder / rule if several else folder) for case, rule in zip(cases, rules, strict=True)
-        ]
+        batch = min(self.batch or fits, self.runs)
+        confidence = 1 - (1 - self.confidence) / len(cases) if several else self.confidence  # all hold at once
+        resume = replace(self, folder=folder).command_line("tacit", "audit", self.kind)
+        found = []
+        for case, rule in zip(cases, rules, strict=True):
+            own = folder / rule if several else folder
+            found.append(play_batches(self, case, own, batch=batch, confidence=confidence, resume=resume))
         if self.json:
             print_json({"audits": dict(zip(rules, found, strict=True))} if several else found[0])
         elif several:

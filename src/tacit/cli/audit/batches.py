@@ -5,7 +5,6 @@ Imported when an audit begins: it loads everything that computes.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -13,7 +12,7 @@ import typer
 from tacit import __version__
 from tacit.audit.attacks.collecting import collect
 from tacit.audit.bounds.findings import judge
-from tacit.cli.audit.batched import AttackCase
+from tacit.cli.audit.batched import AttackCase, BatchedAudit
 from tacit.cli.audit.folder import LOCK, RESULT, SCORES, Document, refuse_used, write_result
 from tacit.cli.terminal.counter import Update, count_progress
 from tacit.cli.terminal.output import messages, working
@@ -24,83 +23,72 @@ from tacit.io.stopping import Stopping
 from tacit.report.wording import duration
 
 _LINE_EVERY = 0.1  # of all runs
-_FIRST_BATCH = "timing the first batch"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Batches:
-    """How many runs are played, how, and how sure the bounds must be. `resume` is the command that resumes them."""
+def play_batches(
+    audit: BatchedAudit, case: AttackCase, folder: Path, *, batch: int, confidence: float, resume: str
+) -> Document:
+    """Play the missing batches of a case, judge all of them, and return what was written.
 
-    kind: str
-    runs: int
-    batch: int
-    workers: int
-    confidence: float
-    shown: bool
-    resume: str
+    resume: the command that resumes the audit.
+    """
+    screen, kept, total = messages(), 0, 2 * audit.runs
+    settings = {**case.settings, "runs": audit.runs, "batch": batch, "tacit": __version__}
+    name = f"{audit.kind}-{case.description['algorithm']}"
+    folder.mkdir(exist_ok=True)
+    keep_pages()
+    with held(folder / LOCK, folder), Stopping(screen.print) as stopping:
+        if not (folder / SCORES).exists():
+            refuse_used(folder, RESULT)
 
-    def play(self, case: AttackCase, folder: Path) -> Document:
-        """Play the missing batches of a case, judge all of them, and return what was written."""
-        screen, kept = messages(), 0
-        decisive = {**case.settings, "runs": self.runs, "batch": self.batch, "tacit": __version__}
-        folder.mkdir(exist_ok=True)
-        keep_pages()
-        with held(folder / LOCK, folder), Stopping(screen.print) as stopping:
-            if not (folder / SCORES).exists():
-                refuse_used(folder, RESULT)
+        def count(done: int, total: int) -> None:
+            nonlocal kept
+            kept = done
+            tell(done, total)
 
-            def count(done: int, total: int) -> None:
-                nonlocal kept
-                kept = done
-                tell(done, total)
+        def remedy() -> str:
+            return (
+                f"{f'{kept:,} of {total:,} runs are kept' if kept else 'no batch was finished'}. Resume with: {resume}"
+            )
 
-            def remedy() -> str:
-                runs = f"{kept:,} of {2 * self.runs:,} runs are kept" if kept else "no batch was finished"
-                return f"{runs}. Resume with: {self.resume}"
+        try:
+            with count_progress(screen, f"{name}: runs", total, shown=audit.shown) as update:
+                tell = _teller(name, update, under_way=(audit.processes - 1) * batch / 2)  # half done, on average
+                file, workers = folder / SCORES, audit.processes
+                scores = collect(
+                    case.attack, audit.runs, batch=batch, workers=workers, file=file, facts=settings, told=count
+                )
+        except KeyboardInterrupt:
+            screen.print(f"stopped; {remedy()}", soft_wrap=True)
+            raise typer.Exit(stopping.exit_code) from None
+        except StorageError as error:
+            raise StorageError(f"{error}; {remedy()}") from error
+        with working("judging"):
+            found = judge(scores, case.claim, confidence=confidence)
+        attack = {"kind": audit.kind, **case.description}
+        return write_result(folder, {"attack": attack, **found.to_json(), "settings": settings})
 
-            name = f"{self.kind}-{case.description['algorithm']}"
-            try:
-                with count_progress(screen, f"{name}: runs", 2 * self.runs, shown=self.shown) as update:
-                    tell = self._teller(name, update)
-                    scores = collect(
-                        case.attack,
-                        self.runs,
-                        batch=self.batch,
-                        workers=self.workers,
-                        file=folder / SCORES,
-                        facts=decisive,
-                        told=count,
-                    )
-            except KeyboardInterrupt:
-                screen.print(f"stopped; {remedy()}", soft_wrap=True)
-                raise typer.Exit(stopping.exit_code) from None
-            except StorageError as error:
-                raise StorageError(f"{error}; {remedy()}") from error
-            with working("judging"):
-                found = judge(scores, case.claim, confidence=self.confidence)
-            attack = {"kind": self.kind, **case.description}
-            return write_result(folder, {"attack": attack, **found.to_json(), "settings": decisive})
 
-    def _teller(self, name: str, update: Update) -> Callable[[int, int], None]:
-        """Return what to call before the first batch and after each; few of these calls print a line."""
-        begun, calls, printed = time.monotonic(), 0, 0.0
-        before: int | None = None  # runs that an earlier command has played
+def _teller(name: str, update: Update, *, under_way: float) -> Callable[[int, int], None]:
+    """Return a function to call before the first batch and after each; few of these calls print a line.
 
-        def tell(done: int, total: int) -> None:
-            nonlocal before, calls, printed
-            before, calls = done if before is None else before, calls + 1
-            left = self._time_left(time.monotonic() - begun, done, done - before, total)
-            due = done and (calls <= 2 or done / total >= printed + _LINE_EVERY or done == total)
-            printed = done / total if due else printed
-            update(done, left, f"{name}: {done:,} of {total:,} runs{', ' + left if left else ''}" if due else "")
+    under_way: how many runs of unfinished batches are done while several processes play.
+    """
+    begun, calls, printed = time.monotonic(), 0, 0.0
+    before: int | None = None  # runs that an earlier command has played
 
-        return tell
+    def tell(done: int, total: int) -> None:
+        nonlocal before, calls, printed
+        before, calls = done if before is None else before, calls + 1
+        left = ""
+        if done < total:
+            more = min(under_way, total - done)
+            seconds = (
+                (time.monotonic() - begun) * (total - done - more) / (done - before + more) if done > before else None
+            )
+            left = "timing the first batch" if seconds is None else f"about {duration(seconds)} left"
+        due = done and (calls <= 2 or done / total >= printed + _LINE_EVERY or done == total)
+        printed = done / total if due else printed
+        update(done, left, f"{name}: {done:,} of {total:,} runs{', ' + left if left else ''}" if due else "")
 
-    def _time_left(self, seconds: float, done: int, new: int, total: int) -> str:
-        """Say how long the rest takes, if `new` runs took so many seconds."""
-        if done == total:
-            return ""
-        if not new:
-            return _FIRST_BATCH
-        under_way = min((self.workers - 1) * self.batch / 2, total - done)  # half done, on average
-        return f"about {duration(seconds * (total - done - under_way) / (new + under_way))} left"
+    return tell

@@ -111,20 +111,10 @@ class DistanceAudit(Options):
         check_agents(graph, "observer", observers)
         if len(graph) == len(observers):
             raise InvalidInput("all agents are observers, and nobody is left to be observed")
-        found = leaks(
-            make_rule(rule),
-            graph,
-            observers,
-            targets=nearest_at_each_distance(graph, observers) if nearest else None,
-            rounds=self.rounds,
-            runs=self.runs,
-            lr=self.lr,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sample_rate=self.sample_rate,
-            confidence=self.confidence,
-            seed=self.seed,
-        )
+        targets = nearest_at_each_distance(graph, observers) if nearest else None
+        names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
+        terms = {name: getattr(self, name) for name in names}
+        found = leaks(make_rule(rule), graph, observers, targets=targets, **terms)
         return [leak.to_json() for leak in found]
 
     def _print(self, found: Leaks, title: str) -> None:

@@ -13,13 +13,10 @@ from tacit.cli.terminal.command import NOT_RECORDED, command_of
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from tacit.algorithms import Algorithm
     from tacit.audit.attacks.natural import NaturalNeighbor
     from tacit.audit.attacks.neighbor import Neighbor
     from tacit.data import DataSet
-    from tacit.privacy import Privacy
 
 _WORTH_COMPILING = 2e7  # rounds times numbers in an image, of all runs of a process; compiling takes about a minute
 _MESSAGES = 1e9  # bytes of messages that a process keeps until their runs are scored
@@ -61,11 +58,7 @@ class NeighborAudit(BatchedAudit):
     data_dir: Annotated[
         Path | None, system("FOLDER", "blank: where the data set is stored; default: TACIT_DATA."), NOT_RECORDED
     ] = None
-    epsilon: of.Epsilon = 1.0
-    delta: of.Delta = 1e-2
-    lot_size: of.LotSize = 10.0
     records: of.HeldRecords = 100
-    rounds: of.Rounds = 100
     lr: of.StepSize = 0.02
     inner_steps: Annotated[int | None, system("N", "dinno: inner steps, and queries, in a round; default 1.")] = None
     adam: Annotated[bool | None, system("", "dinno: the inner step; default plain.", "--adam/--plain")] = None
@@ -88,14 +81,15 @@ class NeighborAudit(BatchedAudit):
         graph = make_graph(self.graph, self.agents, self.seed)
         observers = choose_observers(graph, self.target, self.observers, most=1)
         privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size)
+        system = {"rounds": self.rounds, "lr": self.lr, "records": self.records, "privacy": privacy, "graph": graph}
         settings: dict[str, Any] = {"agents": len(graph), "links": links_of(graph), "observers": observers}
         attack: Neighbor | NaturalNeighbor
         if self.canary == "worst":
-            attack, most, images = self._worst(rule, graph, observers, privacy), None, None
+            attack, most, images = self._worst(rule, observers, system), None, None
             view = None if attack.shows_signs_only else attack.view
         else:
             settings["dataset"] = self.dataset or "mnist"
-            attack, most = self._natural(settings["dataset"], rule, graph, observers, privacy)
+            attack, most = self._natural(settings["dataset"], rule, observers, system)
             view = attack.view
             images = f"{settings['dataset']}, {sum(attack.world.data.sizes):,} images"
         if isinstance(rule, DiNNO):
@@ -128,14 +122,11 @@ class NeighborAudit(BatchedAudit):
                 f"--target is {self.target}; a blank image is labelled 0, and agent 0 has the images of class 0"
             )
 
-    def _worst(
-        self, rule: "Algorithm[Any]", graph: "nx.Graph", observers: Sequence[int], privacy: "Privacy"
-    ) -> "Neighbor":
+    def _worst(self, rule: "Algorithm[Any]", observers: Sequence[int], system: dict[str, Any]) -> "Neighbor":
         from tacit.audit.attacks.neighbor import Neighbor
         from tacit.audit.attacks.worlds import dirac
 
-        system: dict[str, Any] = {"privacy": privacy, "graph": graph, "target": self.target}
-        system |= {"rounds": self.rounds, "lr": self.lr, "records": self.records, "seed": self.seed}
+        system = {**system, "target": self.target, "seed": self.seed}
         attack = Neighbor(world=dirac(rule, **system), observers=observers)
         if not attack.shows_signs_only:  # Adam's signs can be read along one axis only
             attack = replace(attack, world=dirac(rule, **system, dense=True))
@@ -143,7 +134,7 @@ class NeighborAudit(BatchedAudit):
         return attack
 
     def _natural(
-        self, dataset: str, rule: "Algorithm[Any]", graph: "nx.Graph", observers: Sequence[int], privacy: "Privacy"
+        self, dataset: str, rule: "Algorithm[Any]", observers: Sequence[int], system: dict[str, Any]
     ) -> "tuple[NaturalNeighbor, int]":
         """Return the attack on a blank image, and how many runs fit into memory side by side."""
         from tacit.audit.attacks.natural import NaturalNeighbor
@@ -151,20 +142,11 @@ class NeighborAudit(BatchedAudit):
         from tacit.data import load
         from tacit.models import convnet
 
-        data = load(dataset, self.data_dir)
-        world = images(
-            data,
-            rule,
-            privacy=privacy,
-            rounds=self.rounds,
-            lr=self.lr,
-            agents=len(graph),
-            records=self.records,
-            graph=graph,
-            compile=is_worth_compiling(data, self.rounds, self.runs_each),
-        )
+        data, agents = load(dataset, self.data_dir), len(system["graph"])
+        compiled = is_worth_compiling(data, self.rounds, self.runs_each)
+        world = images(data, rule, agents=agents, compile=compiled, **system)
         numbers = sum(each.numel() for each in convnet(data.input_shape, data.classes or 0).parameters())
-        most = max(1, int(_MESSAGES / (8 * self.rounds * len(graph) * numbers)))
+        most = max(1, int(_MESSAGES / (8 * self.rounds * agents * numbers)))
         return NaturalNeighbor(world=world, observers=observers), most
 
 

@@ -87,7 +87,9 @@ class LedgerSnapshot:
         """Yield a row for every owner and run and, unless certain runs are asked for, one for all runs together."""
         for owner, names in self._runs_of.items():
             for run in [*names, None] if runs is None else [name for name in names if name in runs]:
-                yield self._spent(owner, run, delta)
+                add_remove = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove")
+                replace_one = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one")
+                yield self._row(owner, run, add_remove, replace_one)
 
     def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
         """Yield a row for every group of owners and run, for the owner with the highest ε, and one for several runs together."""
@@ -168,14 +170,6 @@ class LedgerSnapshot:
         owner, add_remove = self.highest(owners, delta=delta, run=run, adjacency="add_remove")
         _, replace_one = self.highest(owners, delta=delta, run=run, adjacency="replace_one")
         return self._row(owner, run, add_remove, replace_one)
-
-    def _spent(self, owner: str, run: str | None, delta: float) -> OwnerSpending:
-        return self._row(
-            owner,
-            run,
-            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
-            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
-        )
 
     def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> OwnerSpending:
         asked = self.ledger.asked(owner, run)

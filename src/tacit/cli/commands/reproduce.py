@@ -32,8 +32,7 @@ class Reproduce(Options):
         option("SIZE", "smoke (minutes, no trend), laptop (hours) or paper (a GPU machine)."),
     ] = "laptop"
     only: Annotated[
-        list[str] | None,
-        option("KEY=VALUE", "Play only points with this value, as in algorithm=dsgt. Repeatable."),
+        list[str] | None, option("KEY=VALUE", "Play only points with this value, as in algorithm=dsgt. Repeatable.")
     ] = None
     results: Annotated[Path, option("FOLDER", "Folder of all results, with one folder for each experiment.")] = Path(
         "results"

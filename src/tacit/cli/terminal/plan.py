@@ -11,6 +11,7 @@ from tacit.data.inputs import parts
 from tacit.privacy import Unit
 from tacit.privacy.guarantees import per, terms
 from tacit.privacy.mechanisms import RECORD
+from tacit.report.wording import amount
 from tacit.runs import Runner
 
 _AGENTS_SHOWN = 20
@@ -41,9 +42,9 @@ def _plan(runner: Runner) -> Table:
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:
         table.add_row("privacy", "none: nothing is promised")
-    table.add_row("sent by an agent in a round", _bytes(cost.bytes_sent.max() / session.training.rounds) + " at most")
+    table.add_row("sent by an agent in a round", amount(cost.bytes_sent.max() / session.training.rounds) + " at most")
     table.add_row("gradients", session.chosen.why)
-    table.add_row("memory, about", _bytes(_memory(runner)))
+    table.add_row("memory, about", amount(_memory(runner)))
     return table
 
 
@@ -74,14 +75,6 @@ def _mechanisms(runner: Runner) -> list[Table]:
 def _span(values: tuple[float, ...]) -> str:
     low, high = min(values), max(values)
     return f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return ""
 
 
 def _memory(runner: Runner) -> float:
