@@ -49,7 +49,7 @@ def test_a_coalition_and_all_targets(tmp_path):
         (("--graph", "random:density=0.6,seed=1", "--targets", "nearest"), "nearest"),
     ],
 )
-def test_all_agents_are_watched_unless_those_at_one_distance_are_alike(options, whom):
+def test_all_agents_are_observed_unless_those_at_one_distance_are_alike(options, whom):
     found = document(*SMALL, *options)
     rows = found["algorithms"]["dsgd"]
     assert found["settings"]["targets"] == whom

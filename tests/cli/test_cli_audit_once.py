@@ -55,7 +55,7 @@ def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
     assert "✕ NOT AS STATED" in (tmp_path / "bad" / "audit.html").read_text()
 
 
-def test_on_a_ring_the_neighbours_of_agent_0_watch_or_who_is_named():
+def test_on_a_ring_the_neighbours_of_agent_0_observe_or_those_who_are_named():
     ring = (*NOISE, "--graph", "ring", "--agents", 6)
     found = document(*ring)
     assert found["attack"]["observers"] == [1, 5]

@@ -138,7 +138,7 @@ def test_a_picture_that_cannot_be_written_is_an_error(tmp_path):
     assert "is not a folder" in complaint(*DIGITS, "--plot", tmp_path / "file" / "x.png")
 
 
-def test_data_that_is_not_there_is_told_with_what_to_do(tmp_path, monkeypatch):
+def test_data_that_is_not_there_is_reported_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.data.download._download", lambda *args: False)
     said = complaint("data", "mnist", "--agents", 10, "--data-dir", tmp_path)
     assert f"MNIST/raw/train-images-idx3-ubyte.gz is not in {tmp_path}" in said

@@ -46,7 +46,7 @@ def test_a_folder_is_verified_as_its_archive_would_be(tacit, run):
     assert outcome["earlier head"] == outcome["scores on test"] == "holds"
 
 
-def test_what_was_changed_since_a_head_is_told_by_both_commands(tacit, run):
+def test_what_was_changed_since_a_head_is_reported_by_both_commands(tacit, run):
     head = tacit("ledger", "--head")[1].split()[0]
     assert tacit("ledger", "--verify", "--earlier", head)[0] == 0
     forge(run, "one", event=lambda event: event | {"seconds": 0.1} if event["event"] == "snapshot" else event)
@@ -59,7 +59,7 @@ def test_what_was_changed_since_a_head_is_told_by_both_commands(tacit, run):
     assert "DOES NOT HOLD: earlier head" in one_line(out)
 
 
-def test_a_changed_event_is_told_by_verify_of_the_ledger(tacit, run):
+def test_a_changed_event_is_reported_by_verify_of_the_ledger(tacit, run):
     path = run / "one" / "events.jsonl"
     assert '"release": false' in path.read_text()
     path.write_text(path.read_text().replace('"release": false', '"release": true', 1))
@@ -68,7 +68,7 @@ def test_a_changed_event_is_told_by_verify_of_the_ledger(tacit, run):
     assert "the hash does not follow" in one_line(out)
 
 
-def test_a_deleted_checkpoint_is_told_by_verify_of_the_ledger(tacit, run):
+def test_a_deleted_checkpoint_is_reported_by_verify_of_the_ledger(tacit, run):
     (run / "one" / "checkpoint.safetensors").unlink()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
@@ -118,7 +118,7 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
         (["ledger", "--earlier", "0" * 64], "needs --verify"),
     ],
 )
-def test_wrong_input_is_told(tacit, run, words, said):
+def test_wrong_input_is_reported(tacit, run, words, said):
     code, _, err = tacit(*words)
     assert code == 2
     assert said in one_line(err)

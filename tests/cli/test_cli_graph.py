@@ -287,7 +287,7 @@ def test_a_text_that_names_no_graph_says_why(text, message):
     assert message in str(caught.value)
 
 
-def test_runs_of_numbers_are_drawn_together():
+def test_consecutive_numbers_are_written_as_ranges():
     assert ranges([]) == ""
     assert ranges([0, 1, 3, 4, 5, 9]) == "0 1 3–5 9"
 
@@ -306,7 +306,7 @@ def test_runs_of_numbers_are_drawn_together():
         (("ring", "--agents", 7), ""),
     ],
 )
-def test_a_torus_that_is_no_more_than_a_ring_is_told(args, message):
+def test_a_torus_that_is_only_a_ring_is_reported(args, message):
     result = CliRunner().invoke(app, ["graph", *map(str, args), "--json"])
     assert result.exit_code == 0
     assert result.stderr == message
@@ -323,6 +323,6 @@ def test_links_that_change_are_measured_and_drawn(tmp_path):
     assert is_picture(picture)
 
 
-def test_options_of_links_that_change_stand_behind_them():
+def test_options_of_links_that_change_are_written_behind_them():
     assert "as in moving:reach=0.4" in complaint("graph", "base", "--agents", 10, "--degree", 3)
     assert "how many agents?" in complaint("graph", "matchings")

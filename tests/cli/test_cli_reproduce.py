@@ -99,7 +99,7 @@ def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_keeps_finished_points_and_says_how_to_resume(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *SMALL, "--results", str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -140,7 +140,7 @@ def test_a_second_command_changes_nothing_while_the_first_writes_a_line(results)
     assert (folder / "points.jsonl").read_bytes() == half
 
 
-def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
+def test_a_full_disk_is_reported_with_what_is_kept_and_how_to_resume(tmp_path):
     document(*ERRATA, "--results", tmp_path, "--only", "row=4")
     file = tmp_path / "errata-smoke" / "points.jsonl"
     before = file.read_bytes()
@@ -155,7 +155,7 @@ def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
     assert len(lines(file.parent)) == 1 + 3
 
 
-def test_nothing_to_resume_is_told(tmp_path):
+def test_nothing_to_resume_is_reported(tmp_path):
     told = [
         one_line(CliRunner().invoke(app, [*map(str, ERRATA), "--results", str(tmp_path), "--resume", *only]).stderr)
         for only in (["--only", "row=4"], [])

@@ -15,7 +15,7 @@ from tacit.runs import Runner
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number, code):
+def test_a_signal_stops_at_a_round_saves_and_says_how_to_resume(tmp_path, number, code):
     command = [
         str(TACIT),
         "train",
@@ -69,7 +69,7 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monkeypatch):
+def test_a_signal_before_a_resumed_round_says_how_to_resume(tacit, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(play_run, "show_rounds", stopping_at_once)
         assert tacit("train", *QUICK, "--name", "one")[0] == 130
@@ -80,7 +80,7 @@ def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monk
         patch.setattr(Runner, "resume", resume)
         code, _, told = tacit("resume", "one")
     assert code == 130
-    assert "nothing was asked, and nothing was spent. Resume with: tacit resume runs/one" in told
+    assert "no query was made, and nothing was spent. Resume with: tacit resume runs/one" in told
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries() == spent
     assert tacit("resume", "one")[0] == 0
 

@@ -14,7 +14,7 @@ from tacit.runs import RunFolder
 from tacit.runs.config import RunConfig
 
 
-def test_train_prints_the_plan_and_what_came_of_it(tacit, tmp_path):
+def test_train_prints_the_plan_and_the_results(tacit, tmp_path):
     code, out, _ = tacit("train", *QUICK, "--name", "one")
     assert code == 0
     for part in ("noise multiplier σ", "sampling rate q", "6 and 2 spare", "a release", "in runs/one", "δ=1e-05"):
@@ -82,7 +82,7 @@ def test_a_runs_own_settings_can_be_fed_back(tacit, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "local", "dsgd", "dsgt", "dinno"])
-def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
+def test_a_run_without_privacy_is_shown_to_its_end(tacit, tmp_path, algorithm):
     words = ("train", *PLAIN, "--algorithm", algorithm)
     code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
@@ -99,7 +99,7 @@ def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
     assert [row["epsilon"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [None, None]
 
 
-def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
+def test_a_run_that_diverges_is_still_printed_as_json(tacit, tmp_path):
     code, out, _ = tacit("train", *PLAIN, "--lr", "1e30", "--name", "one", "--json")
     assert code == 0
     strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}

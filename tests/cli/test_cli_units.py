@@ -37,7 +37,7 @@ def test_every_line_and_table_of_a_run_says_per_whom_its_epsilon_is(ward):
     assert code == 0, told
     epsilon = json.loads(ward("list", "--json")[1])["runs"][0]["epsilon"]
     assert re.search(r"protects +every patient, with up to 4 records in a query", out)
-    assert re.search(r"ε per patient in the end +[\d.]+ at δ=0.001, add-or-remove-one, pld", out)
+    assert re.search(r"ε per patient at the end +[\d.]+ at δ=0.001, add-or-remove-one, pld", out)
     assert re.search(rf"round 4/4: .*; ε per patient {epsilon} of [\d.]+$", told, flags=re.MULTILINE)
     assert "ε per patient, highest" in out
     assert f"the only run on this data has spent ε={epsilon} per patient (highest for north)" in out

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, derive_epsilon, derive_rows
+from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries
 from tacit.cli.terminal.command import Json, option
 from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.output import bar, console, digits, plain_table, print_json, round_up, working
@@ -38,9 +38,9 @@ COMMAND_CLASS = BudgetCommand
 
 
 def command(
-    dataset_size: Annotated[int, option("N", "Records of one data owner, |D|.")],
+    dataset_size: Annotated[int, option("N", "Records of one data owner, |D|.", min=1)],
     lot_size: Annotated[float, option("NUMBER", "Expected number of records in a lot, L; the rate is q = L/|D|.")],
-    queries: Annotated[int, option("N", "How many noisy gradients are computed from the data in total.")],
+    queries: Annotated[int, option("N", "How many noisy gradients are computed from the data in total.", min=1)],
     epsilon: Annotated[float | None, option("ε", "Find the noise for this ε.")] = None,
     noise_multiplier: Annotated[float | None, option("σ", "Find the ε of this σ.")] = None,
     delta: Annotated[float, option("δ", "Should be well below 1/|D|.")] = 1e-5,
@@ -67,13 +67,13 @@ def command(
     if (epsilon is None) == (noise_multiplier is None):
         given = "neither is" if epsilon is None else "both are"
         raise PrivacyError(f"give either --epsilon or --noise-multiplier; {given} given")
-    planned = PlannedQueries(sample_rate=_rate(lot_size, dataset_size), queries=_at_least_one(queries), delta=delta)
+    planned = PlannedQueries(sample_rate=_rate(lot_size, dataset_size), queries=queries, delta=delta)
     with working("accounting"):
-        sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, *asked)
+        sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
         assert sigma is not None
-        spent = derive_epsilon(planned, sigma, asked)
-        rows = derive_rows(planned, epsilon, sigma, asked)
-        curve = [(count, planned.epsilon(sigma, *asked, count)) for count in _counts(queries)]
+        spent = planned.finite_epsilon(sigma, asked)
+        rows = planned.rows(epsilon, sigma, asked)
+        curve = [(count, planned.epsilon(sigma, asked, count)) for count in _counts(queries)]
         if plot is not None:
             _draw(plot, planned, sigma, epsilon, rows)
     if json:
@@ -104,8 +104,6 @@ def command(
 
 
 def _rate(lot_size: float, dataset_size: int) -> float:
-    if dataset_size < 1:
-        raise PrivacyError(f"--dataset-size is {dataset_size}; it must be at least 1")
     if not lot_size > 0:
         raise PrivacyError(f"--lot-size is {lot_size:g}; it must be positive")
     if lot_size > dataset_size:
@@ -113,12 +111,6 @@ def _rate(lot_size: float, dataset_size: int) -> float:
             f"--lot-size {lot_size:g} is larger than the data set's {dataset_size} records; a lot is a part of them"
         )
     return lot_size / dataset_size
-
-
-def _at_least_one(queries: int) -> int:
-    if queries < 1:
-        raise PrivacyError(f"--queries is {queries}; it must be at least 1, because nothing is spent without a query")
-    return queries
 
 
 def _counts(queries: int) -> list[int]:
@@ -135,7 +127,7 @@ def _draw(path: Path, planned: PlannedQueries, sigma: float, target: float | Non
     curves = []
     for row in rows:
         if row.epsilon_at_asked_noise is not None:
-            values = [planned.epsilon(sigma, row.adjacency, row.accountant, count) for count in counts]
+            values = [planned.epsilon(sigma, (row.adjacency, row.accountant), count) for count in counts]
             name = f"{row.adjacency}, {row.accountant}"
             curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=row.asked))
     terms = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}, δ = {planned.delta:g}"

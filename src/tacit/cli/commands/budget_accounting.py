@@ -15,32 +15,6 @@ Terms = tuple[Adjacency, Accountant]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedQueries:
-    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived."""
-
-    sample_rate: float
-    queries: int
-    delta: float
-
-    def epsilon(self, sigma: float, adjacency: Adjacency, accountant: Accountant, queries: int | None = None) -> float:
-        """Return ε after `queries` of them, or after all, at this noise multiplier."""
-        count = self.queries if queries is None else queries
-        event = Event(sample_rate=self.sample_rate, noise_multiplier=sigma, count=count)
-        return accounting.epsilon([event], delta=self.delta, adjacency=adjacency, accountant=accountant)
-
-    def sigma(self, epsilon: float, adjacency: Adjacency, accountant: Accountant) -> float:
-        """Return the least noise multiplier that keeps all queries within ε."""
-        return accounting.noise_multiplier(
-            epsilon=epsilon,
-            delta=self.delta,
-            sample_rate=self.sample_rate,
-            queries=self.queries,
-            adjacency=adjacency,
-            accountant=accountant,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class BudgetRow:
     """One combination of adjacency and accountant; σ and ε are None if there is no answer, and `note` says why."""
 
@@ -56,44 +30,54 @@ class BudgetRow:
     note: str | None = None
 
 
-def derive_epsilon(planned: PlannedQueries, sigma: float, asked: Terms) -> float:
-    """Return the ε of this noise; refuse noise for which it is infinite."""
-    spent = planned.epsilon(sigma, *asked)
-    if spent == math.inf:
-        raise PrivacyError(
-            f"--noise-multiplier {sigma:g} over {planned.queries} queries protects nothing: ε is beyond what "
-            f"{asked[1]} can compute; use more noise, smaller lots or fewer queries"
-        )
-    return spent
+@dataclass(frozen=True, kw_only=True)
+class PlannedQueries:
+    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived."""
 
+    sample_rate: float
+    queries: int
+    delta: float
 
-def derive_rows(planned: PlannedQueries, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
-    """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
-    pairs = [(adjacency, accountant) for adjacency in get_args(Adjacency) for accountant in get_args(Accountant)]
-    return [_row(planned, target, asked_sigma, *pair, pair == asked) for pair in pairs]
+    def epsilon(self, sigma: float, terms: Terms, queries: int | None = None) -> float:
+        """Return ε after `queries` of them, or after all, at this noise multiplier."""
+        event = Event(sample_rate=self.sample_rate, noise_multiplier=sigma, count=queries or self.queries)
+        return accounting.epsilon([event], delta=self.delta, adjacency=terms[0], accountant=terms[1])
 
+    def finite_epsilon(self, sigma: float, terms: Terms) -> float:
+        """Return ε after all queries; refuse noise for which it is infinite."""
+        spent = self.epsilon(sigma, terms)
+        if spent == math.inf:
+            raise PrivacyError(
+                f"--noise-multiplier {sigma:g} over {self.queries} queries protects nothing: ε is beyond what "
+                f"{terms[1]} can compute; use more noise, smaller lots or fewer queries"
+            )
+        return spent
 
-def _row(
-    planned: PlannedQueries,
-    target: float | None,
-    asked_sigma: float,
-    adjacency: Adjacency,
-    accountant: Accountant,
-    asked: bool,
-) -> BudgetRow:
-    rate, delta = planned.sample_rate, planned.delta
-    row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=rate, delta=delta, asked=asked)
-    try:
-        accounting.check(accountant, adjacency, planned.delta)
-    except PrivacyError:
-        return replace(row, supported=False, note="not supported")
-    row = replace(row, epsilon_at_asked_noise=_or_none(planned.epsilon(asked_sigma, adjacency, accountant)))
-    try:
-        sigma = asked_sigma if target is None else planned.sigma(target, adjacency, accountant)
-    except PrivacyError:
-        return replace(row, note="out of reach")
-    spent = _or_none(planned.epsilon(sigma, adjacency, accountant))
-    return replace(row, noise_multiplier=sigma, epsilon=spent, note="infinite" if spent is None else None)
+    def sigma(self, epsilon: float, terms: Terms) -> float:
+        """Return the least noise multiplier that keeps all queries within ε."""
+        rate, (adjacency, accountant) = self.sample_rate, terms
+        wanted = {"epsilon": epsilon, "delta": self.delta, "sample_rate": rate}
+        return accounting.noise_multiplier(**wanted, queries=self.queries, adjacency=adjacency, accountant=accountant)
+
+    def rows(self, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
+        """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
+        pairs = [(adjacency, accountant) for adjacency in get_args(Adjacency) for accountant in get_args(Accountant)]
+        return [replace(self._row(target, asked_sigma, pair), asked=pair == asked) for pair in pairs]
+
+    def _row(self, target: float | None, asked_sigma: float, terms: Terms) -> BudgetRow:
+        adjacency, accountant = terms
+        row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=self.sample_rate, delta=self.delta)
+        try:
+            accounting.check(accountant, adjacency, self.delta)
+        except PrivacyError:
+            return replace(row, supported=False, note="not supported")
+        row = replace(row, epsilon_at_asked_noise=_or_none(self.epsilon(asked_sigma, terms)))
+        try:
+            sigma = asked_sigma if target is None else self.sigma(target, terms)
+        except PrivacyError:
+            return replace(row, note="out of reach")
+        spent = _or_none(self.epsilon(sigma, terms))
+        return replace(row, noise_multiplier=sigma, epsilon=spent, note="infinite" if spent is None else None)
 
 
 def _or_none(value: float) -> float | None:

@@ -37,7 +37,7 @@ def _plan(runner: Runner) -> Table:
         promised = runner.epsilon(plan.queries)
         assert promised is not None
         stated = terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant)
-        table.add_row(f"{per(runner.protected)} in the end", f"{round_up(promised)} at {stated}")
+        table.add_row(f"{per(runner.protected)} at the end", f"{round_up(promised)} at {stated}")
         table.add_row("checked", _checked(runner))
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:

@@ -33,8 +33,8 @@ def play_run(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
             with show_steps(screen, shown) as say:
                 runner = begin(say)
         except KeyboardInterrupt:
-            did, then = ("asked", f". {resume}") if path.exists() else ("started", "")
-            screen.print(f"nothing was {did}, and nothing was spent{then}", soft_wrap=True)
+            did, then = ("no query was made", f". {resume}") if path.exists() else ("nothing was started", "")
+            screen.print(f"{did}, and nothing was spent{then}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         try:
             result = _play_rounds(runner, stopping, screen, shown)

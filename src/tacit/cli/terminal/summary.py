@@ -44,7 +44,7 @@ def _print_all_runs(runner: Runner) -> None:
         stated = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
         owner, kept = record.highest(owners, **stated)
         count = len(record.runs_on(owners))
-        anew = record.divided_again()
+        notes = [*record.divided_again(), *record.exposed([runner.folder.name])]
         budget = record.budget_of(owner)
         counted = None if budget is None else record.ledger.filtered(owner)
     runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
@@ -53,11 +53,10 @@ def _print_all_runs(runner: Runner) -> None:
         screen.print(f"{runs} spent ε=∞", soft_wrap=True)
     else:
         words = f"{runs} spent {per(kept.unit, round_up(kept.epsilon))} (highest for {whose})"
-        condition = (
-            ", if no run was planned after seeing another's results" if kept.basis in ("plans", "filter") else ""
-        )
-        screen.print(f"{words}{condition}", soft_wrap=True)
+        if kept.basis in ("plans", "filter"):
+            words += ", if no run was planned after seeing another's results"
+        screen.print(words, soft_wrap=True)
     if counted is not None:
         screen.print(f"the budget of {budget} counts {round_up(counted)} as used; see tacit ledger", soft_wrap=True)
-    for words in [*anew, *record.exposed([runner.folder.name])]:
+    for words in notes:
         screen.print(f"Note: {words}", soft_wrap=True)
