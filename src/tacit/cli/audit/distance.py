@@ -32,7 +32,7 @@ class DistanceAudit(Options):
 
     Nothing is trained: what reaches an agent follows from the rule and the graph.
 
-    The shares seen are exact. ε is what an attack proves in so many simulated runs; more may leak than it shows.
+    The shares seen are exact. ε is what an attack proves in simulated runs; more may leak than it shows.
 
     There is no verdict, and no file is written except for the picture.
 
@@ -73,7 +73,7 @@ class DistanceAudit(Options):
         with Stopping(messages().print) as stopping:
             try:
                 with working("preparing"):
-                    from tacit.cli.audit.systems import make_graph, plain_dinno
+                    from tacit.cli.audit.systems import make_graph, name_observers, plain_dinno
 
                     graph = make_graph(self.graph, self.agents, self.seed, default=10)
                 for rule in [rule for rule in _RULES if asked & {rule, "all"}]:
@@ -82,7 +82,7 @@ class DistanceAudit(Options):
             except KeyboardInterrupt:
                 messages().print("stopped; nothing is kept")
                 raise typer.Exit(stopping.exit_code) from None
-        title = f"What {_describe(observers)} can learn: {Path(self.graph).name} of {counted(len(graph), 'agent')} · {self.rounds:,} rounds"
+        title = f"What {name_observers(observers)} can learn: {Path(self.graph).name} of {counted(len(graph), 'agent')} · {self.rounds:,} rounds"
         if self.plot is not None:
             from tacit.cli.audit.distance_picture import draw_leaks
 
@@ -157,12 +157,6 @@ class DistanceAudit(Options):
         )
         if self.plot is not None:
             screen.print(f"Picture: {self.plot}", soft_wrap=True)
-
-
-def _describe(observers: Sequence[int]) -> str:
-    from tacit.report.wording import agents as listed
-
-    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
 
 
 command = command_of(DistanceAudit)

@@ -1,6 +1,8 @@
 """The folder of an audit: `scores.jsonl`, which grows batch by batch, and at the end `audit.json` and `audit.html`."""
 
 import json
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +24,12 @@ def make_folder(given: Path | None, name: str) -> Path:
         given.mkdir(parents=True, exist_ok=True)
         return given
     AUDITS.mkdir(exist_ok=True)
-    number = 1
-    while True:
-        try:
+    for number in count(1):
+        with suppress(FileExistsError):
             folder = AUDITS / f"{name}-{number}"
             folder.mkdir()
-            return folder
-        except FileExistsError:
-            number += 1
+            break
+    return folder
 
 
 def refuse_used(folder: Path | None, *names: str) -> None:

@@ -151,7 +151,7 @@ class NeighborAudit(BatchedAudit):
 
 
 def is_worth_compiling(data: "DataSet", rounds: int, runs: float) -> bool:
-    """Say whether so many runs in one process take long enough that compiling gradients pays off."""
+    """Say whether this many runs in one process take so long that compiling gradients pays off."""
     return runs * rounds * math.prod(data.input_shape) > _WORTH_COMPILING
 
 

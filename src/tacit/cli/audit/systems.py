@@ -63,11 +63,14 @@ def choose_observers(
     return sorted(set(given or ())) or near[:most]
 
 
+def name_observers(observers: Sequence[int]) -> str:
+    """Return what the observers are called: `agent 1`, or `agents 0, 3 together`."""
+    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
+
+
 def describe_observers(observers: Sequence[int]) -> str:
     """Begin a sentence about what the observers see: `Agent 1 sees`."""
-    if len(observers) > 1:
-        return f"Agents {listed(list(observers))} together see"
-    return f"Agent {observers[0]} sees"
+    return f"{name_observers(observers).capitalize()} {'sees' if len(observers) == 1 else 'see'}"
 
 
 def links_of(graph: nx.Graph) -> list[list[int]]:

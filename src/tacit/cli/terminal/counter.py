@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 Update = Callable[[int, str, str], None]
-"""Takes how many are done, what to write beside the bar, and the line to print where there is no bar, if any."""
+"""Takes how many are done, what to write beside the bar, and the line to print without a bar; an empty one is not printed."""
 
 
 @contextmanager

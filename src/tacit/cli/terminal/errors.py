@@ -103,7 +103,7 @@ def _sentence(error: typer.TyperException) -> str:
 
 
 def _unwrap(help: str | None) -> str | None:
-    """Join the lines of each paragraph, so that a terminal wraps them anew."""
+    """Join the lines of each paragraph, so that they are wrapped at the width of the terminal."""
     return help and re.sub(r"(?<!\n)\n(?!\n)", " ", help)
 
 

@@ -68,7 +68,7 @@ _HELP_OF_OFF = {"private": "neither clip nor add noise: nothing is promised"}
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every setting of a run, in the place of its `**settings`."""
+    """Give a command an option for every setting of a run, instead of its `**settings`."""
     own = inspect.signature(command).parameters
     declared = {name: (own[name].annotation, own[name].default) for name in own if name != "settings"}
     return with_parameters(command, settings_options() | declared, command.__doc__)
