@@ -83,7 +83,7 @@ def print_check(document: Document, folder: Path | None) -> None:
 
     from tacit.audit.pages import check as page
     from tacit.cli.audit.printing import print_title
-    from tacit.cli.terminal.output import console, plain_table
+    from tacit.cli.terminal.output import console, plain_table, print_apart
 
     screen = console()
     print_title(screen, document)
@@ -94,9 +94,7 @@ def print_check(document: Document, folder: Path | None) -> None:
     for each in document["findings"]:
         outcome = Text(each["outcome"], style=_STYLES[each["outcome"]])
         table.add_row(f"{each['part']}: {each['name']}", outcome, each["measured"], each["bound"])
-    screen.print()
-    screen.print(table)
-    screen.print()
+    print_apart(screen, table)
     failed = document["verdict"] == "fault found"
     screen.print(Text(page.verdict(document), style="bold red" if failed else "bold"))
     for words in (page.risk(document), *document["cannot_show"]):

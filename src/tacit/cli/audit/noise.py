@@ -89,7 +89,7 @@ class NoiseAudit(SingleAudit):
 
         from tacit.audit.pages import noise_wording as words
         from tacit.cli.audit.printing import print_title, print_verdict
-        from tacit.cli.terminal.output import console, plain_table
+        from tacit.cli.terminal.output import console, plain_table, print_apart
 
         screen = console()
         print_title(screen, document)
@@ -100,10 +100,7 @@ class NoiseAudit(SingleAudit):
         tests = plain_table(None, "test", ">number", ">least p", "found")
         for looks_at, count, least, found, failed in words.tests(document):
             tests.add_row(looks_at, count, least, Text(found, style="bold red" if failed else ""))
-        for part in (table, tests):
-            screen.print()
-            screen.print(part)
-        screen.print()
+        print_apart(screen, table, tests)
         for sentence in (words.ABOUT_EPSILON, f"A test fails where p is below {document['threshold']:.2g}."):
             screen.print(sentence, style="dim")
         screen.print()

@@ -9,7 +9,7 @@ from rich.text import Text
 from tacit.audit.pages import wording
 from tacit.cli.audit.folder import PAGE, Document
 from tacit.cli.audit.systems import display_name
-from tacit.cli.terminal.output import console, plain_table
+from tacit.cli.terminal.output import console, plain_table, print_apart
 from tacit.report.wording import ADJACENCIES, counted, percent
 
 
@@ -24,9 +24,7 @@ def print_audit(document: Document, folder: Path) -> None:
     for look in looks:
         errors, bounds = wording.errors_of(look), wording.bounds_of(look, kinds)
         table.add_row(look["statistic"], f"{look['threshold']:.3g}", *errors, *bounds)
-    screen.print()
-    screen.print(table)
-    screen.print()
+    print_apart(screen, table)
     for method in kinds:
         if method in wording.METHODS:
             screen.print("ε ≥ {}: {}".format(*wording.METHODS[method]), style="dim")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tacit.cli.terminal.command import Json, Plot, option
 from tacit.cli.terminal.files import check_output, check_picture, save_picture
-from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_json, working
+from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_apart, print_json, working
 from tacit.errors import GraphError
 from tacit.report.wording import counted
 
@@ -158,9 +158,7 @@ def _print_rows(screen: Console, rows: Iterable[tuple[str, str, str]]) -> None:
     table.add_column("meaning")
     for name, value, meaning in rows:
         table.add_row(name, Text(value, style="bold"), meaning)
-    screen.print()
-    screen.print(table)
-    screen.print()
+    print_apart(screen, table)
 
 
 def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[float]) -> None:

@@ -60,20 +60,20 @@ def budgets_as_json(snapshot: LedgerSnapshot) -> list[dict[str, Any]]:
 
 def _tables(rows: Sequence[OwnerSpending], every: bool) -> Iterator[Table]:
     """Yield one table for all owners whose names begin alike, up to the last slash."""
-    for begin, group in groupby(rows, lambda row: row.group):
+    for begin, group in groupby(rows, lambda row: group_of(row.owner)):
         names = ("owner", "run") if every else ("run", "owner")
         numbers = (">queries", ">ε add-or-remove", ">ε replace-one")
         table = plain_table(f"{begin}/…" if begin else None, *names, *numbers, "per", "release")
         last = None
         for row in group:
-            owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all runs"
+            owner, run = row.owner.removeprefix(f"{begin}/"), row.run or "all runs"
             table.add_row(
                 *(("" if owner == last else owner, run) if every else (run, owner)),
                 _queries(row),
                 _epsilon(row.add_remove),
                 _epsilon(row.replace_one),
-                row.unit if row.private else "-",
-                "yes" if row.release else "no",
+                row.add_remove.unit if row.private else "-",
+                "yes" if row.add_remove.release else "no",
             )
             last = owner
         yield table

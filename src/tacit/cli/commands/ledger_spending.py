@@ -28,21 +28,6 @@ class OwnerSpending:
     add_remove: Guarantee
     replace_one: Guarantee
 
-    @property
-    def unit(self) -> str:
-        """Who is protected."""
-        return self.add_remove.unit
-
-    @property
-    def group(self) -> str:
-        """The beginning of the owner's name, up to the last slash, which owners of parts of one data set share."""
-        return group_of(self.owner)
-
-    @property
-    def release(self) -> bool:
-        """Whether everything that was said about the data can be a release."""
-        return self.add_remove.release
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
@@ -53,8 +38,8 @@ class OwnerSpending:
             "private": self.private,
             "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
             "delta": self.add_remove.delta,
-            "unit": self.unit,
-            "release": self.release,
+            "unit": self.add_remove.unit,
+            "release": self.add_remove.release,
             "basis": self.add_remove.basis,
             "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
             "exposed": self.add_remove.exposed,

@@ -56,6 +56,14 @@ def print_whole(result: RenderableType) -> None:
     screen.print(result)
 
 
+def print_apart(screen: Console, *results: RenderableType) -> None:
+    """Print results with an empty line before and after each."""
+    for result in results:
+        screen.print()
+        screen.print(result)
+    screen.print()
+
+
 @contextmanager
 def working(message: str) -> Iterator[None]:
     """Show that something takes a moment, if stderr is a terminal."""
