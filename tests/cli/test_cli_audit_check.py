@@ -46,7 +46,7 @@ def test_a_check_prints_every_finding_and_keeps_a_page(checked):
     assert "What this cannot show" in page
 
 
-def test_a_run_knows_of_the_check_of_its_settings_and_the_report_says_so(checked, monkeypatch):
+def test_a_run_shows_the_check_of_its_settings_and_the_report_says_so(checked, monkeypatch):
     monkeypatch.chdir(checked[0])
     result = _invoke(["train", "run.toml", "--name", "one", "--seed", "4"])
     assert "no fault found" in one_line(result.stdout).split("checked")[1]
@@ -54,14 +54,14 @@ def test_a_run_knows_of_the_check_of_its_settings_and_the_report_says_so(checked
     assert "no fault was found, which does not prove" in page
 
 
-def test_a_run_of_other_settings_is_told_how_to_check_them(checked, monkeypatch):
+def test_a_run_of_other_settings_shows_how_to_check_them(checked, monkeypatch):
     monkeypatch.chdir(checked[0])
     result = _invoke(["train", "run.toml", "--name", "other", "--clip", "2"])
     assert "not checked: tacit audit runs/other/config.toml" in one_line(result.stdout)
     assert "These settings were not checked" in write_report(RecordedRun.load("runs/other"), "other.html").read_text()
 
 
-def test_a_fault_ends_training_before_anything_is_asked(tacit, tmp_path, monkeypatch):
+def test_a_fault_ends_training_before_any_query(tacit, tmp_path, monkeypatch):
     (tmp_path / "run.toml").write_text(CONFIG)
     faults.use_each_lot_twice(monkeypatch)
     code, out, error = tacit("train", "run.toml", "--check", "--name", "one", "--quiet")

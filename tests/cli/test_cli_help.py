@@ -45,7 +45,7 @@ def test_values_keep_their_letters_and_defaults_are_shown():
         assert f"─ {panel} ─" in said
 
 
-def test_flags_are_shown_once_and_can_be_taken_back():
+def test_flags_are_shown_once_and_can_be_reversed():
     said = answer("train", "--help")
     assert "--no-private " in said
     assert "--no-tensorboard" not in said.replace("as in", "").split("─ Data and graph")[1]

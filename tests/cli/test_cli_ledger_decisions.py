@@ -181,7 +181,7 @@ def test_a_budget_that_refuses_the_run_it_comes_with_is_not_stored(tacit, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_folder_whose_records_were_dealt_in_two_ways_takes_a_budget_that_follows_them(tacit):
+def test_a_folder_whose_records_were_divided_in_two_ways_takes_a_budget_that_follows_them(tacit):
     tacit("train", *QUICK, "--name", "one")
     tacit("train", *QUICK, "--name", "again", "--seed", 1)
     used = []

@@ -48,7 +48,7 @@ def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit)
     assert three.split()[-2:] == ["none", "no"]
 
 
-def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):
+def test_a_broken_folder_is_reported_and_hides_no_other_run(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "good")
     for name, file, content in (
         ("no-toml", "config.toml", "rounds = ["),

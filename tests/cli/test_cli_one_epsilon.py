@@ -87,7 +87,7 @@ def test_a_stopped_run_has_one_epsilon_that_of_its_plan(promise, tacit, tmp_path
     code, out, err = tacit("resume", "one")
     assert code == 0
     places["live line, allowed"] = float(re.findall(r"round 6/6: .*; ε per record \S+ of (\S+)", err)[0])
-    places["plan"] = float(re.search(r"ε per record in the end\s+(\S+) at", out)[1])
+    places["plan"] = float(re.search(r"ε per record at the end\s+(\S+) at", out)[1])
     assert places == dict.fromkeys(places, most)
 
 
@@ -125,7 +125,7 @@ def test_a_list_shows_the_ledger_s_epsilon_where_events_and_summary_state_a_smal
     assert "different mechanism on record than in its plan" in " ".join(out.split())
 
 
-def test_what_a_list_remembers_is_of_one_record_and_another_is_derived_anew(tacit, tmp_path):
+def test_what_a_list_remembers_is_of_one_record_and_another_is_derived_again(tacit, tmp_path):
     start(tmp_path / "runs", "one", PROMISES["σ given"], stop_after=3)
     before = tacit("list", "--json")[1]
     assert tacit("list", "--json")[1] == before

@@ -14,7 +14,7 @@ from tacit.runs import RunFolder
 from tacit.runs.config import RunConfig
 
 
-def test_train_prints_the_plan_and_what_came_of_it(tacit, tmp_path):
+def test_train_prints_the_plan_and_the_results(tacit, tmp_path):
     code, out, _ = tacit("train", *QUICK, "--name", "one")
     assert code == 0
     for part in ("noise multiplier σ", "sampling rate q", "6 and 2 spare", "a release", "in runs/one", "δ=1e-05"):
@@ -82,15 +82,13 @@ def test_a_runs_own_settings_can_be_fed_back(tacit, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "local", "dsgd", "dsgt", "dinno"])
-def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
+def test_a_run_without_privacy_is_shown_to_its_end(tacit, tmp_path, algorithm):
     words = ("train", *PLAIN, "--algorithm", algorithm)
     code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
-    told = one_line(out).split(
-        "a run without privacy has read these records: there is no guarantee; the ledger says so"
-    )
-    assert told[0].split()[-1] == "none"
-    assert told[1].endswith("in runs/one")
+    run = one_line(out).split("a run without privacy has read these records: there is no guarantee; the ledger says so")
+    assert run[0].split()[-1] == "none"
+    assert run[1].endswith("in runs/one")
     code, out, _ = tacit(*words, "--name", "two", "--json")
     assert code == 0
     assert json.loads(out)["epsilon_per_agent"] is None
@@ -101,7 +99,7 @@ def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
     assert [row["epsilon"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [None, None]
 
 
-def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
+def test_a_run_that_diverges_is_still_printed_as_json(tacit, tmp_path):
     code, out, _ = tacit("train", *PLAIN, "--lr", "1e30", "--name", "one", "--json")
     assert code == 0
     strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
@@ -115,8 +113,8 @@ def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
 def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     folder = tmp_path / "runs" / "one"
-    told = RecordedRun.load(folder)
-    assert told.charged == told.queries == told.spent == 6
+    run = RecordedRun.load(folder)
+    assert run.charged == run.queries == run.spent == 6
     edit_log(
         tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "query" and row["number"] > 2 else row
     )
@@ -177,7 +175,7 @@ BAD = [
     ("train --epsilon", "requires an argument (see 'tacit train --help')"),
     ("train --epsilon 1 --json=3", "(see 'tacit train --help')"),
     ("train --epsilon 1 --budget 0", "a budget's epsilon is 0.0; it must be positive"),
-    ("train --no-private --budget 1", "--budget bounds what private runs spend"),
+    ("train --no-private --budget 1", "--budget limits what private runs spend"),
     ("train --epsilon 1 --graph apart.txt", "connected"),
     ("train --epsilon 1 --graph pair.txt", "the graph has 2 agents, but 10 are wanted"),
     ("train --epsilon 1 --dataset synthetic --model convnet --lot-size 9", "channels, height, width"),

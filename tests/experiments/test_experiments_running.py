@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_up import Playing, made_up
 
-from tacit.cli.commands.reproduce_playing import _line
+from tacit.cli.commands.reproduce_points import _line
 from tacit.errors import InvalidInput, ProcessLost
 from tacit.experiments import PROFILES, Place, Point, load_experiment, parse_only, reproduce, restrict
 from tacit.experiments.running import POINTS, missing

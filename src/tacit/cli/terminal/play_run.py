@@ -1,4 +1,4 @@
-"""How `tacit train` and `tacit resume` go on: the plan, then the run as it goes, and in the end what came of it.
+"""What `tacit train` and `tacit resume` share: they print the plan, play the run with its progress, and print its summary.
 
 Ctrl-C and SIGTERM stop between two rounds and save; a second one stops at once, which loses only the current round.
 """
@@ -10,16 +10,13 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from tacit.cli.audit.shared import BROKEN
-from tacit.cli.terminal.output import complain, console, messages, note, print_json, working
+from tacit.cli.terminal.output import console, messages, note, print_json
 from tacit.cli.terminal.plan import plan_tables
-from tacit.cli.terminal.progress import playing, starting
+from tacit.cli.terminal.progress import show_rounds, show_steps
 from tacit.cli.terminal.summary import print_summary
 from tacit.errors import RuleError, StorageError
 from tacit.io.stopping import Stopping
-from tacit.privacy import Budget
 from tacit.runs import Runner
-from tacit.runs.config import RunConfig
 from tacit.runs.resuming import after_failure
 from tacit.runs.specs import flattened
 from tacit.training.results import Result
@@ -27,44 +24,22 @@ from tacit.training.results import Result
 Begin = Callable[[Callable[[str], None]], Runner]
 
 
-def budget_of(epsilon: float, config: RunConfig) -> Budget:
-    """Return the budget for all runs, in this run's terms."""
-    return Budget(epsilon=epsilon, delta=config.delta, adjacency=config.adjacency, accountant=config.accountant)
-
-
-def check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
-    """Check the settings, keep the outcome for the run that follows, and end where a fault was found."""
-    from tacit.audit.detectors.check import FALSE_ALARM
-    from tacit.cli.audit.check import check_case
-    from tacit.cli.audit.check_output import print_check
-
-    with working("checking settings"):
-        case = check_case(config, Path("these settings"), false_alarm=FALSE_ALARM, runs=runs)
-        found = case.play()
-    if shown:
-        print_check({"attack": case.told, **found}, None)
-        console().print()
-    if found["failed"]:
-        complain(f"the check found a fault ({', '.join(found['failed'])}); nothing was asked, and nothing was spent")
-        raise typer.Exit(BROKEN)
-
-
-def play(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
+def play_run(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
     """Begin or resume a run in the folder `path`, and play it to its end."""
     shown, screen = not (json or quiet), messages()
     resume = f"Resume with: tacit resume {shlex.quote(str(path))}"
     with Stopping(screen.print) as stopping:
         try:
-            with starting(screen, shown) as say:
+            with show_steps(screen, shown) as say:
                 runner = begin(say)
         except KeyboardInterrupt:
-            did, then = ("asked", f". {resume}") if path.exists() else ("started", "")
-            screen.print(f"nothing was {did}, and nothing was spent{then}", soft_wrap=True)
+            did, then = ("no query was made", f". {resume}") if path.exists() else ("nothing was started", "")
+            screen.print(f"{did}, and nothing was spent{then}", soft_wrap=True)
             raise typer.Exit(stopping.exit_code) from None
         try:
             result = _play_rounds(runner, stopping, screen, shown)
         except StorageError as error:
-            raise StorageError(f"{error}. What is on disk stays good. {resume}") from error
+            raise StorageError(f"{error}. What is on disk stays valid. {resume}") from error
         except RuleError as error:
             raise RuleError(f"{error}. {after_failure(error, path, runner.config)}") from error.__cause__
         except KeyboardInterrupt:
@@ -90,5 +65,5 @@ def _play_rounds(runner: Runner, stopping: Stopping, screen: Console, shown: boo
             if runner.session.training.graph is not None and thin is not None:
                 note(thin)
             console().print(*plan_tables(runner))
-        with playing(runner, screen, shown) as update:
+        with show_rounds(runner, screen, shown) as update:
             return runner.play(stop=stop, on_round=update)

@@ -1,4 +1,4 @@
-"""What runs state of themselves, held against what the ledger has on record."""
+"""What runs state about themselves, compared with what the ledger has on record."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tacit.privacy import DurableLedger, Ledger
 from tacit.runs import list_runs
 
 
-def misstated(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str]:
+def find_misstatements(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str]:
     """Yield a sentence for every run whose files disagree with each other or with the record."""
     rows = [kept for _, kept in stored.log]
     for folder in list_runs(runs):
@@ -21,12 +21,12 @@ def misstated(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str
             if run is None:
                 yield f"run {folder.name!r} has no plan in {folder.events_file}"
             else:
-                yield from _misstated(run, record)
+                yield from _misstatements(run, record)
         except (TacitError, OSError, LookupError, TypeError) as error:
             yield f"run {folder.name!r} cannot be read: {error}"
 
 
-def _misstated(run: RunEvidence, record: Ledger) -> Iterator[str]:
+def _misstatements(run: RunEvidence, record: Ledger) -> Iterator[str]:
     for problem in agreement.check_settings(run):
         yield f"run {run.name!r}: {problem}"
     wrong = list(agreement.check_record(run))

@@ -1,7 +1,8 @@
-"""How commands fail: with a sentence on stderr and an exit code, and with a traceback only where one is asked for."""
+"""How commands fail: with a sentence on stderr and an exit code, and with a traceback only under --debug."""
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -22,10 +23,15 @@ WRONG_INPUT, BROKEN_OUTPUT = 2, 1
 class Commands(TyperGroup):
     """A group of commands whose errors are sentences on stderr, never tracebacks."""
 
-    _asked = "tacit"  # the command whose help has the answer
+    def __init__(self, *, help: str | None = None, **options: Any) -> None:
+        super().__init__(help=_unwrap(help), **options)
+        for command in self.commands.values():
+            command.help = _unwrap(command.help)
+
+    _asked = "tacit"  # the command whose help explains what was wrong
 
     def make_context(self, *args: Any, **options: Any) -> Any:
-        """Read the options that stand before a command."""
+        """Read the options before a command."""
         with errors_as_sentences(lambda: self._asked):
             return super().make_context(*args, **options)
 
@@ -37,16 +43,16 @@ class Commands(TyperGroup):
         return name, command, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command and see its output off."""
+        """Run the command and flush its output."""
         with errors_as_sentences(lambda: self._asked, debug=bool(ctx.find_root().params.get("debug"))):
             result = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a full disk can still be told
+            sys.stdout.flush()  # here, so that a full disk is still reported
             return result
 
 
 @contextmanager
 def errors_as_sentences(asked: Callable[[], str], *, debug: bool = False) -> Iterator[None]:
-    """End with a sentence and an exit code where something raises what a person can do something about.
+    """Turn errors that a user can do something about into a sentence and an exit code.
 
     debug: show the traceback of the error before the sentence.
     """
@@ -57,40 +63,51 @@ def errors_as_sentences(asked: Callable[[], str], *, debug: bool = False) -> Ite
             traceback.print_exception(error)
         fail(str(error), WRONG_INPUT)
     except typer.TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # which typer does not export, and answers with the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # typer does not export it, and answers it with the help
             raise
         command = getattr(getattr(error, "ctx", None), "command_path", asked())
         fail(f"{_sentence(error)} (see '{command} --help')", error.exit_code)
     except MemoryError as error:
         fail(f"this does not fit into memory: {error}", BROKEN_OUTPUT)
     except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever reads has seen enough
+        if error.errno == errno.EPIPE:  # the reader has closed the pipe
             raise
         _drop_stdout()
         fail(f"{error.filename or 'output'}: {error.strerror or error}", BROKEN_OUTPUT)
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Say what was wrong and end."""
+    """Print what was wrong and end."""
     complain(message)
     raise typer.Exit(code)
 
 
+class _Unquoted(str):
+    __repr__ = str.__str__
+
+
 def _sentence(error: typer.TyperException) -> str:
-    """Say what was wrong with an option in our words, which name the value and the nearest right name."""
+    """Say what was wrong with an option, with its value and the nearest right name."""
     if option := getattr(error, "option_name", None):
         near = getattr(error, "possibilities", None)
         if near is not None:
             return f"unknown option {option!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     if isinstance(error.__cause__, ValidationError):
-        first = error.__cause__.errors(include_url=False)[0]
+        first: dict[str, Any] = {**error.__cause__.errors(include_url=False)[0]}
+        if first["type"].startswith(("greater_than", "less_than")):  # then it is a number
+            first["input"] = _Unquoted(first["input"])
         name = (*getattr(getattr(error, "param", None), "opts", ()), "a value")[0]
         return mistake(name, first)
     message = error.format_message().rstrip(".")
     return message[:1].lower() + message[1:]
 
 
+def _unwrap(help: str | None) -> str | None:
+    """Join the lines of each paragraph, so that they are wrapped at the width of the terminal."""
+    return help and re.sub(r"(?<!\n)\n(?!\n)", " ", help)
+
+
 def _drop_stdout() -> None:
-    """Let what cannot be written go, so that the interpreter does not try again as it ends."""
+    """Drop what cannot be written, so that the interpreter does not try again when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

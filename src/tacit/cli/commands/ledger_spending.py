@@ -1,4 +1,4 @@
-"""What was spent, derived from a ledger: of every owner, or in each group of owners of the one with the highest ε."""
+"""What was spent, derived from a ledger: for every owner, or in each group of owners for the one with the highest ε."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,8 +13,8 @@ from tacit.privacy.ledger import EVERYONE
 
 
 @dataclass(frozen=True)
-class Spent:
-    """What one run, or all of them together, spent of one owner's data."""
+class OwnerSpending:
+    """What one run, or all of them together, spent on one owner's data."""
 
     owner: str
     run: str | None
@@ -22,29 +22,14 @@ class Spent:
     queries: int
     """How many were made."""
     charged: int
-    """How many count: of runs that are not finished, all that were planned."""
+    """How many count: for runs that are not finished, all that were planned."""
     private: bool
-    """Whether no run without privacy is among them."""
+    """Whether all of these runs are private."""
     add_remove: Guarantee
     replace_one: Guarantee
 
-    @property
-    def unit(self) -> str:
-        """Who is protected."""
-        return self.add_remove.unit
-
-    @property
-    def group(self) -> str:
-        """What the owner's name begins with, up to the last slash: owners who hold parts of one whole."""
-        return group_of(self.owner)
-
-    @property
-    def release(self) -> bool:
-        """Whether all that was said of the data can be a release."""
-        return self.add_remove.release
-
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain facts."""
+        """Return it as plain data."""
         return {
             "owner": self.owner,
             "run": self.run,
@@ -53,8 +38,8 @@ class Spent:
             "private": self.private,
             "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
             "delta": self.add_remove.delta,
-            "unit": self.unit,
-            "release": self.release,
+            "unit": self.add_remove.unit,
+            "release": self.add_remove.release,
             "basis": self.add_remove.basis,
             "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
             "exposed": self.add_remove.exposed,
@@ -62,8 +47,8 @@ class Spent:
         }
 
 
-class Record:
-    """A ledger as it was at one moment, in memory, where it is read quickly however many owners there are."""
+class LedgerSnapshot:
+    """A ledger at one moment, in memory, where reading it is fast even with many owners."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = Ledger.from_json(ledger.to_json())
@@ -73,7 +58,7 @@ class Record:
 
     @cached_property
     def runs(self) -> list[str]:
-        """All runs that are charged something, or that read without privacy."""
+        """All runs that are charged for queries, or that read records without privacy."""
         return list(dict.fromkeys(run for run, _ in self._lines))
 
     @cached_property
@@ -83,14 +68,16 @@ class Record:
             found.setdefault(line.owner, []).append(run)
         return found
 
-    def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
+    def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
         """Yield a row for every owner and run and, unless certain runs are asked for, one for all runs together."""
         for owner, names in self._runs_of.items():
             for run in [*names, None] if runs is None else [name for name in names if name in runs]:
-                yield self._spent(owner, run, delta)
+                add_remove = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove")
+                replace_one = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one")
+                yield self._row(owner, run, add_remove, replace_one)
 
-    def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[Spent]:
-        """Yield a row for every group of owners and run, of the owner with the highest ε, and one for several runs together."""
+    def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
+        """Yield a row for every group of owners and run, for the owner with the highest ε, and one for several runs together."""
         groups: dict[str, list[str]] = {}
         for owner in self._runs_of:
             groups.setdefault(group_of(owner), []).append(owner)
@@ -115,42 +102,46 @@ class Record:
         return worst, kept[owners.index(worst)]
 
     def runs_on(self, owners: Sequence[str]) -> list[str]:
-        """Return the runs that asked about any of these owners' records, or may have, as others held them."""
+        """Return the runs that queried any of these owners' records, or may have while other owners held them."""
         return list(dict.fromkeys(asked.account.run for owner in owners for asked in self.ledger.accesses(owner)))
 
     @property
     def budgets(self) -> dict[str, Budget]:
-        """The budgets by owner; that of all other owners stands first, without a name."""
+        """The budgets by owner; the one for all other owners is first, under an empty name."""
         everyone = {EVERYONE: self.ledger.budget} if self.ledger.budget is not None else {}
         return {**everyone, **self.ledger.budgets}
 
     def budget_of(self, owner: str) -> Budget | None:
-        """Return the budget of an owner: its own, or that of all."""
+        """Return the budget of an owner: its own, or the one for all."""
         return self.ledger.budgets.get(owner, self.ledger.budget)
 
     def used(self, owner: str) -> tuple[str, float]:
-        """Return what the filter of a budget counts, of the owner under it for whom that is most, and who that is."""
+        """Return the owner under a budget for whom its filter counts most, and how much that is."""
         under = [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
         return max(
             ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
         )
 
-    def dealt_out_anew(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Return a sentence for every data set that was dealt to owners in more ways than one, by these runs or all."""
+    def divided_again(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence for every data set that these runs, or all, divided among owners in several ways."""
         ways: dict[str, dict[str, None]] = {}
         for run, line in self._lines:
             if line.records and (runs is None or run in runs):
                 ways.setdefault(line.records, {})[line.partition] = None
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
-            "for a record, what their groups lost adds up"
-            + ("" if runs else "; the line of all runs counts a run on another group as its owner who was asked most")
+            "for a record, what was spent on these groups adds up"
+            + (
+                ""
+                if runs
+                else "; the line of all runs counts, for a run on another group, its owner with the most queries"
+            )
             for records, partitions in ways.items()
             if len(partitions) > 1
         ]
 
     def exposed(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Return a sentence for every group of owners whose records a run without privacy has read, asked by these runs."""
+        """Return a sentence for every group of owners, queried by these runs, whose records a run without privacy has read."""
         found: dict[str, dict[str, None]] = {}
         readers = self.ledger.readers_without_privacy(list(self._runs_of))
         for owner, names in self._runs_of.items():
@@ -159,24 +150,16 @@ class Record:
                     found.setdefault(group_of(owner) or owner, {})[reader] = None
         return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
 
-    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float) -> Spent:
-        """Return the row of the owner with the highest ε; that under the other adjacency is also the highest of anyone's."""
+    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float) -> OwnerSpending:
+        """Return the row of the owner with the highest ε; its ε under replace-one is the highest of any owner."""
         owner, add_remove = self.highest(owners, delta=delta, run=run, adjacency="add_remove")
         _, replace_one = self.highest(owners, delta=delta, run=run, adjacency="replace_one")
         return self._row(owner, run, add_remove, replace_one)
 
-    def _spent(self, owner: str, run: str | None, delta: float) -> Spent:
-        return self._row(
-            owner,
-            run,
-            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove"),
-            self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one"),
-        )
-
-    def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> Spent:
+    def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> OwnerSpending:
         asked = self.ledger.accesses(owner, run)
         private = [each.account for each in asked if each.private]
-        return Spent(
+        return OwnerSpending(
             owner=owner,
             run=run,
             queries=sum(account.spent for account in private),
@@ -188,5 +171,5 @@ class Record:
 
 
 def group_of(owner: str) -> str:
-    """Return what an owner's name begins with, up to the last slash."""
+    """Return the beginning of an owner's name, up to the last slash."""
     return owner.rpartition("/")[0]

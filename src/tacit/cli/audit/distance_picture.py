@@ -1,59 +1,54 @@
-"""The picture of `tacit audit distance`. Imported only where it is drawn: matplotlib takes its time."""
+"""The picture of `tacit audit distance`. Imported only where it is drawn: matplotlib is slow to import."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from tacit.cli.audit.systems import plain_dinno
+from tacit.cli.audit.systems import display_name, plain_dinno
 from tacit.cli.terminal.pictures import LINES
-from tacit.report.figures.palette import GREY, SERIES
+from tacit.report.figures.palette import SERIES
 from tacit.report.figures.style import style
 from tacit.report.wording import promised
+
+if TYPE_CHECKING:
+    from tacit.cli.audit.distance import DistanceAudit, Leaks
 
 _MARKS = ("o", "s", "^")
 _LEAST = 1e-6  # a share below this is shown as this
 
 
-def draw_leaks(
-    found: Mapping[str, Sequence[Mapping[str, Any]]],
-    *,
-    title: str,
-    epsilon: float,
-    delta: float,
-    confidence: float,
-    runs: int,
-) -> Figure:
+def draw_leaks(found: "Leaks", audit: "DistanceAudit", *, title: str) -> Figure:
     """Draw the share of the sum seen and the lower bound on ε over the distance, a line for each algorithm.
 
-    Of several agents at one distance the one that shows most is on the line; the others are faint dots.
+    Of several agents at one distance, the line shows the one that reveals most; the others are faint dots.
     """
     with style():
         figure = Figure(figsize=(8.4, 3.6))
         left, right = figure.subplots(1, 2)
         for place, (name, rows) in enumerate(found.items()):
             look = {"color": SERIES[place], "ls": LINES[place], "marker": _MARKS[place], "ms": 5, "lw": 1.8}
-            label = f"{name}, plain step, ρ = {plain_dinno()['rho']:g}" if name == "dinno" else name
+            label = display_name(name) + (f", plain step, ρ = {plain_dinno()['rho']:g}" if name == "dinno" else "")
             _line(left, rows, "sum_share", label, look)
             _line(right, rows, "epsilon", label, look)
         left.set_yscale("log")
         low = min(max(row["sum_share"], _LEAST) for rows in found.values() for row in rows)
         left.set(ylabel="share of the sum of answers seen", ylim=(0.6 * low, 1.4))
         if any(len(rows) > len({row["distance"] for row in rows}) for rows in found.values()):
-            left.set_title("line: the agent that shows most; faint: the others")
+            left.set_title("line: the agent that reveals most; faint: the others")
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
-        right.axhline(epsilon, color=GREY, lw=1, ls=(0, (4, 3)), label=f"claimed: {promised(epsilon, delta)}")
+        claim = f"claimed: {promised(audit.epsilon, audit.delta)}"
+        right.axhline(audit.epsilon, color="#6b7280", lw=1, ls=(0, (4, 3)), label=claim)
         right.set(
-            ylabel=f"ε at δ = {delta:g} is at least",
-            title=f"{100 * confidence:g}\u202f% confidence each, 2 × {runs:,} runs",
+            ylabel=f"ε at δ = {audit.delta:g} is at least",
+            title=f"{100 * audit.confidence:g}\u202f% confidence each, 2 × {audit.runs:,} runs",
         )
-        right.set_ylim(
-            bottom=0, top=1.12 * max([epsilon, *(row["epsilon"] for rows in found.values() for row in rows)])
-        )
+        highest = max([audit.epsilon, *(row["epsilon"] for rows in found.values() for row in rows)])
+        right.set_ylim(bottom=0, top=1.12 * highest)
         for ax in (left, right):
             ax.set_xlabel("distance from the observer, in links")
             ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
