@@ -33,9 +33,9 @@ def test_committed_picture_is_what_the_script_draws(name):
 
 
 def test_station_that_does_not_exist_is_refused():
-    with pytest.raises(SystemExit, match="no_such_name in src/tacit/privacy/lots.py"):
+    with pytest.raises(SystemExit, match=r"no_such_name in src/tacit/privacy/lots\.py"):
         SCRIPT._check(SCRIPT.Station("lot", ("", ""), "privacy/lots.py", "no_such_name"))
-    with pytest.raises(SystemExit, match="draw_lot in src/tacit/privacy/no_such_module.py"):
+    with pytest.raises(SystemExit, match=r"draw_lot in src/tacit/privacy/no_such_module\.py"):
         SCRIPT._check(SCRIPT.Station("lot", ("", ""), "privacy/no_such_module.py", "draw_lot"))
 
 
