@@ -161,7 +161,7 @@ def _resize(images: Float[Tensor, "records 1 28 28"]) -> Float[Tensor, "records 
     return interpolate(images, size=(32, 32), mode="bilinear", align_corners=False)
 
 
-DIGITS = Published(load=_digits, shape=(1, 8, 8), records=1_438, classes=10)
+DIGITS = Published(load=_digits, shape=(1, 8, 8), records=1_433, classes=10)
 MNIST = Published(
     load=_idx("mnist", official.MNIST, Normalise(mean=(0.1307,), std=(0.3081,))),
     shape=(1, 32, 32),

@@ -261,6 +261,8 @@ class RunConfig(KeptSettings):
             lines = [mistake(as_option(key) if key in given else key, each) for key, each in found]
             raise InvalidInput("; ".join(lines)) from None
         check_together(config, KEYS if options is None else OPTIONS)
+        if options is not None and rule_line(config.algorithm) and (":" in config.algorithm or config.step is not None):
+            config.rule()  # so that its options are refused before anything is loaded
         return config
 
     @property
