@@ -5,9 +5,11 @@ import sys
 
 import pytest
 from invoking import answer, complaint, document, one_line
+from typer.testing import CliRunner
 
 import tacit
 from tacit import registry
+from tacit.cli import app
 from tacit.networks import find_codec
 from tacit.registry import Shipped, ShippedRule
 from tacit.runs.config import RunConfig
@@ -122,7 +124,8 @@ def test_a_run_is_trained_exported_and_verified(made_up):
     answer(*words, "half-way", "--graph", "turns:turn=2", "--name", "two", "--runs", "other")
     assert "Halfway" in answer("list")
     for name, more in (("one", ()), ("two", ("--runs", "other"))):
-        answer("export", name, "--for-audit", "-o", made_up / f"{name}.zip", *more)
+        done = CliRunner().invoke(app, ["export", name, "--for-audit", "-o", f"{name}.zip", *more])
+        assert done.exit_code == 0, done.output
         found = document("verify", f"{name}.zip")
         assert (found["holds"], found["not_checked"]) == (True, ["earlier head"]), "also its scores, plan and replay"
 
