@@ -177,7 +177,9 @@ def _by_cuts(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, remo
     program, and each of its solutions adds the tangents there.
     """
     bounds = list(zip((wanted / keys.agents).tolist(), wanted.tolist(), strict=True))
-    own, slopes, needs = wanted.copy(), [], []
+    own = wanted.copy()
+    slopes: list[np.ndarray] = []
+    needs: list[np.ndarray] = []
     for _ in range(_CUTS):
         found = protection(own, mask, keys, removed)
         if (found.variances >= wanted * (1 - _NEARLY)).all() and slopes:
