@@ -152,8 +152,11 @@ def _own_variances(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys
         step = np.zeros_like(own)
         step[free] = np.linalg.lstsq(found.slopes[np.ix_(free, free)], missing[free], rcond=None)[0]
         own = np.clip(own + step, np.maximum(least, own / 4), wanted)
+    # Where the worst coalition changes from step to step, steps may not settle; what is missing is then added in growing parts.
+    more = 10 * _CLOSE
     while ((protection(own, mask, keys, removed).variances < wanted) & (own < wanted)).any():
-        own = np.minimum(wanted, own * (1 + 10 * _CLOSE))
+        own = np.minimum(wanted, own * (1 + more))
+        more *= 2
     return own
 
 
