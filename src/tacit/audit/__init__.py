@@ -12,7 +12,7 @@ from tacit.audit.attacks.natural import NaturalNeighbor
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.one_run import OneRun, OneRunFindings, dirac_canaries
 from tacit.audit.attacks.worlds import World, dirac, images
-from tacit.audit.bounds.findings import Claim, Findings, Look, judge
+from tacit.audit.bounds.findings import LEAST_RUNS, Claim, Findings, Look, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
 from tacit.audit.bounds.rates import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
 from tacit.audit.bounds.tradeoff import tradeoff_bound
@@ -25,6 +25,7 @@ from tacit.audit.noise.check import NoiseCheck, noise_world
 from tacit.audit.noise.report import NoiseReport
 
 __all__ = [
+    "LEAST_RUNS",
     "Attack",
     "Bound",
     "CheckReport",

@@ -17,17 +17,19 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
     EXPERIMENTS,
     PROFILES,
+    Environment,
     Experiment,
-    Place,
+    OnProgress,
     Point,
     Profile,
     Progress,
     Reproduction,
+    find_missing,
     load_experiment,
     reproduce,
     restrict,
 )
-from tacit.experiments.running import FINDING, POINTS, Told, missing
+from tacit.experiments.runner import FINDING, POINTS
 from tacit.io.lock import held
 from tacit.io.stopping import Stopping
 from tacit.report.wording import counted, duration
@@ -52,9 +54,9 @@ class How:
     shown: bool
 
     @property
-    def place(self) -> Place:
-        """Where points are played."""
-        return Place(data=self.data_dir, device=self.device, progress=self.shown)
+    def environment(self) -> Environment:
+        """Where points run."""
+        return Environment(data=self.data_dir, device=self.device, progress=self.shown)
 
     def workers_for(self, seconds: float) -> int:
         """Return how many processes play what takes so long on one core; each needs some seconds to begin."""
@@ -127,7 +129,7 @@ def _check_folder(experiment: Experiment, wanted: Sequence[Point], how: How) -> 
     """Return what is to be played; refuse a folder that has some of it already unless that was meant."""
     folder = _folder(experiment, how)
     check_output(folder / FINDING)
-    left, kept = missing(experiment, how.profile, wanted, folder)
+    left, kept = find_missing(experiment, how.profile, wanted, folder)
     if left and kept and not how.resume:
         total = len(experiment.points(how.profile))
         raise InvalidInput(
@@ -153,11 +155,17 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
     with held(folder / LOCK, folder), Stopping(screen.print) as stopping:
         try:
             with _showing(screen, experiment.name, len(wanted), shown=how.shown) as told:
-                left, _ = missing(experiment, how.profile, wanted, folder)
+                left, _ = find_missing(experiment, how.profile, wanted, folder)
                 kept = len(wanted) - len(left)
                 workers = how.workers_for(sum(map(experiment.seconds, left)))
                 return reproduce(
-                    experiment, how.profile, folder, wanted=wanted, place=how.place, workers=workers, told=count
+                    experiment,
+                    how.profile,
+                    folder,
+                    wanted=wanted,
+                    environment=how.environment,
+                    workers=workers,
+                    on_progress=count,
                 )
         except KeyboardInterrupt:
             screen.print(f"stopped; {how_to_go_on()}", soft_wrap=True)
@@ -175,7 +183,7 @@ def _play(experiment: Experiment, wanted: list[Point], how: How, screen: Console
 
 def _draw_so_far(experiment: Experiment, how: How, screen: Console) -> None:
     folder = _folder(experiment, how)
-    _, finished = missing(experiment, how.profile, [], folder)
+    _, finished = find_missing(experiment, how.profile, [], folder)
     if finished:
         reproduce(experiment, how.profile, folder, wanted=[])
         screen.print(f"what there is so far is drawn in {folder}", soft_wrap=True)
@@ -212,7 +220,7 @@ def _print_found(experiment: Experiment, done: Reproduction) -> None:
 
 
 @contextmanager
-def _showing(screen: Console, name: str, total: int, *, shown: bool) -> Iterator[Told]:
+def _showing(screen: Console, name: str, total: int, *, shown: bool) -> Iterator[OnProgress]:
     """Yield what to tell before the first point and after each: a bar on a terminal, lines elsewhere."""
     if not shown:
         yield lambda progress: None
