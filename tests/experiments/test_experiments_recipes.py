@@ -10,7 +10,7 @@ from tacit.experiments.recipes import FEATURES, RECIPES
 from tacit.experiments.tuning import STEPS, list_tries
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "tuning" / "results.csv"
-TUNED = [(recipe, system) for recipe, ours in RECIPES.items() for system in ours.systems]
+TUNED = [(recipe, algorithm) for recipe, ours in RECIPES.items() for algorithm in ours.systems]
 
 
 def rows():
@@ -22,9 +22,9 @@ def rows():
         ]
 
 
-@pytest.mark.parametrize(("recipe", "system"), TUNED)
-def test_what_is_used_was_best_of_what_was_tried(recipe, system):
-    found, tuned = list_tries(rows(), recipe, system), RECIPES[recipe].systems[system]
+@pytest.mark.parametrize(("recipe", "algorithm"), TUNED)
+def test_what_is_used_was_best_of_what_was_tried(recipe, algorithm):
+    found, tuned = list_tries(rows(), recipe, algorithm), RECIPES[recipe].systems[algorithm]
     assert tuned.used in tuned.tried
     if tuned.used.rounds not in {row["rounds"] for row in found}:
         pytest.skip(f"{recipe} was not tuned yet, as its page says")
@@ -34,9 +34,9 @@ def test_what_is_used_was_best_of_what_was_tried(recipe, system):
     assert (best["start"], best["finish"]) == (tuned.used.start, tuned.used.finish)
 
 
-@pytest.mark.parametrize(("recipe", "system"), TUNED)
-def test_the_best_steps_are_not_the_first_or_last_that_were_tried(recipe, system):
-    tuned = RECIPES[recipe].systems[system]
+@pytest.mark.parametrize(("recipe", "algorithm"), TUNED)
+def test_the_best_steps_are_not_the_first_or_last_that_were_tried(recipe, algorithm):
+    tuned = RECIPES[recipe].systems[algorithm]
     starts = sorted(each.start for each in tuned.tried)
     assert starts[0] < tuned.used.start < starts[-1]
 

@@ -326,7 +326,7 @@ EXPERIMENT = Experiment(
     title="Accuracy at ε = 1",
     claim="The published code reaches 91.5 % (central DP-SGD), 88.1 % (DP-DSGD), 89.3 % (DP-DSGT) and 89.7 % (DP-DiNNO) after 2,000 "
     "rounds on the complete graph, at a nominal (1, 1e-5).",
-    varies=("recipe", "algorithm", "graph", "epsilon", "curious"),
+    varies=("recipe", "algorithm", "graph", "epsilon", "curious", "rounds"),
     points=_points,
     run=_run,
     draw=_draw,

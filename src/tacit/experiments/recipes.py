@@ -12,42 +12,37 @@ from typing import Any
 from tacit import DSGD, DSGT, SGD, Averaged, DiNNO, LogSpaced, Plain
 from tacit.algorithms import Algorithm
 from tacit.experiments.experiment import Point, Profile, Value
-from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, NAMES, Setting, setting
+from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, setting
 from tacit.experiments.hyperparameters import steps as published_steps
 from tacit.experiments.trials import PIXELS, SCATTERING
 
 EPSILON = 1.0
 PUBLISHED, NETWORK, FEATURES = "published", "network", "features"
-MASKS = "masks"
+MASKS = "masks"  # DSGT with noise that cancels, against one curious agent, with the steps of central training
 ALGORITHMS = (CENTRAL, *DECENTRALIZED)
-SYSTEMS = {**NAMES, MASKS: "DSGT with masks"}
-"""What is tuned: the algorithms, and DSGT with noise that cancels, against one curious agent."""
 _NOTHING: Mapping[str, Value] = {}
 _RULES: dict[str, Algorithm[Any]] = {"central": SGD(), "dsgd": DSGD(), "dsgt": DSGT(), "dinno": DiNNO()}
 
 
 @dataclass(frozen=True)
 class Try:
-    """Step sizes from `start` to `finish`, over so many rounds, tried with so many seeds."""
+    """Step sizes from `start` to `finish`, over so many rounds."""
 
     start: float
     finish: float
     rounds: int
-    seeds: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuned:
     """The steps of one system: all that were tried, and those that are used.
 
-    graph: where they were tried.
     settings: further settings of all tries.
     later: settings that were chosen afterwards, with the steps that are used.
     """
 
     used: Try
     tried: tuple[Try, ...]
-    graph: str = "complete"
     settings: Mapping[str, Value] = field(default_factory=dict)
     later: Mapping[str, Value] = field(default_factory=dict)
 
@@ -56,8 +51,8 @@ def _tuned(used: int, *tried: Try, **more: Any) -> Tuned:
     return Tuned(used=tried[used], tried=tried, **more)
 
 
-def _tries(rounds: int, *steps: tuple[float, float], seeds: int = 1) -> tuple[Try, ...]:
-    return tuple(Try(start, finish, rounds, seeds) for start, finish in steps)
+def _tries(rounds: int, *steps: tuple[float, float]) -> tuple[Try, ...]:
+    return tuple(Try(start, finish, rounds) for start, finish in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +82,11 @@ RECIPES = {
             "dsgt": _tuned(
                 6,
                 *_tries(1000, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
-                *_tries(300, (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), seeds=2),
+                *_tries(300, (1.0, 0.1), (2.0, 0.2), (4.0, 0.4)),
             ),
             "dinno": _tuned(
                 1, *_tries(300, (0.5, 0.05), (1.0, 0.05), (2.0, 0.1)), settings={"rho": 0.05, "growth": 1.001}
             ),
-            MASKS: _tuned(1, *_tries(300, (2.0, 0.4), (4.0, 0.8), (8.0, 0.8), seeds=2), graph="ring"),
         },
     ),
     FEATURES: Recipe(
@@ -105,7 +99,6 @@ RECIPES = {
             "dsgd": _tuned(1, *_tries(200, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2))),
             "dsgt": _tuned(2, *_tries(200, (0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0))),
             "dinno": _tuned(1, *_tries(200, (0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)), later={"rho": 0.1}),
-            MASKS: _tuned(1, *_tries(200, (2.0, 0.5), (4.0, 1.0), (8.0, 2.0), seeds=3), graph="ring"),
         },
     ),
 }
@@ -128,12 +121,15 @@ def recipe_point(
     """
     scale, smoke = MNIST[profile], profile == "smoke"
     algorithm = "dsgt" if system == MASKS else system
+    tuned: dict[str, Value] = {"curious": 1} if system == MASKS else {}
     if recipe == PUBLISHED:
         steps = Try(*published_steps(algorithm, EPSILON, scale.dataset), MNIST["paper"].rounds)
         features, model, lot, clip = PIXELS, scale.model, scale.lot, setting(algorithm, EPSILON, scale.dataset).clip
     else:
         ours = RECIPES[recipe]
-        steps, features, model, lot, clip = ours.systems[system].used, ours.features, ours.model, ours.lot, ours.clip
+        found = ours.systems[CENTRAL if system == MASKS else system]
+        steps, features, model, lot, clip = found.used, ours.features, ours.model, ours.lot, ours.clip
+        tuned |= {**found.settings, **({} if tried else found.later)}
         if smoke:
             model, lot = scale.model, scale.lot
         lot *= AGENTS if algorithm == CENTRAL else 1
@@ -154,11 +150,9 @@ def recipe_point(
         "start": steps.start,
         "finish": steps.finish,
         "trials": trials,
+        **tuned,
+        **changed,
     }
-    masks: dict[str, Value] = {"curious": 1} if system == MASKS else {}
-    tuned = {} if recipe == PUBLISHED else RECIPES[recipe].systems[system].settings
-    later = {} if recipe == PUBLISHED or tried else RECIPES[recipe].systems[system].later
-    settings = {**settings, **masks, **tuned, **later, **changed}
     return Point.of(**{name: value for name, value in settings.items() if value is not None or name == "graph"})
 
 

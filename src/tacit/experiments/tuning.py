@@ -4,13 +4,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-
 from tacit import DiNNO
 from tacit.experiments.drawing import (
     COLOURS,
     MARKERS,
-    SERIES,
     Figure,
     add_legend_below,
     make_logarithmic,
@@ -18,8 +15,8 @@ from tacit.experiments.drawing import (
     show_accuracy,
 )
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, Value, write_list
-from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, MNIST, NAMES
-from tacit.experiments.recipes import EPSILON, FEATURES, MASKS, NETWORK, RECIPES, SYSTEMS, recipe_point, setting_of
+from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, NAMES
+from tacit.experiments.recipes import ALGORITHMS, EPSILON, FEATURES, NETWORK, RECIPES, recipe_point, setting_of
 from tacit.experiments.statistics import select
 from tacit.experiments.trials import estimate_seconds, train_point
 from tacit.models import CROSS
@@ -56,10 +53,7 @@ def _points(profile: Profile) -> list[Point]:
     for recipe, ours in RECIPES.items():
         for system, tuned in ours.systems.items():
             for each in tuned.tried[: 1 if smoke else None]:
-                settings: dict[str, Value] = {**tuned.settings, "part": STEPS}
-                for more in range(each.seeds):
-                    seeded: dict[str, Value] = {"seed": _SEED + more} if more else {}
-                    points.append(recipe_point(profile, recipe, system, tuned.graph, 1, settings | seeded, each))
+                points.append(recipe_point(profile, recipe, system, "complete", 1, {"part": STEPS}, each))
     for system, recipe, change in _CHANGED:
         if smoke and "lot" in change:
             continue
@@ -71,7 +65,7 @@ def _points(profile: Profile) -> list[Point]:
 
 def _run(point: Point, environment: Environment) -> list[ResultRow]:
     """Train and score on validation records alone: test records are for what is chosen in the end."""
-    (result,) = train_point(point, environment, chosen=setting_of(point), seed=point.named.get("seed", _SEED))
+    (result,) = train_point(point, environment, chosen=setting_of(point), seed=_SEED)
     event = result.plan.event(0)
     return [
         {
@@ -84,30 +78,22 @@ def _run(point: Point, environment: Environment) -> list[ResultRow]:
     ]
 
 
-def list_tries(rows: Sequence[ResultRow], recipe: str, system: str) -> list[ResultRow]:
-    """List the steps that were tried for a system, with the mean over their seeds, the best first."""
-    masked = system == MASKS
-    own = select(rows, recipe=recipe, algorithm="dsgt" if masked else system, part=STEPS)
-    own = [row for row in own if bool(row.get("curious")) == masked]
-    tries = {(row["start"], row["finish"], row["rounds"]): row for row in own}
-    for steps, row in tries.items():
-        every = [each for each in own if (each["start"], each["finish"], each["rounds"]) == steps]
-        tries[steps] = row | {"validation": float(np.mean([each["validation"] for each in every])), "tried": len(every)}
-    return sorted(tries.values(), key=lambda row: -row["validation"])
+def list_tries(rows: Sequence[ResultRow], recipe: str, algorithm: str) -> list[ResultRow]:
+    """List the steps that were tried for an algorithm, the best first."""
+    return sorted(select(rows, recipe=recipe, algorithm=algorithm, part=STEPS), key=lambda row: -row["validation"])
 
 
 def _finding(rows: list[ResultRow]) -> str:
     lines = []
     for recipe, ours in RECIPES.items():
-        for system in ours.systems:
-            if not (own := list_tries(rows, recipe, system)):
-                continue
-            runs = [row for row in own for _ in range(row["tried"])]
-            listed = ", ".join(map(_write_try, own))
-            where = "" if ours.systems[system].graph == "complete" else f" on the {ours.systems[system].graph}"
-            lines.append(
-                f"{recipe}, {SYSTEMS[system]}{where}: {listed}. These tries and one more run would cost {_cost([*runs, own[0]])}."
-            )
+        for algorithm in ours.systems:
+            if own := list_tries(rows, recipe, algorithm):
+                listed = ", ".join(
+                    f"{100 * row['validation']:.1f} % with η from {row['start']:g} to {row['finish']:g} in {row['rounds']:,} rounds"
+                    for row in own
+                )
+                cost = f"These tries and one more run would cost {_cost([*own, own[0]])}."
+                lines.append(f"{recipe}, {NAMES[algorithm]}: {listed}. {cost}")
     lines += [
         f"{row['recipe']}, {NAMES[row['algorithm']]}, {_describe_change(row)} and η from {row['start']:g} to {row['finish']:g}: "
         f"{100 * row['validation']:.1f} %."
@@ -119,18 +105,12 @@ def _finding(rows: list[ResultRow]) -> str:
         "have to be counted."
     )
     begin = (
-        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph unless another is "
-        f"named, one run each unless there are more seeds, scored on validation records; {promised(EPSILON, DELTA)}, for each run. "
+        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph, one run each, "
+        f"scored on validation records; {promised(EPSILON, DELTA)}, for each run. "
         f"{_describe_recipes()} The accuracy table uses the best steps, and for DiNNO on features the best ρ. It does not use views, "
         "which multiply the time of a round by their number."
     )
     return write_list(begin, [*lines, *_totals(rows)])
-
-
-def _write_try(row: ResultRow) -> str:
-    trials = f" ({row['tried']} seeds)" if row["tried"] > 1 else ""
-    steps = f"η from {row['start']:g} to {row['finish']:g} in {row['rounds']:,} rounds"
-    return f"{100 * row['validation']:.1f} % with {steps}{trials}"
 
 
 def _describe_recipes() -> str:
@@ -186,15 +166,11 @@ def _draw(rows: list[ResultRow]) -> Figure:
     shown = [recipe for recipe in RECIPES if select(rows, recipe=recipe)]
     with panels(1, len(shown), width=4.2) as (figure, axes):
         for ax, recipe in zip(axes[0], shown, strict=True):
-            for system, words in SYSTEMS.items():
-                used = RECIPES[recipe].systems[system].used
-                own = [
-                    row
-                    for row in list_tries(rows, recipe, system)
-                    if row["rounds"] in (used.rounds, MNIST["smoke"].rounds)
-                ]
-                look = {"color": COLOURS.get(system, SERIES[4]), "marker": MARKERS.get(system, "v"), "label": words}
+            for algorithm in ALGORITHMS:
+                tries = list_tries(rows, recipe, algorithm)
+                own = select(tries, rounds=min((row["rounds"] for row in tries), default=0))
                 pairs = sorted((row["start"], row["validation"]) for row in own)
+                look = {"color": COLOURS[algorithm], "marker": MARKERS[algorithm], "label": NAMES[algorithm]}
                 ax.plot([start for start, _ in pairs], [validation for _, validation in pairs], **look)
             make_logarithmic(ax.xaxis)
             ax.set(title=recipe, xlabel="η in the first round")
@@ -207,20 +183,7 @@ EXPERIMENT = Experiment(
     name="tuning",
     title="Step sizes for the accuracy table",
     claim="The paper tunes too, and does not say what that costs.",
-    varies=(
-        "recipe",
-        "algorithm",
-        "curious",
-        "start",
-        "finish",
-        "seed",
-        "clip",
-        "lot",
-        "rounds",
-        "averaging",
-        "views",
-        "rho",
-    ),
+    varies=("recipe", "algorithm", "start", "finish", "clip", "lot", "rounds", "averaging", "views", "rho", "growth"),
     points=_points,
     run=_run,
     draw=_draw,

@@ -327,7 +327,13 @@ class Session:
         if noise.ratio == "auto":
             keys = noise.keys_of(self.hosted.total, pairs)
             response = noise_response(
-                training.algorithm, topology, keys, training.rounds, self._everyones_lr, training.seed
+                training.algorithm,
+                topology,
+                keys,
+                training.rounds,
+                self._everyones_lr,
+                training.seed,
+                training.gossip_rounds,
             )
             if response is None:
                 log.warning(
