@@ -48,14 +48,6 @@ def test_exchanges_until_the_average_is_exact_leave_no_masks():
     assert found.masks < 1e-12 * found.own
 
 
-def test_gossip_at_the_end_takes_masks_out_and_keeps_own_noise():
-    """Ten more mixings multiply each eigenvector of W by λ¹⁰, at most 0.26 on this ring; the average stays as it is."""
-    settings = (tacit.DSGD(), as_topology(RING), Keys.of(RING), 60, as_schedule(0.1))
-    before, after = (noise_response(*settings, seed=0, gossip_rounds=rounds) for rounds in (0, 10))
-    assert after.masks < 0.26**2 * before.masks
-    assert 0.5 * before.own < after.own <= before.own
-
-
 @pytest.mark.parametrize("rule", [tacit.DiNNO(), tacit.DSGD(step=tacit.Adam())])
 def test_a_rule_with_adam_inside_has_no_linear_response(rule):
     assert response(rule) is None

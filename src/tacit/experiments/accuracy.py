@@ -44,6 +44,7 @@ _MARGINS = {
     FEATURES: {"complete": 0.005, "ring": 0.008, "random": 0.008},
 }
 _FIEDLER = 0.39  # of the random graphs, divided by N
+_EXCHANGES = 4  # for each query of the features on the ring, which take masks out before they disturb the next
 _BUDGETS = (0.5, 1.0, 2.0, 4.0)  # of the figure, which has the cheaper model
 _TRIALS = 5  # of what is compared trial by trial
 # The network with more rounds: settings that differ, and steps.
@@ -82,6 +83,7 @@ def _points(profile: Profile) -> list[Point]:
             continue
         for graph in _MARGINS[recipe]:
             like: dict[str, Value] = {"fiedler": _FIEDLER} if graph == "random" else {}
+            like |= {"exchanges": _EXCHANGES} if (recipe, graph) == (FEATURES, "ring") else {}
             found.append(recipe_point(profile, recipe, MASKS, graph, compared, like))
         found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {"curious": 2}))
         if recipe == FEATURES:
@@ -94,9 +96,9 @@ def _points(profile: Profile) -> list[Point]:
 
 def _run(point: Point, environment: Environment) -> list[ResultRow]:
     results = train_point(point, environment, chosen=setting_of(point))
-    spent = point["rounds"] * point["trials"]
     return [
-        final_row(trial, result) | {"round_seconds": result.seconds / spent} for trial, result in enumerate(results)
+        final_row(trial, result) | {"round_seconds": result.seconds / point["rounds"]}
+        for trial, result in enumerate(results)
     ]
 
 
@@ -207,7 +209,8 @@ def _without_centre(own: list[ResultRow], recipe: str) -> list[str]:
             if not masked:
                 continue
             values, one = accuracies(masked), masked[0]
-            words = f"{_GRAPHS[graph]} DSGT with masks against {counted(curious, 'curious agent')} has {summarise(values).percent}"
+            often = f" and {one['exchanges']} exchanges for each query" if one.get("exchanges") else ""
+            words = f"{_GRAPHS[graph]} DSGT with masks against {counted(curious, 'curious agent')}{often} has {summarise(values).percent}"
             if central:
                 gap = subtract(values, central)
                 words += f", {gap.points} from central"

@@ -26,13 +26,7 @@ class _NotLinear(Exception):
 
 
 def noise_response(
-    algorithm: Algorithm[Any],
-    topology: Topology,
-    keys: Keys,
-    rounds: int,
-    schedule: Schedule,
-    seed: int,
-    gossip_rounds: int = 0,
+    algorithm: Algorithm[Any], topology: Topology, keys: Keys, rounds: int, schedule: Schedule, seed: int
 ) -> Response | None:
     """Return what the rule makes of unit noise, or None where it is not linear in its gradients."""
     agents = topology.agents
@@ -47,9 +41,8 @@ def noise_response(
             oracle=_Noise(keys, seed),
             seed=seed,
             public_loss=_no_loss,
-            gossip_rounds=gossip_rounds,
         )
-        while not play.finished:
+        while play.round < rounds:
             play.advance()
     except _NotLinear:
         return None

@@ -327,13 +327,7 @@ class Session:
         if noise.ratio == "auto":
             keys = noise.keys_of(self.hosted.total, pairs)
             response = noise_response(
-                training.algorithm,
-                topology,
-                keys,
-                training.rounds,
-                self._everyones_lr,
-                training.seed,
-                training.gossip_rounds,
+                training.algorithm, topology, keys, training.rounds, self._everyones_lr, training.seed
             )
             if response is None:
                 log.warning(
