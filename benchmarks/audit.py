@@ -57,7 +57,7 @@ def our_systems(data: AgentData, systems: int) -> Callable[[], object]:
 
 def opacus_system(data: AgentData) -> Callable[[], None]:
     """Return the loop that one would write with Opacus: one system, agent by agent, then the average of neighbours."""
-    images, labels = data.data.prepare(data.data.train.inputs), data.data.train.targets
+    images, labels = data.dataset.prepare(data.dataset.train.inputs), data.dataset.train.targets
     parts = [(images[index], labels[index]) for index in data.indices]
     loss = nn.CrossEntropyLoss()
 

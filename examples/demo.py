@@ -1,6 +1,6 @@
-"""What `make demo` runs: ten agents learn to read digits together, without showing each other a single one.
+"""What `make demo` runs: ten agents learn to read digits together, without showing each other a single image.
 
-Each agent holds one digit only. It talks to a few neighbours, and everything it says is differentially private.
+Each agent holds only one digit. It talks to a few neighbours, and everything it says is differentially private.
 """
 
 from typing import Any

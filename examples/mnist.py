@@ -3,8 +3,8 @@
     TACIT_DATA=/path/to/data python examples/mnist.py --rounds 200 --noise-multiplier 7.19
     python examples/mnist.py --rounds 2000 --epsilon 1 --graph ring --only dsgt
 
-`central` is DP-SGD on the pooled data, in its published setting (C=1, momentum 0.9, the same lot size). `apart` is the
-consensus distance, the root mean square distance of the agents' models from their average.
+`central` is DP-SGD on the pooled data with its published settings (C=1, momentum 0.9, the same lot size). `apart` is the
+consensus distance: the root mean square distance of the agents' models from their average.
 """
 
 import argparse

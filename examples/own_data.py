@@ -1,11 +1,11 @@
-"""Four clinics with a CSV file each learn one model together, under a budget that holds over all their runs.
+"""Four clinics with one CSV file each train one model together, under a budget that covers all their runs.
 
-    python examples/own_data.py               # in a folder that is thrown away
-    python examples/own_data.py --folder here # keeps files and ledger; a second start meets the budget at once
+    python examples/own_data.py               # in a temporary folder
+    python examples/own_data.py --folder here # keeps files and ledger; a second start hits the budget at once
 
-The records are the 569 tumours of scikit-learn's breast cancer data, dealt to four files to have something to read. From
-there on it is what one would do with files of one's own: a model, a graph and scales that are public, a ledger on disk with
-a budget, two runs that fit it and a third that does not.
+The records are the 569 tumours of scikit-learn's breast cancer data, written to several files so that there is something to read. From
+there on it is what you would do with your own files: a public model, graph and scaling constants, a ledger on disk with
+a budget, two runs that fit the budget and a third that does not.
 """
 
 import argparse
@@ -45,11 +45,11 @@ def study(folder: Path) -> None:
     mean, std = (
         public[0].mean(dim=0),
         public[0].std(dim=0),
-    )  # of public records; measured on private ones, they would leak
+    )  # of public records; measured on private records, they would leak
     clinics = tacit.data.AgentData.from_parts(
         [read(folder / f"{clinic}.csv") for clinic in CLINICS],
         name="tumours",
-        owners=CLINICS,  # the ledger knows a clinic by its name: keep it from run to run
+        owners=CLINICS,  # the ledger identifies a clinic by its name: keep it from run to run
         validation=public,
         test=test,
         classes=2,
@@ -86,7 +86,7 @@ def study(folder: Path) -> None:
 
 
 class Net(nn.Module):
-    """Two layers. Layer norm looks at one record at a time; batch norm would mix them and is refused."""
+    """Two layers. Layer norm uses one record at a time; batch norm would mix them and is refused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def read(path: Path) -> tuple[Tensor, Tensor]:
 
 
 def write_files(folder: Path) -> None:
-    """Deal the records to files as if they had always been there; files that are there stay as they are."""
+    """Write the records to files, unless the files already exist."""
     tumours = load_breast_cancer()
     names = ("public", "test", *CLINICS)
     for place, name in enumerate(names):

@@ -1,18 +1,18 @@
-"""An update rule of one's own, with privacy and without: exact diffusion against DSGD on a ring.
+"""A custom update rule, with and without privacy: exact diffusion against DSGD on a ring.
 
     python examples/own_rule.py
 
-With a constant step on uneven data, DSGD's agents stay apart: each keeps being pulled towards its own records. Exact
-diffusion (Yuan, Ying, Zhao & Sayed, *Exact Diffusion for Distributed Optimization and Learning*, 2019) corrects for that
-with one more vector of memory and no more messages:
+With a constant step on uneven data, DSGD's agents stay apart: each is pulled towards its own records. Exact
+diffusion (Yuan, Ying, Zhao & Sayed, *Exact Diffusion for Distributed Optimization and Learning*, 2019) corrects for this
+with one more vector of memory and no additional messages:
 
     ψ⁺ = θ − η g̃(θ)                     adapt
-    φ = ψ⁺ + θ − ψ                      correct, with ψ from the round before
+    φ = ψ⁺ + θ − ψ                      correct, with ψ from the previous round
     θ⁺ = (φ + Wφ)/2                     combine, with one message to each neighbour
 
-ψ starts at θ, so that the first round corrects nothing. There is no word about privacy in the rule. How many queries it
-makes is counted by playing it through, and noise is calibrated to that. The step is the same for both rules and tuned for
-neither; DSGD does better with one that shrinks.
+ψ starts at θ, so the first round corrects nothing. The rule does not mention privacy. How many queries it
+makes is counted in a rehearsal, and noise is calibrated to that. The step is the same for both rules and tuned for
+neither; DSGD does better with one that decreases.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ ROUNDS = 100
 
 
 class ExactDiffusionState(NamedTuple):
-    """The models, and where each agent's own step took it last."""
+    """The models, and where each agent's last step took it."""
 
     theta: Tensor
     adapted: Tensor
@@ -53,7 +53,7 @@ class ExactDiffusion:
 
 def main() -> None:
     digits = tacit.data.load("digits")
-    agents = digits.split(10, tacit.data.ByClass(t=1.0))  # one digit each: as uneven as it gets
+    agents = digits.split(10, tacit.data.ByClass(t=1.0))  # one digit each: as uneven as possible
     promises: list[tacit.Privacy | tacit.NoPrivacy] = [
         tacit.NoPrivacy(lot_size=48),
         tacit.Privacy(epsilon=4.0, delta=1e-3, clip=1.0, lot_size=48),

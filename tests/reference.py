@@ -53,8 +53,8 @@ class ReferenceOracle:
             if word / 2**64 >= self.rates[agent]:
                 continue
             record = held[position]
-            x = self.data.data.prepare(self.data.data.train.inputs[record : record + 1])[0].double()
-            g = sample_gradient(self.module, theta, x, self.data.data.train.targets[record])
+            x = self.data.dataset.prepare(self.data.dataset.train.inputs[record : record + 1])[0].double()
+            g = sample_gradient(self.module, theta, x, self.data.dataset.train.targets[record])
             if self.clips is not None:
                 norm = float(g.norm())
                 g = g * min(1.0, self.clips[agent] * (1 - HAIR) / norm)

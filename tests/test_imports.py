@@ -73,7 +73,7 @@ def test_runs_are_listed_without_anything_that_computes_once_their_epsilon_is_kn
     assert printed == first
     lines = {line.split()[0]: line for line in printed.splitlines() if "finished" in line}
     assert set(lines) == {"private", "plain", "kept"}
-    assert "nothing is promised (the records of private)" in " ".join(printed.split())  # which the ledger knows
+    assert "there is no guarantee (the records of private)" in " ".join(printed.split())  # which the ledger knows
     assert not loaded & HEAVY
 
 

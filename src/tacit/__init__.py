@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tacit.api import train, train_trials
     from tacit.errors import TacitError
     from tacit.privacy import Budget, Cancelling, Fast, Ledger, NoPrivacy, Observer, Privacy, Secret, Seeded, Unit
-    from tacit.runs.doors import resume
     from tacit.runs.loading import load
+    from tacit.runs.python_runs import resume
     from tacit.training.absences import Absence
     from tacit.training.results import Result, Snapshot
     from tacit.training.schedules import Constant, LogSpaced
@@ -56,7 +56,7 @@ else:
             ),
             "tacit.training.absences": ("Absence",),
             "tacit.training.results": ("Result", "Snapshot"),
-            "tacit.runs.doors": ("resume",),
+            "tacit.runs.python_runs": ("resume",),
             "tacit.runs.loading": ("load",),
             "tacit.training.schedules": ("Constant", "LogSpaced"),
             "tacit.training.session": ("Session",),

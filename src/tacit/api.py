@@ -10,22 +10,22 @@ from tacit.data import DataSet
 from tacit.errors import InvalidInput, choose
 from tacit.privacy import Budget, Privacy
 from tacit.runs.config import RunConfig
-from tacit.runs.naming import Own
 from tacit.runs.shipped import BY_NAME, by_name
 from tacit.runs.specs import parse_split
+from tacit.runs.user_code import UserCode
 from tacit.training.progress import rounds_bar
 from tacit.training.results import Result
 from tacit.training.runtimes import Stacked
 from tacit.training.session import Session
 from tacit.training.settings import Training, not_dealt
 
-# What other libraries call things.
+# Names of settings in other libraries.
 _OTHER_NAMES = {
     "learning_rate": "the step size is lr",
     "epochs": "give the number of rounds",
     "iterations": "give the number of rounds",
-    "batch_size": "the lot size is part of the promise: Privacy(lot_size=...)",
-    "epsilon": "the promise is privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
+    "batch_size": "the lot size is one of the privacy settings: Privacy(lot_size=...)",
+    "epsilon": "give privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
 }
 _DEAL = ("agents", "split")
 AGENTS: int = RunConfig.model_fields["agents"].default
@@ -42,21 +42,21 @@ def train(
     tensorboard: bool = False,
     **settings: Any,
 ) -> Result:
-    """Train once and return what came of it. The settings are the fields of `Training`, which documents them.
+    """Train once and return the result. The settings are the fields of `Training`, which documents them.
 
     The algorithm, `model`, `loss`, `data` and `graph` may also be given by the names that `tacit train` takes: shipped ones, such as
     `"dsgt"`, `"logistic"`, `"digits"` and `"ring"`, and your own, as `"package.module:name"` or `"file.py:name"`.
 
-    agents, split: how data that is given as a whole, by its name or as a `DataSet`, is divided: among 10 agents by A(1) unless given, as by
-        `tacit train`. `split` is a partition, or its name, such as `"iid"`. `seed` deals the records.
-    run: keep the run in a folder of this name, as `tacit train` does. It can then be resumed after it was killed (`tacit.resume`),
-        loaded when it is finished (`tacit.load`), and listed, compared and reported by `tacit`. Its queries are in the
-        ledger beside it, and two spare ones are added unless `spare_queries` says otherwise. Ctrl-C lets the round finish, saves,
-        says how to resume and raises KeyboardInterrupt; a second one stops at once.
-    runs: the folder of all runs that are kept, with their ledger; `runs` unless given.
+    agents, split: how undivided data, given by name or as a `DataSet`, is divided: by default among 10 agents by A(1), as in
+        `tacit train`. `split` is a partition or its name, such as `"iid"`. `seed` decides who gets which records.
+    run: save the run in a folder of this name, as `tacit train` does. It can then be resumed after a crash (`tacit.resume`),
+        loaded when finished (`tacit.load`), and listed, compared and reported by `tacit`. Its queries are in the ledger beside
+        it, and two spare ones are added unless `spare_queries` is given. Ctrl-C lets the round finish, saves, says how to resume
+        and raises KeyboardInterrupt; a second one stops at once.
+    runs: the folder of all saved runs, with their ledger; default `runs`.
     budget: stored in that ledger; it bounds what all runs there spend together.
-    checkpoint_every: rounds between checkpoints of a run that is kept, 50 unless given.
-    tensorboard: whether a run that is kept also writes event files for TensorBoard.
+    checkpoint_every: rounds between checkpoints of a saved run, default 50.
+    tensorboard: whether a saved run also writes event files for TensorBoard.
     """
     if run is None:
         kept = {"budget": budget, "checkpoint_every": checkpoint_every, "tensorboard": tensorboard, "runs": runs}
@@ -65,7 +65,7 @@ def train(
                 advice = "; for a run that is not kept, pass ledger=Ledger(Budget(...))" if name == "budget" else ""
                 raise InvalidInput(f'{name} is for a run that is kept; give it a name with run="NAME"{advice}')
         return train_trials(1, algorithm, **settings)[0]
-    from tacit.runs.doors import SPARE_QUERIES, train_kept
+    from tacit.runs.python_runs import SPARE_QUERIES, train_kept
 
     private = isinstance(settings.get("privacy"), Privacy)
     spare = {"spare_queries": SPARE_QUERIES} if private and "spare_queries" not in settings else {}
@@ -91,7 +91,7 @@ def train_trials(trials: int, algorithm: Algorithm[Any] | str, **settings: Any) 
 
 def _training(
     algorithm: Algorithm[Any] | str, settings: dict[str, Any], more: dict[str, Any] | None = None
-) -> tuple[Training, dict[str, Own | str]]:
+) -> tuple[Training, dict[str, UserCode | str]]:
     """Return all settings in one object, and what was given by name: the user's own, and names of what is shipped."""
     for key in settings:
         if key in _OTHER_NAMES:
@@ -104,7 +104,7 @@ def _training(
         )
     found: dict[str, Any] = {"algorithm": algorithm, **settings}
     deal = {key: found.pop(key) for key in _DEAL if key in found}
-    names: dict[str, Own | str] = {}
+    names: dict[str, UserCode | str] = {}
     for key in BY_NAME:
         if isinstance(text := found.get(key), str):
             found[key], own = by_name(key, text, found.get("data"), found.get("seed", 0))
@@ -117,7 +117,7 @@ def _training(
 
 
 def _dealt(data: Any, deal: dict[str, Any], seed: int, *, named: bool) -> Any:
-    """Return data that was given as a whole as it is divided among agents."""
+    """Return undivided data as divided among agents."""
     if not isinstance(data, DataSet):
         if deal:
             raise InvalidInput(

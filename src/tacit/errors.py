@@ -1,7 +1,7 @@
 """Errors for the person who sees them: what was wrong, the value, what would be right.
 
-Everything that Tacit raises on purpose is a `TacitError`, so that a caller can tell a mistake in the input
-from a defect in the program.
+Everything that Tacit raises on purpose is a `TacitError`, so that a caller can distinguish a mistake in
+the input from a defect in the program.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 
 class TacitError(Exception):
-    """Whatever Tacit raises on purpose."""
+    """Any error that Tacit raises on purpose."""
 
 
 class InvalidInput(TacitError, ValueError):
@@ -21,7 +21,7 @@ class GraphError(InvalidInput):
 
 
 class DataError(InvalidInput):
-    """Records that are missing, broken or cannot be divided as asked."""
+    """Records that are missing, broken or cannot be divided as requested."""
 
 
 class ModelError(InvalidInput):
@@ -29,11 +29,15 @@ class ModelError(InvalidInput):
 
 
 class PrivacyError(InvalidInput):
-    """A privacy specification that cannot be met or accounted."""
+    """Privacy settings that cannot be met or accounted for."""
 
 
 class RuleError(InvalidInput):
     """An update rule of the user's own that failed. Its cause is what was raised there."""
+
+
+class NotLinear(InvalidInput):
+    """An update rule that is not linear in its gradients, so that linear algebra cannot follow its messages."""
 
 
 class StorageError(TacitError, OSError):

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for: `tacit --version` has no use for PyTorch."""
+"""Names of a package that are imported on first use: `tacit --version` does not need PyTorch."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ def lazily(
     """Return a package's `__getattr__` and `__dir__` (PEP 562).
 
     names: the public names of the package, by the module that each comes from.
-    modules: parts of the package that are public themselves.
+    modules: public submodules.
     """
     origin = {name: module for module, group in names.items() for name in group}
 
@@ -23,7 +23,7 @@ def lazily(
         if name not in origin:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=here)
         value = getattr(import_module(origin[name]), name)
-        setattr(here, name, value)  # the next one who asks finds it without this function
+        setattr(here, name, value)  # found directly from then on
         return value
 
     def listed() -> list[str]:

@@ -10,10 +10,11 @@ import pytest
 import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
-from tacit.privacy.gradients.clipping import Clipped, Lot, Record
+from tacit.privacy.gradients.batches import BatchRunner
+from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
-from tacit.privacy.gradients.steps import Steps
-from tacit.privacy.oracle import LotDrawer, PrivateOracle
+from tacit.privacy.lots import LotDrawer
+from tacit.privacy.oracle import PrivateOracle
 from tacit.privacy.randomness import Source, Stream
 from tacit.training.counting import Cost
 
@@ -120,13 +121,13 @@ def clip_after_summing(patch: pytest.MonkeyPatch) -> None:
 def clip_by_the_largest_coordinate(patch: pytest.MonkeyPatch) -> None:
     """At width 8 a vector may then be √8 times as long as it should."""
 
-    def bounded(record: Record, theta: Any, clip: Any) -> Any:
+    def bounded(record: Sample, theta: Any, clip: Any) -> Any:
         gradient = record.gradient(theta)
         return gradient * (clip / gradient.abs().max().clamp(min=1e-30)).clamp(max=1)
 
     def by_coordinate(self: VmapEngine, theta: Any, lot: Lot, clip: Any) -> Clipped:
         kernel = PerSampleKernel(self._model, bounded, self._model.size)
-        steps = Steps(kernel, self.steps.shape, theta.dtype, None)
+        steps = BatchRunner(kernel, self.runner.shape, theta.dtype, None)
         return steps.clipped((theta, clip), lot, clip * 1e6, self._model.size)
 
     _only_vmap(patch, by_coordinate)

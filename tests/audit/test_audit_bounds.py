@@ -98,7 +98,7 @@ def test_gaussian_bound_comes_near_the_truth_and_not_above():
     """One run above the truth has probability below 5 %; the seed is fixed."""
     rng = np.random.default_rng(1)
     absent, present = rng.standard_normal(20_000), rng.standard_normal(20_000) + 1
-    bound = gaussian_bound(held_out(absent, present, delta=1e-5, confidence=0.95), delta=1e-5, confidence=0.95)
+    bound = gaussian_bound(held_out(absent, present, delta=1e-5, confidence=0.95)[1], delta=1e-5, confidence=0.95)
     assert 0.9 * gaussian_epsilon(1.0, 1e-5) < bound.epsilon < gaussian_epsilon(1.0, 1e-5)
     assert 0.9 < bound.mu < 1
 
@@ -148,7 +148,7 @@ def test_held_out_counts_only_the_rest():
     """The first fifth alone sets the threshold: the rest may be anything."""
     absent, present = np.zeros(50), np.ones(50)
     absent[10:], present[10:] = 5.0, -5.0
-    outcomes = held_out(absent, present, **AT)
+    _, outcomes = held_out(absent, present, **AT)
     assert outcomes == Outcomes(absent=40, false_alarms=40, present=40, misses=40)
 
 
@@ -187,8 +187,8 @@ def test_the_tradeoff_bound_finds_most_of_epsilon_and_never_more(seed):
     """The truth is 1. Each seed could pass it with probability 5 %, and does not."""
     event, rng = calibrated(), np.random.default_rng(seed)
     absent, present = (likelihood_ratios(event, 20_000, rng, present=side) for side in (False, True))
-    bound = tradeoff_bound(held_out(absent, present, **AT), event, **AT)
-    plain = clopper_pearson_bound(held_out(absent, present, criterion="clopper_pearson", **AT), **AT)
+    bound = tradeoff_bound(held_out(absent, present, **AT)[1], event, **AT)
+    plain = clopper_pearson_bound(held_out(absent, present, criterion="clopper_pearson", **AT)[1], **AT)
     print(f"truth 1, tradeoff {bound.epsilon:.3f}, Clopper-Pearson {plain.epsilon:.3f}")
     assert 0.75 < bound.epsilon < 1
     assert plain.epsilon < bound.epsilon

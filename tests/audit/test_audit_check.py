@@ -10,18 +10,12 @@ from torch import nn
 
 from tacit import DSGD, Ledger, NoPrivacy, Privacy, Training
 from tacit.audit import check
-from tacit.audit.detectors import (
-    Answers,
-    influence_findings,
-    lot_findings,
-    made_up,
-    noise_findings,
-    read_lots,
-    read_noise,
-)
+from tacit.audit.detectors.influence import check_influence
 from tacit.audit.detectors.lot_dependence import Sampled, between_agents, between_rounds, between_two_records
-from tacit.audit.detectors.noise import grid_step
-from tacit.audit.detectors.shifts import closest_shift
+from tacit.audit.detectors.lots import check_lots, read_lots
+from tacit.audit.detectors.made_up import use_made_up_records
+from tacit.audit.detectors.noise import BareNoise, check_noise, grid_step, read_noise
+from tacit.audit.noise.shifts import find_shift
 from tacit.data import AgentData
 from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
@@ -59,17 +53,17 @@ def failed(findings):
 
 def lots_of(settings, queries=QUERIES):
     sizes = settings.data.sizes
-    return lot_findings(read_lots(settings, settings.privacy.plan(sizes, 10), sizes, queries), RISK)
+    return check_lots(read_lots(settings, settings.privacy.plan(sizes, 10), sizes, queries), RISK)
 
 
 def noise_of(settings, *, width=200, queries=10, dtype=torch.float32):
     plan = settings.privacy.plan(settings.data.sizes, 10)
-    return noise_findings(read_noise(settings, plan, width, dtype, queries), RISK)
+    return check_noise(read_noise(settings, plan, width, dtype, queries), RISK)
 
 
 def influence_of(settings):
-    with Session(made_up(settings)) as session:
-        return influence_findings(session)
+    with Session(use_made_up_records(settings)) as session:
+        return check_influence(session)
 
 
 @SIZES
@@ -186,7 +180,7 @@ def test_noise_divided_by_the_drawn_lot_is_found(monkeypatch):
 def test_noise_is_found_at_every_lag_and_shift(lag, shift):
     long = np.random.default_rng(2).standard_normal((20, 60))
     one, other = long[:12, 10:50], long[lag : lag + 12, 10 + shift : 50 + shift]
-    seen = closest_shift(one, other)
+    seen = find_shift(one, other)
     assert (seen.lag, seen.shift) == (-lag, -shift)
     assert seen.p_value < RISK
 
@@ -195,7 +189,7 @@ def test_p_values_of_shifts_are_never_too_small():
     """The seeds are fixed, so there is no false alarm."""
     chance = np.random.default_rng(3)
     pairs = [chance.standard_normal((2, 4, 6)) for _ in range(300)]
-    for values in ([closest_shift(a, b).p_value for a, b in pairs], [closest_shift(a).p_value for a, _ in pairs]):
+    for values in ([find_shift(a, b).p_value for a, b in pairs], [find_shift(a).p_value for a, _ in pairs]):
         assert (np.array(values) < 0.05).mean() <= 0.05
 
 
@@ -210,7 +204,7 @@ def test_a_grid_is_seen_where_there_is_one(dtype):
 
 def test_float64_answers_on_no_grid_fail_and_float32_ones_are_inconclusive():
     noise = np.random.default_rng(5).standard_normal((1, 4, 500))
-    seen = [outcomes(noise_findings(Answers(noise=noise, sigmas=(1.0,), exact=exact), RISK)) for exact in (True, False)]
+    seen = [outcomes(check_noise(BareNoise(noise=noise, sigmas=(1.0,), exact=exact), RISK)) for exact in (True, False)]
     assert [each["bits: grid"] for each in seen] == ["fail", "inconclusive"]
 
 
@@ -220,7 +214,7 @@ def test_influence_of_a_sound_engine_is_one_clipping_norm(features, lot):
     assert failed(found) == set()
     own = next(each for each in found if each.name == "own sum")
     assert own.outcome == "pass"
-    assert 0.99 < float(own.measured.split("by ")[1].split(" C")[0]) <= 1
+    assert 0.99 < float(own.measured.split("at most ")[1].split(" C")[0]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -238,11 +232,11 @@ def test_a_record_that_moves_too_much_or_is_told_of_is_found(plant, found, monke
 
 def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monkeypatch):
     settings = training()
-    table = settings.data.data
-    mixed = replace(settings.data, data=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
+    table = settings.data.dataset
+    mixed = replace(settings.data, dataset=replace(table, prepare=lambda batch: batch - batch.nan_to_num().mean(dim=0)))
     with pytest.raises(DataError, match="prepare mixes records"):
         influence_of(replace(settings, data=mixed))
-    monkeypatch.setattr("tacit.training.preparation.check_apart", lambda prepare, public: None)
+    monkeypatch.setattr("tacit.training.preparation.check_isolated", lambda prepare, public: None)
     assert not failed(influence_of(replace(settings, data=mixed)))
 
 
@@ -255,18 +249,18 @@ def test_an_engine_in_which_records_matter_to_each_other_is_found(monkeypatch):
         return found._replace(sums=found.sums * (1 + lot.size), norms=found.norms * (1 + 1e-15 * lot.size))
 
     settings = training()
-    with Session(made_up(settings)) as session:
+    with Session(use_made_up_records(settings)) as session:
         monkeypatch.setattr(GhostEngine, "clipped_sums", mixing)
-        found = failed(influence_findings(session))
+        found = failed(check_influence(session))
     assert {"bits: norms", "influence: own sum", "influence: other agents"} <= found
 
 
 def test_no_training_record_is_read():
     settings = training()
-    table = settings.data.data.train
+    table = settings.data.dataset.train
     poisoned = replace(table, inputs=torch.full_like(table.inputs, 7.5), targets=torch.full_like(table.targets, 3))
-    data = replace(settings.data, data=replace(settings.data.data, train=poisoned))
-    inputs = made_up(replace(settings, data=data)).data.data.train.inputs
+    data = replace(settings.data, dataset=replace(settings.data.dataset, train=poisoned))
+    inputs = use_made_up_records(replace(settings, data=data)).data.dataset.train.inputs
     assert not (inputs == 7.5).any()
     assert inputs.shape == table.inputs.shape
 

@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from tacit import DSGD, DSGT, Privacy
-from tacit.audit.attacks.collecting import collect
+from tacit.audit.attacks.collection import collect
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.worlds import dirac
 from tacit.audit.bounds.findings import Claim, judge

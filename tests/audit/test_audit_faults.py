@@ -23,20 +23,16 @@ from scipy.stats import binom
 from tacit import DSGD, DSGT, DiNNO, Privacy, Training
 from tacit.algorithms import Plain
 from tacit.algorithms.interface import Algorithm
-from tacit.audit.attacks.collecting import collect
+from tacit.audit.attacks.collection import collect
 from tacit.audit.attacks.guessing import Guess
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.worlds import dirac
 from tacit.audit.bounds.findings import Claim, Findings, judge
-from tacit.audit.detectors import (
-    Finding,
-    influence_findings,
-    lot_findings,
-    made_up,
-    noise_findings,
-    read_lots,
-    read_noise,
-)
+from tacit.audit.detectors.influence import check_influence
+from tacit.audit.detectors.lots import check_lots, read_lots
+from tacit.audit.detectors.made_up import use_made_up_records
+from tacit.audit.detectors.noise import check_noise, read_noise
+from tacit.audit.detectors.report import CheckFinding
 from tacit.privacy import Fast, Sources
 from tacit.training.session import Session
 
@@ -202,7 +198,7 @@ DETECTED = {
 }
 
 
-def detect(sources: Sources | None, false_alarm: float, *, influence: bool = True) -> list[Finding]:
+def detect(sources: Sources | None, false_alarm: float, *, influence: bool = True) -> list[CheckFinding]:
     """Run the detectors on the system that is attacked above; its records and model are those of a `dirac` world."""
     privacy = Privacy(epsilon=EPSILON, delta=DELTA, clip=1.0, lot_size=2)
     world = dirac(DSGD(), privacy=privacy, rounds=ROUNDS, lr=0.05, graph=nx.complete_graph(3), records=20)
@@ -220,11 +216,11 @@ def detect(sources: Sources | None, false_alarm: float, *, influence: bool = Tru
     )
     found = []
     if influence:
-        with Session(made_up(training)) as session:
-            found += influence_findings(session)
+        with Session(use_made_up_records(training)) as session:
+            found += check_influence(session)
     plan = privacy.plan(world.data.sizes, ROUNDS)
-    found += noise_findings(read_noise(training, plan, 8, torch.float32), false_alarm / 2)
-    return found + lot_findings(read_lots(training, plan, world.data.sizes), false_alarm / 2)
+    found += check_noise(read_noise(training, plan, 8, torch.float32), false_alarm / 2)
+    return found + check_lots(read_lots(training, plan, world.data.sizes), false_alarm / 2)
 
 
 @pytest.mark.slow

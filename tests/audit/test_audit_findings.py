@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit import DSGD, DiNNO, Privacy
-from tacit.audit.attacks.collecting import Collected, collect
+from tacit.audit.attacks.collection import Collected, collect
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.worlds import dirac
 from tacit.audit.bounds.findings import Claim, _estimate, _interval, judge

@@ -93,7 +93,7 @@ def test_published_attack_scores_final_models(rule: str) -> None:
     world = images(load("digits"), attack.world.algorithm, privacy=PRIVACY, rounds=3, lr=0.05, compile=False)
     scores = Membership(world=world, sources=Fast(0)).scores(3, present=True, seed=0)["loss"]
     results = world.play(3, present=True, seed=0, sources=Fast(0))
-    blank = torch.zeros(1, *world.data.data.train.inputs.shape[1:])
+    blank = torch.zeros(1, *world.data.dataset.train.inputs.shape[1:])
     with torch.no_grad():
         expected = [
             -sum(
@@ -104,5 +104,5 @@ def test_published_attack_scores_final_models(rule: str) -> None:
             for result in results
         ]
     assert scores.tolist() == pytest.approx(expected, rel=1e-5)
-    assert attack.plan.sample_rates[0] == pytest.approx(0.1)
+    assert attack.world.plan.sample_rates[0] == pytest.approx(0.1)
     assert attack.event.count == 3

@@ -11,10 +11,10 @@ import torch
 from scipy.stats import norm
 
 from tacit.algorithms import DSGD, DSGT, Local, Momentum
-from tacit.audit.attacks.worlds import dirac, images
-from tacit.audit.noise.check import NoiseCheck, noise_world
+from tacit.audit.attacks.worlds import dirac, images, noise_world
+from tacit.audit.noise.check import NoiseCheck
 from tacit.audit.noise.lot_statistics import Draws, rate_interval, rate_p_value, spread_p_value
-from tacit.audit.noise.report import WORDS
+from tacit.audit.noise.report import TESTS
 from tacit.data import load
 from tacit.errors import InvalidInput
 from tacit.graphs import complete, path, ring
@@ -216,8 +216,8 @@ def test_the_report_is_plain_data():
     plain = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert plain["verdict"] == "not as stated"
     assert [each["agent"] for each in plain["agents"]] == [0, 1]
-    assert all(each["meaning"] == WORDS[each["name"]] for each in plain["failed"])
-    assert {each["name"] for each in plain["checks"]} == set(WORDS)
+    assert all(each["meaning"] == TESTS[each["name"]][1] for each in plain["failed"])
+    assert {each["name"] for each in plain["checks"]} == set(TESTS)
     assert plain["threshold"] == pytest.approx(1e-3 / len(plain["checks"]))
 
 
@@ -239,7 +239,8 @@ def test_recovered_answers_are_those_of_the_oracle():
             return stream
 
     attack = check(Counting(), DSGT(), ring(4), observers=[1, 3])
-    answers, error = attack._answers(2, seed=0)[0]
+    noise = attack._play(2, seed=0)[0]
+    answers, error = noise.bare * noise.sigma, noise.rounding * noise.sigma
     step = grid(PRIVACY.noise_multiplier * PRIVACY.clip) / PRIVACY.clip
     expected = PRIVACY.noise_multiplier * torch.arange(float(ROUNDS), dtype=torch.float64)
     expected = step * (expected / step).round()

@@ -8,8 +8,8 @@ import torch
 
 from tacit.algorithms import DSGD, DSGT
 from tacit.audit.attacks.one_run import OneRun, dirac_canaries
-from tacit.audit.attacks.one_run_scores import OneRunScores, Watched, _separate, likelihoods
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.one_run_scores import OneRunScores, TargetRecorder, _separate, likelihoods
+from tacit.audit.attacks.world import World
 from tacit.audit.linear.responses import Responses
 from tacit.data import AgentData, Records, load
 from tacit.errors import DataError, InvalidInput
@@ -136,10 +136,10 @@ def test_scores_of_dirac_canaries_are_the_likelihood_ratios():
     """log(1 - q + q·exp((2s - 1)/2σ²)) per query, s the answer along the canary's axis in clipping norms."""
     attack = worst_case(4.0, Fast(0), rate=0.5, rounds=1, canaries=20)
     answer, plan = torch.randn(28, generator=torch.Generator().manual_seed(0)), plan_of_one(attack)
-    watched = Watched(None, 0)
+    watched = TargetRecorder(None, 0)
     watched.seen.append((torch.zeros(28), answer))
     model = FlatModel(attack.world.model, attack.world.loss)
-    others = attack.world.data.data.train.take(attack.world.data.indices[0])
+    others = attack.world.data.dataset.train.take(attack.world.data.indices[0])
     found = likelihoods(model, attack.canaries, others, watched.seen, plan, 0)
     sigma, rate, hair = plan.noise_multipliers[0], plan.sample_rates[0], 1 - HAIR
     along = answer[:20].double().numpy() * plan.lot_sizes[0] / plan.clips[0]
@@ -185,7 +185,7 @@ def test_what_is_watched_is_what_an_exact_view_reconstructs(rule):
         taps=[sent.append],
     )
     with Session(training) as session:
-        watched = Watched(session.oracle, 0)
+        watched = TargetRecorder(session.oracle, 0)
         session.wrap_oracle(lambda _: watched)
         while not session.finished:
             session.advance()

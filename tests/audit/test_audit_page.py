@@ -7,15 +7,16 @@ import re
 import numpy as np
 import pytest
 
-from tacit.audit.attacks.collecting import Collected
+from tacit.audit.attacks.collection import Collected
 from tacit.audit.attacks.one_run import OneRunFindings
 from tacit.audit.attacks.one_run_scores import OneRunScores
 from tacit.audit.bounds.findings import Claim, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
-from tacit.audit.noise.report import AgentNoise, Check, Estimate, NoiseReport
+from tacit.audit.detectors.report import CheckFinding, CheckReport
+from tacit.audit.noise.report import AgentNoise, Estimate, NoiseReport, NoiseTest
 from tacit.audit.pages.charts import allowed, roc
 from tacit.audit.pages.page import page, write_page
-from tacit.audit.pages.wording import consequence, lower, verdict, whatever_is_wrong
+from tacit.audit.pages.wording import consequence, lower, unconditional_bound, verdict
 from tacit.privacy import Privacy
 from tacit.privacy.accounting import Event
 
@@ -82,17 +83,17 @@ def test_what_was_not_refuted_is_not_called_proven():
     assert verdict(document).startswith("No violation found.")
     words = shown(document)
     assert "NO VIOLATION FOUND" in words
-    assert "no proof that the claim holds" in words
+    assert "This does not prove the claim" in words
     assert "✓" not in words
 
 
 def test_a_broken_claim_is_told_with_what_the_bound_supposes():
     document = made(4.0)
     assert document["verdict"] == "broken"
-    weaker = whatever_is_wrong(document)
+    weaker = unconditional_bound(document)
     assert weaker < document["lower_bound"]
     assert (
-        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is"
+        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is wrong"
         in verdict(document)
     )
     assert consequence(document) in shown(document)
@@ -109,14 +110,20 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "share of its answers seen 95.0",
         "A bound below the claim proves nothing about it.",
         "estimate (interval)",
-        "An estimate takes the counts at their face and proves nothing.",
-        "each one at 99.1667 %, so that all intervals of this audit together hold at 95 %.",
-        "So few runs would show nothing of a system that just uses its claim up",
+        "An estimate takes the counts at face value and proves nothing.",
+        "each at 99.1667 % confidence, so that all intervals of this audit hold together at 95 %.",
+        "So few runs would show nothing even of a system that spends all of its claim",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",
     ):
         assert piece in words
+
+
+def test_an_attack_of_a_new_kind_has_the_page_of_scores():
+    words = shown(made(0.5, kind="coalition", title="Coalition"))
+    assert "Coalition" in words
+    assert "Looks and bounds" in words
 
 
 def test_fields_that_an_attack_has_not_are_left_out():
@@ -158,9 +165,9 @@ def noise(p_value):
         for agent in (0, 1)
     ]
     checks = (
-        Check(name="sigma", agents=(0,), p_value=0.4),
-        Check(name="sigma", agents=(1,), p_value=p_value),
-        Check(name="agents", agents=(0, 1), p_value=0.2),
+        NoiseTest(name="sigma", agents=(0,), p_value=0.4),
+        NoiseTest(name="sigma", agents=(1,), p_value=p_value),
+        NoiseTest(name="agents", agents=(0, 1), p_value=0.2),
     )
     report = NoiseReport(trials=50, queries=20, false_alarm=1e-3, agents=tuple(agents), checks=checks)
     told = made(0.0, runs=20)["attack"] | {"kind": "noise", "title": "Noise and lots", "target": None}
@@ -172,7 +179,7 @@ def test_noise_that_passes_is_not_called_proven():
     for piece in (
         "AS STATED",
         "as far as 50 runs show",
-        "This is no proof.",
+        "This is not a proof.",
         "0 σ 1 0.98 0.95 to 1.01",
         "size of the noise 2 0.3 as stated",
         "answers of every agent 1,000",
@@ -185,9 +192,19 @@ def test_noise_that_passes_is_not_called_proven():
 def test_noise_that_fails_is_told_with_the_agents_it_is_about():
     words = shown(noise(1e-9))
     assert "✕ NOT AS STATED" in words
-    assert "size of the noise 2 1e-09 the noise has another size than stated (agent 1)" in words
+    assert "size of the noise 2 1e-09 the noise does not have the stated size (agent 1)" in words
     assert "two agents 1 0.2 as stated" in words
     assert "do not rely on it" in words
+
+
+def test_a_check_shows_its_findings_as_plain_text():
+    finding = CheckFinding("influence", "own sum", "fail", "2 C <b>, front of agent 0's lot", "1 C")
+    report = CheckReport(findings=(finding,), about="dsgd", seconds=1.0)
+    told = made(0.0, runs=20)["attack"] | {"kind": "check", "title": "Check"}
+    document = json.loads(json.dumps({"attack": told, **report.to_json(), "settings": {}}))
+    assert "✕ FAULT FOUND" in shown(document)
+    assert "A fault was found: influence: own sum." in shown(document)
+    assert "2 C &lt;b&gt;, front of agent 0&#x27;s lot" in page(document)
 
 
 def guessed(correct):
@@ -213,7 +230,7 @@ def test_a_page_on_one_run_says_how_many_guesses_were_right():
         "One run shows less than many do",
     ):
         assert piece in words
-    assert whatever_is_wrong(document) is None
+    assert unconditional_bound(document) is None
 
 
 def test_a_page_on_one_run_draws_hits_against_false_alarms_on_log_scales():
@@ -228,7 +245,7 @@ def test_a_page_on_one_run_draws_hits_against_false_alarms_on_log_scales():
     assert [trace["name"] for trace in chart["data"] if trace.get("showlegend", True)][1:] == ["guessing", "score"]
     assert "a canary that was in and that the attack calls so" in shown(document)
     assert "from audit.json alone" in page(document)
-    assert "How well the attack tells" not in shown(document | {"roc": {}})
+    assert "How good the attack is" not in shown(document | {"roc": {}})
 
 
 def test_one_run_can_break_a_claim():

@@ -11,7 +11,7 @@ import tacit
 from tacit.algorithms import DSGD, DSGT, Adam, DiNNO, Local, Momentum, Plain
 from tacit.audit.linear import responses, views
 from tacit.audit.linear.responses import NotLinear, Responses
-from tacit.audit.linear.views import Row
+from tacit.audit.linear.views import ViewRow
 from tacit.errors import InvalidInput
 from tacit.graphs import complete, erdos_renyi, path, ring, torus
 from tacit.networks import StackedNetwork, as_topology
@@ -229,8 +229,8 @@ def test_rows_are_named_and_trials_are_told_apart():
     seen = play.arranged(view)
     assert seen.shape == (3, len(view.rows), 3) == (3, view.matrix.shape[0], 3)
     assert view.members == (0, 1, 2)
-    assert view.rows[:4] == (*(Row("message", 0, 0, agent) for agent in (0, 1, 2)), Row("message", 0, 1, 0))
-    assert view.rows[-3:] == (Row("model", 0, 0, 2), Row("answer", 0, 0, 1), Row("answer", 1, 0, 1))
+    assert view.rows[:4] == (*(ViewRow("message", 0, 0, agent) for agent in (0, 1, 2)), ViewRow("message", 0, 1, 0))
+    assert view.rows[-3:] == (ViewRow("model", 0, 0, 2), ViewRow("answer", 0, 0, 1), ViewRow("answer", 1, 0, 1))
     for trial in range(3):
         answers = torch.stack(play.answers)[:, 5 * trial : 5 * trial + 5].transpose(0, 1).flatten(0, 1)
         same(seen[trial], view.matrix @ answers)
@@ -410,7 +410,7 @@ def test_public_chance_is_followed_in_a_single_trial():
     play = Play(Odd("sleep"), ring(4))
     view = play.responses().view([0, 2])
     same(play.arranged(view)[0], view.matrix @ torch.stack(play.answers).transpose(0, 1).flatten(0, 1))
-    with pytest.raises(InvalidInput, match="public chance"):
+    with pytest.raises(InvalidInput, match="public randomness"):
         Play(Odd("sleep"), ring(4), trials=2).arranged(view)
 
 
@@ -444,7 +444,7 @@ def test_a_run_of_another_shape_is_refused():
     play = Play(DSGT(), ring(5), rounds=3)
     view = play.responses().view([0])
     for broken, said in [
-        ({"messages": play.messages[:-1]}, "2 exchanges do not fit the 3"),
+        ({"messages": play.messages[:-1]}, "2 exchanges do not match the 3"),
         ({"models": None}, "final=True"),
         ({"starts": play.starts[:3]}, "3 rows for 5 agents"),
         ({"answers": play.answers}, "answers=False"),

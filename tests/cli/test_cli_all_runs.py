@@ -47,7 +47,7 @@ def test_a_run_that_cannot_begin_for_another_reason_leaves_no_budget(tacit, tmp_
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").budget is None
 
 
-def test_what_all_runs_have_spent_is_told_after_each(tacit):
+def test_what_all_runs_have_spent_is_reported_after_each(tacit):
     assert "the only run on this data has spent ε=" in one_line(tacit("train", *QUICK, "--budget", "2")[1])
     out = one_line(tacit("train", *QUICK)[1])
     rows = json.loads(tacit("ledger", "--json")[1])["spent"]

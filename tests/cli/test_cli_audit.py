@@ -1,4 +1,4 @@
-"""`tacit audit`: what it prints and keeps, how it goes on, what it refuses, and when its exit code is 1.
+"""`tacit audit`: what it prints and keeps, how it resumes, what it refuses, and when its exit code is 1.
 
 Sound systems draw their noise in secret. Each audit of one is a false alarm with a probability of 1e-6 at most.
 """
@@ -17,10 +17,10 @@ from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
-from tacit.cli.audit import cases as audit_cases
-from tacit.cli.audit.output import print_audit
+from tacit.cli.audit import neighbor as neighbor_audit
+from tacit.cli.audit.printing import print_audit
 from tacit.experiments import attack
 from tacit.io.files import finite
 
@@ -55,11 +55,6 @@ KEYS = {
     "looks",
     "roc",
     "settings",
-}
-DEFAULTS = {
-    **{"algorithm": "dsgd", "agents": None, "graph": "complete", "target": 0, "observers": (), "data_dir": None},
-    **{"epsilon": 1.0, "delta": 1e-2, "lot_size": 10.0, "records": 100, "lr": 0.02, "inner_steps": None, "adam": None},
-    **{"seed": 0},
 }
 COMMANDS = typer.main.get_command(app).commands["audit"].commands
 
@@ -113,13 +108,13 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
 def test_text_has_claim_looks_and_verdict():
     said = answer(*NEIGHBOR, *IN_ONE_BATCH, "--algorithm", "dsgt", "--quiet")
     for words in (
-        "Curious neighbour: dsgt · 3 agents · graph: complete · 5 rounds",
+        "Curious neighbour: DSGT · 3 agents · graph: complete · 5 rounds",
         "ε = 1 at δ = 0.01, add-or-remove-one adjacency",
         "of the 5 answers of agent 0; 5 exactly",
         "/40",
         "any fault",
         "No violation found.",
-        "no proof that the claim holds",
+        "This does not prove the claim",
         "audits/neighbor-dsgt-1/audit.html",
     ):
         assert words in said
@@ -135,7 +130,7 @@ def test_the_table_of_a_large_audit_fits_80_columns(played, monkeypatch, capsys)
     assert "…" not in said
 
 
-def test_progress_is_told_in_lines_and_a_folder_is_never_taken_twice(tmp_path):
+def test_progress_is_reported_in_lines_and_a_folder_is_never_used_twice(tmp_path):
     (tmp_path / "audits" / "neighbor-dsgd-1").mkdir(parents=True)
     result = CliRunner().invoke(app, [str(word) for word in NEIGHBOR])
     assert result.exit_code == 0
@@ -155,7 +150,7 @@ def test_what_is_there_is_not_played_again(played, tmp_path, monkeypatch):
     assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.999)["confidence"] == 0.999
 
 
-def test_a_folder_of_an_audit_in_one_go_is_refused(tmp_path):
+def test_the_folder_of_a_single_audit_is_refused(tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "audit.json").write_text("{}")
     assert "one holds another audit; choose another folder" in complaint(*NEIGHBOR, "--folder", "one")
@@ -170,7 +165,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(played, tmp_path)
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == kept
 
 
-def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
+def test_a_stop_keeps_batches_and_says_how_to_resume(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         played = played_batches(patch, stop_at=4)
         args = [*NEIGHBOR, "--observer", 2, "--observer", 1, "--folder", "a b"]
@@ -185,7 +180,7 @@ def test_a_stop_keeps_batches_and_says_how_to_go_on(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "a b" / "audit.json").read_text())["attack"]["observers"] == [1, 2]
 
 
-def test_a_full_disk_keeps_batches_and_says_how_to_go_on(neighbor):
+def test_a_full_disk_keeps_batches_and_says_how_to_resume(neighbor):
     facts, first, second, *_ = (
         (neighbor[0] / "audits" / "neighbor-dsgd-1" / "scores.jsonl").read_bytes().splitlines(keepends=True)
     )
@@ -224,7 +219,7 @@ def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, mo
     more = ("--runs", "80", "--batch", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
     result = CliRunner().invoke(app, [*map(str, NEIGHBOR), *more])
     assert result.exit_code == 1
-    assert "The claim of ε = 1 is broken: it is at least " in one_line(result.stdout)
+    assert "The claim of ε = 1 is broken: ε is at least " in one_line(result.stdout)
     assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
     assert "BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
 
@@ -245,7 +240,7 @@ def test_rules_and_graphs_can_be_chosen(options):
     assert (found["attack"]["share_seen"] is None) == ("--adam" in options)
 
 
-def test_a_graph_in_a_file_knows_its_agents(tmp_path):
+def test_a_graph_in_a_file_has_its_own_number_of_agents(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 3\n")
     found = document(*NEIGHBOR, *IN_ONE_BATCH, "--graph", "graph.txt", "--target", 3)
     assert (found["attack"]["agents"], found["attack"]["observers"]) == (4, [2])
@@ -261,11 +256,9 @@ def test_a_blank_image_is_a_natural_record(tmp_path):
     assert "blank image labelled 0" in (tmp_path / "audits" / "neighbor-dsgd-1" / "audit.html").read_text()
 
 
-def test_natural_records_are_played_so_many_at_a_time_that_messages_fit(monkeypatch):
-    monkeypatch.setattr(audit_cases, "_MESSAGES", 3e6)
-    case = audit_cases.neighbor_case(
-        **{**DEFAULTS, "canary": "blank", "dataset": "digits", "rounds": 10, "runs_each": 1.0}
-    )
+def test_the_batch_of_natural_records_is_limited_by_the_memory_of_their_messages(monkeypatch):
+    monkeypatch.setattr(neighbor_audit, "_MESSAGES", 3e6)
+    (case,) = neighbor_audit.NeighborAudit(canary="blank", dataset="digits", rounds=10, runs=10, workers=20).cases()
     assert case.most == int(3e6 / (8 * 10 * 3 * 1560))
 
 
@@ -327,14 +320,17 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
         (("--algorithm", "dsgx"), "--algorithm is 'dsgx'; it must be one of dsgd, dsgt, dinno; did you mean 'dsgt'?"),
         (("--graph", "rng"), "unknown graph kind 'rng'; did you mean 'ring'?"),
         (("--graph", "apart.txt"), "the graph is not connected"),
-        (("--adam",), "--adam is about DiNNO's inner steps; dsgd has none"),
-        (("--inner-steps", 2), "--inner-steps is about DiNNO's inner steps; dsgd has none"),
+        (("--adam",), "--adam is an option for DiNNO's inner steps; dsgd has none"),
+        (("--inner-steps", 2), "--inner-steps is an option for DiNNO's inner steps; dsgd has none"),
         (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
         (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
-        (("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1), "must all be seen"),
+        (
+            ("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1),
+            "must see all of its neighbours",
+        ),
         (("--folder", "apart.txt"), "apart.txt is not a folder"),
-        (("--dataset", "digits"), "--dataset is about --canary blank; the worst record is in no data set"),
-        (("--data-dir", "."), "--data-dir is about --canary blank"),
+        (("--dataset", "digits"), "--dataset is an option of --canary blank; the worst record is not from a data set"),
+        (("--data-dir", "."), "--data-dir is an option of --canary blank"),
         ((*BLANK, "--target", 1), "--target is 1; a blank image is labelled 0"),
         ((*BLANK, "--graph", "ring", "--agents", 5), "do not see all of agent 0's answers"),
         ((*BLANK, "--agents", 11), "digits has too few classes for 11 agents"),

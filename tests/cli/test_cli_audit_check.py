@@ -9,7 +9,7 @@ import torch
 from invoking import _invoke, complaint, one_line
 
 from tacit.audit.detectors.run_files import training_of
-from tacit.report import Run, write_report
+from tacit.report import RecordedRun, write_report
 from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
 
@@ -46,22 +46,22 @@ def test_a_check_prints_every_finding_and_keeps_a_page(checked):
     assert "What this cannot show" in page
 
 
-def test_a_run_knows_of_the_check_of_its_settings_and_the_report_says_so(checked, monkeypatch):
+def test_a_run_shows_the_check_of_its_settings_and_the_report_says_so(checked, monkeypatch):
     monkeypatch.chdir(checked[0])
     result = _invoke(["train", "run.toml", "--name", "one", "--seed", "4"])
     assert "no fault found" in one_line(result.stdout).split("checked")[1]
-    page = write_report(Run.load("runs/one"), "one.html").read_text()
-    assert "no fault was found, which is no proof" in page
+    page = write_report(RecordedRun.load("runs/one"), "one.html").read_text()
+    assert "no fault was found, which does not prove" in page
 
 
-def test_a_run_of_other_settings_is_told_how_to_check_them(checked, monkeypatch):
+def test_a_run_of_other_settings_shows_how_to_check_them(checked, monkeypatch):
     monkeypatch.chdir(checked[0])
     result = _invoke(["train", "run.toml", "--name", "other", "--clip", "2"])
     assert "not checked: tacit audit runs/other/config.toml" in one_line(result.stdout)
-    assert "These settings were not checked" in write_report(Run.load("runs/other"), "other.html").read_text()
+    assert "These settings were not checked" in write_report(RecordedRun.load("runs/other"), "other.html").read_text()
 
 
-def test_a_fault_ends_training_before_anything_is_asked(tacit, tmp_path, monkeypatch):
+def test_a_fault_ends_training_before_any_query(tacit, tmp_path, monkeypatch):
     (tmp_path / "run.toml").write_text(CONFIG)
     faults.use_each_lot_twice(monkeypatch)
     code, out, error = tacit("train", "run.toml", "--check", "--name", "one", "--quiet")
@@ -78,8 +78,8 @@ def test_a_data_set_that_is_not_there_is_made_up_from_its_declared_shape(tmp_pat
     training, words = training_of(config)
     assert "not here" in words
     assert training.data.sizes == (6000,) * 10
-    assert training.data.data.train.inputs.shape[1:] == (1, 32, 32)
-    assert training.data.data.train.inputs.dtype == torch.uint8
+    assert training.data.dataset.train.inputs.shape[1:] == (1, 32, 32)
+    assert training.data.dataset.train.inputs.dtype == torch.uint8
     assert list(tmp_path.iterdir()) == []
 
 

@@ -49,7 +49,7 @@ def test_a_coalition_and_all_targets(tmp_path):
         (("--graph", "random:density=0.6,seed=1", "--targets", "nearest"), "nearest"),
     ],
 )
-def test_all_agents_are_watched_unless_those_at_one_distance_are_alike(options, whom):
+def test_all_agents_are_observed_unless_those_at_one_distance_are_alike(options, whom):
     found = document(*SMALL, *options)
     rows = found["algorithms"]["dsgd"]
     assert found["settings"]["targets"] == whom
@@ -59,7 +59,7 @@ def test_all_agents_are_watched_unless_those_at_one_distance_are_alike(options, 
 def test_dinno_is_that_of_the_other_audits_and_says_how_it_steps():
     found = document(*SMALL, "--algorithm", "dinno")
     assert found["settings"]["dinno"] == {"step": "plain", "inner_steps": 1, "rho": make_rule("dinno").rho}
-    assert "dinno: one plain inner step a round, ρ = 0.5." in answer(*SMALL, "--algorithm", "dinno")
+    assert "DiNNO: one plain inner step in a round, ρ = 0.5." in answer(*SMALL, "--algorithm", "dinno")
     assert "dinno" not in document(*SMALL)["settings"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.cli import app
 
 SURE = ("--confidence", 0.999999)
@@ -27,11 +27,11 @@ def empty_folder(tmp_path, monkeypatch):
 def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
     said = answer(*NOISE)
     for words in (
-        "Noise and lots: dsgd · 3 agents · graph: complete · 6 rounds · 10 runs",
+        "Noise and lots: DSGD · 3 agents · graph: complete · 6 rounds · 10 runs",
         "at least 0.",
         "size of the noise",
         "Noise and lots of all agents are as stated, as far as 10 runs show.",
-        "This is no proof.",
+        "This is not a proof.",
         "audits/noise-dsgd-1/audit.html",
     ):
         assert words in said
@@ -48,14 +48,14 @@ def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
     assert result.exit_code == 1
     said = one_line(result.stdout)
-    assert "Noise or lots are not as stated: the noise has another size than stated" in said
-    assert "another size than stated (agents 0–2)" in said
+    assert "Noise or lots are not as stated: the noise does not have the stated size" in said
+    assert "does not have the stated size (agents 0–2)" in said
     kept = json.loads((tmp_path / "bad" / "audit.json").read_text())
     assert kept["agents"][0]["sigma"]["high"] < kept["agents"][0]["sigma"]["stated"]
     assert "✕ NOT AS STATED" in (tmp_path / "bad" / "audit.html").read_text()
 
 
-def test_on_a_ring_the_neighbours_of_agent_0_watch_or_who_is_named():
+def test_on_a_ring_the_neighbours_of_agent_0_observe_or_those_who_are_named():
     ring = (*NOISE, "--graph", "ring", "--agents", 6)
     found = document(*ring)
     assert found["attack"]["observers"] == [1, 5]
@@ -63,7 +63,7 @@ def test_on_a_ring_the_neighbours_of_agent_0_watch_or_who_is_named():
     said = one_line(answer(*ring))
     assert "Noise and lots of agents 0, 1, 5 (of 6) are as stated" in said
     assert "Not tested: 2–4, whose answers these observers do not see in full." in said
-    assert "of nobody but themselves" in complaint(*ring, "--observer", 2)
+    assert "cannot reconstruct all answers of any other agent" in complaint(*ring, "--observer", 2)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_stop_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "play", lambda *args, **options: os.kill(os.getpid(), signal.SIGINT))
     result = CliRunner().invoke(app, [str(word) for word in NOISE])
     assert result.exit_code == 130
-    assert one_line(result.stderr) == "stopped; nothing is kept of an audit that is not whole"
+    assert one_line(result.stderr) == "stopped; nothing is kept of an incomplete audit"
     assert not list(tmp_path.iterdir())
 
 
@@ -124,7 +124,7 @@ def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
 def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
     images = ("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--algorithm", "dsgt", *SURE)
     said = answer(*images, "--sees", sees)
-    assert "Canaries in one run: dsgt on digits · 3 agents · graph: complete · 2 rounds" in said
+    assert "Canaries in one run: DSGT on digits · 3 agents · graph: complete · 2 rounds" in said
     assert "200, each in or out by a coin" in said
 
 
@@ -137,7 +137,7 @@ def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
         (("--sample-rate", 1.5), "sample rate is 1.5; it must be above 0 and at most 1"),
         (("--confidence", 1), "confidence is 1.0"),
         (("--sees", "model"), "--sees is 'model'; it must be one of answers, models; did you mean 'models'?"),
-        (("--data-dir", "."), "--data-dir is about --dataset"),
+        (("--data-dir", "."), "--data-dir is an option of --dataset"),
         (("--dataset", "digit"), "unknown data set 'digit'; did you mean 'digits'?"),
         (("--dataset", "digits", "--canaries", 5000), "30 records and 5,000 canaries need more"),
     ],

@@ -27,7 +27,7 @@ AUDIT = (
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_no_traceback_and_an_audit_to_go_on_with(tmp_path, monkeypatch):
+def test_ctrl_c_leaves_no_traceback_and_an_audit_that_can_be_resumed(tmp_path, monkeypatch):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *map(str, AUDIT), "--workers", "2"],
         cwd=tmp_path,

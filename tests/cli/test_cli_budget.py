@@ -51,7 +51,7 @@ def test_epsilon_of_a_noise():
     assert result["epsilon"] == pytest.approx(1, rel=1e-3)
 
 
-def test_all_combinations_stand_side_by_side_and_the_impossible_one_has_no_number():
+def test_all_combinations_are_listed_and_the_impossible_one_has_no_number():
     table = rows(document("budget", "--epsilon", 1, *SETTING))
     assert len(table) == 4
     assert table["add_remove", "pld"]["asked"]
@@ -167,7 +167,7 @@ def test_bad_input_is_refused_with_a_sentence(args, message):
     assert message in complaint("budget", *args)
 
 
-def test_a_picture_that_cannot_be_written_is_told_before_anything_is_computed(tmp_path):
+def test_a_picture_that_cannot_be_written_is_reported_before_anything_is_computed(tmp_path):
     (tmp_path / "file").write_text("in the way")
     (tmp_path / "folder.png").mkdir()
     args = ("budget", "--epsilon", 1, *SETTING, "--plot")

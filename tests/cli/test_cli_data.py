@@ -30,7 +30,7 @@ def test_json_says_who_gets_what():
     assert (result["name"], result["agents"], result["classes"]) == ("digits", 10, 10)
     assert (result["split"], result["seed"]) == ("0.5", 3)
     assert sum(result["sizes"]) == 1433
-    assert Schema.of(result["schema"]) == Schema.draft(expected.data)
+    assert Schema.of(result["schema"]) == Schema.draft(expected.dataset)
 
 
 def test_synthetic_data_is_that_which_train_takes():
@@ -124,7 +124,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         ((*DIGITS, "--split", "dirichlet"), "has no number for alpha; write it as in dirichlet:0.3"),
         ((*DIGITS, "--split", "dirichlet:-1"), "alpha=-1.0 is outside (0, 1e6]"),
         (("data", "digits", "--agents", 500, "--split", "dirichlet:0.01"), "use a larger alpha, fewer agents"),
-        ((*DIGITS, "--seed", -3), "--seed is '-3'; it must be at least 0"),
+        ((*DIGITS, "--seed", -3), "--seed is -3; it must be at least 0"),
         ((*DIGITS, "--plot", "x.bmp"), "x.bmp: a picture is saved as .png, .pdf, .svg"),
         ((*DIGITS, "--plit", 1), "unknown option '--plit'; did you mean '--split'?"),
     ],
@@ -138,7 +138,7 @@ def test_a_picture_that_cannot_be_written_is_an_error(tmp_path):
     assert "is not a folder" in complaint(*DIGITS, "--plot", tmp_path / "file" / "x.png")
 
 
-def test_data_that_is_not_there_is_told_with_what_to_do(tmp_path, monkeypatch):
+def test_data_that_is_not_there_is_reported_with_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.data.download._download", lambda *args: False)
     said = complaint("data", "mnist", "--agents", 10, "--data-dir", tmp_path)
     assert f"MNIST/raw/train-images-idx3-ubyte.gz is not in {tmp_path}" in said

@@ -18,7 +18,7 @@ def run(tacit, tmp_path):
 def test_an_owner_signs_and_exports_and_an_auditor_verifies(tacit, run):
     code, out, _ = tacit("key", "new", "owner.key")
     assert code == 0
-    assert "keep this to yourself" in out
+    assert "keep this secret" in out
     assert tacit("sign", "one", "--key", "owner.key", "-o", "head.json")[0] == 0
     assert tacit("key", "new", "witness.key")[0] == 0
     assert tacit("sign", "head.json", "--key", "witness.key", "-o", "counter.json")[0] == 0
@@ -28,7 +28,7 @@ def test_an_owner_signs_and_exports_and_an_auditor_verifies(tacit, run):
     for signature, key in (("head.json", "owner.key.pub"), ("counter.json", "witness.key.pub")):
         code, out, _ = tacit("verify", "one.zip", "--signature", signature, "--key", key)
         assert code == 0, out
-        assert "all that was checked holds" in one_line(out)
+        assert "everything that was checked holds" in one_line(out)
         assert "not checked" not in one_line(out)
     code, _, err = tacit("verify", "one.zip", "--signature", "head.json", "--key", "witness.key.pub")
     assert code == 2
@@ -46,7 +46,7 @@ def test_a_folder_is_verified_as_its_archive_would_be(tacit, run):
     assert outcome["earlier head"] == outcome["scores on test"] == "holds"
 
 
-def test_what_was_changed_since_a_head_is_told_by_both_commands(tacit, run):
+def test_what_was_changed_since_a_head_is_reported_by_both_commands(tacit, run):
     head = tacit("ledger", "--head")[1].split()[0]
     assert tacit("ledger", "--verify", "--earlier", head)[0] == 0
     forge(run, "one", event=lambda event: event | {"seconds": 0.1} if event["event"] == "snapshot" else event)
@@ -59,7 +59,7 @@ def test_what_was_changed_since_a_head_is_told_by_both_commands(tacit, run):
     assert "DOES NOT HOLD: earlier head" in one_line(out)
 
 
-def test_a_changed_event_is_told_by_verify_of_the_ledger(tacit, run):
+def test_a_changed_event_is_reported_by_verify_of_the_ledger(tacit, run):
     path = run / "one" / "events.jsonl"
     assert '"release": false' in path.read_text()
     path.write_text(path.read_text().replace('"release": false', '"release": true', 1))
@@ -68,11 +68,11 @@ def test_a_changed_event_is_told_by_verify_of_the_ledger(tacit, run):
     assert "the hash does not follow" in one_line(out)
 
 
-def test_a_deleted_checkpoint_is_told_by_verify_of_the_ledger(tacit, run):
+def test_a_deleted_checkpoint_is_reported_by_verify_of_the_ledger(tacit, run):
     (run / "one" / "checkpoint.safetensors").unlink()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "has saved a checkpoint at round 6, which is gone" in one_line(out)
+    assert "saved a checkpoint at round 6, which is missing" in one_line(out)
 
 
 def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
@@ -82,12 +82,12 @@ def test_code_of_the_owner_is_run_only_where_it_is_asked_for(tacit, tmp_path):
     assert tacit(*RUN, "--model", "mine.py:model")[0] == 0
     code, out, _ = tacit("verify", "one")
     assert code == 0
-    assert "all that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
-    assert "'mine.py:model' is not part of the library, and nothing of the owner's is run here" in one_line(out)
+    assert "everything that was checked holds; not checked: earlier head, scores, plan, replay" in one_line(out)
+    assert "'mine.py:model' is not part of the library, and code of the owner is not run here" in one_line(out)
     code, out, _ = tacit("verify", "one", "--run-code")
     assert code == 0
-    assert "all that was checked holds; not checked: earlier head" in one_line(out)
-    assert "played again from its seeds, it gives the same models and the same" in one_line(out)
+    assert "everything that was checked holds; not checked: earlier head" in one_line(out)
+    assert "replayed from its seeds, it gives the same models and the same" in one_line(out)
 
 
 def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_named(tacit, run, tmp_path):
@@ -114,11 +114,11 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
         (["verify", "runs/one/config.toml"], "not an archive for an audit"),
         (["sign", "one"], "--key"),
         (["sign", "one", "--key", "none.key"], "none.key cannot be read"),
-        (["key", "new", "runs/one/config.toml"], "is there already; a key is never overwritten"),
-        (["ledger", "--earlier", "0" * 64], "goes with --verify"),
+        (["key", "new", "runs/one/config.toml"], "already exists; a key is never overwritten"),
+        (["ledger", "--earlier", "0" * 64], "needs --verify"),
     ],
 )
-def test_wrong_input_is_told(tacit, run, words, said):
+def test_wrong_input_is_reported(tacit, run, words, said):
     code, _, err = tacit(*words)
     assert code == 2
     assert said in one_line(err)

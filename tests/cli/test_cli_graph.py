@@ -162,7 +162,7 @@ def test_the_same_command_makes_the_same_picture(tmp_path):
         (("small_world", "--agents", 9, "--rewire", 2), "rewire must be a number between 0 and 1, got 2.0"),
         (("star", "--agents", 5, "--mixing", "uniform"), "use 'metropolis' or 'max_degree'"),
         (("star", "--agents", 5, "--mixing", "metro"), "--mixing is 'metro'; it must be one of metropolis, max"),
-        (("ring", "--agents", 4, "--seed", -1), "--seed is '-1'; it must be at least 0"),
+        (("ring", "--agents", 4, "--seed", -1), "--seed is -1; it must be at least 0"),
         (("missing.txt",), "missing.txt: cannot be read: No such file"),
         (("some/[red]where[/red]",), "some/[red]where[/red]: cannot be read: No such file"),
         (("/",), "/: cannot be read: Is a directory"),
@@ -214,7 +214,7 @@ def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
     assert found["spectral_gap"] == pytest.approx(1 - np.sort(np.abs(np.linalg.eigvalsh(weights)))[-2])
     assert (found["agents"], found["edges"]) == (3, 3)
     assert document("graph", copy)["spectral_gap"] == found["spectral_gap"]
-    assert "of W (file): disagreement lost a round" in answer("graph", path)
+    assert "of W (file): disagreement removed in a round" in answer("graph", path)
     assert "weights of its own, so that max_degree means nothing" in complaint("graph", path, "--mixing", "max_degree")
 
 
@@ -287,7 +287,7 @@ def test_a_text_that_names_no_graph_says_why(text, message):
     assert message in str(caught.value)
 
 
-def test_runs_of_numbers_are_drawn_together():
+def test_consecutive_numbers_are_written_as_ranges():
     assert ranges([]) == ""
     assert ranges([0, 1, 3, 4, 5, 9]) == "0 1 3–5 9"
 
@@ -306,7 +306,7 @@ def test_runs_of_numbers_are_drawn_together():
         (("ring", "--agents", 7), ""),
     ],
 )
-def test_a_torus_that_is_no_more_than_a_ring_is_told(args, message):
+def test_a_torus_that_is_only_a_ring_is_reported(args, message):
     result = CliRunner().invoke(app, ["graph", *map(str, args), "--json"])
     assert result.exit_code == 0
     assert result.stderr == message
@@ -323,6 +323,6 @@ def test_links_that_change_are_measured_and_drawn(tmp_path):
     assert is_picture(picture)
 
 
-def test_options_of_links_that_change_stand_behind_them():
+def test_options_of_links_that_change_are_written_behind_them():
     assert "as in moving:reach=0.4" in complaint("graph", "base", "--agents", 10, "--degree", 3)
     assert "how many agents?" in complaint("graph", "matchings")

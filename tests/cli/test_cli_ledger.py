@@ -6,14 +6,14 @@ import pytest
 from invoking import PLAIN, QUICK, one_line
 from tampering import edit_log, gaussians
 
-from tacit.cli.commands.spending import Record
+from tacit.cli.commands.ledger_spending import LedgerSnapshot
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger, Ledger
-from tacit.report import Run
+from tacit.report import RecordedRun
 from tacit.report.html.page import report
 
 
-def test_the_ledger_tells_what_was_spent(tacit):
+def test_the_ledger_shows_what_was_spent(tacit):
     tacit("train", *QUICK, "--name", "one")
     tacit("train", *QUICK, "--name", "two", "--source", "seeded")
     code, out, _ = tacit("ledger", "--json", "--verify")
@@ -29,7 +29,7 @@ def test_the_ledger_tells_what_was_spent(tacit):
     assert "all runs" in tacit("ledger")[1]
 
 
-def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
+def test_a_ledger_that_is_not_whole_is_reported_and_exits_with_1(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     edit_log(
         tmp_path / "runs" / "ledger.sqlite",
@@ -40,7 +40,7 @@ def test_a_ledger_that_is_not_whole_is_told_and_exits_with_1(tacit, tmp_path):
     assert "NOT WHOLE" in out
 
 
-def test_a_run_that_states_less_than_the_record_is_told(tacit, tmp_path):
+def test_a_run_that_states_less_than_the_record_is_reported(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     path = tmp_path / "runs" / "one" / "summary.json"
     summary = json.loads(path.read_text())
@@ -93,20 +93,20 @@ def test_delta_is_that_of_the_runs_and_the_smallest_where_they_differ(tacit):
     assert "at δ=0.01, by" in tacit("ledger", "--delta", "1e-2")[1]
 
 
-def test_groups_that_hold_the_same_records_are_told(tacit):
+def test_groups_that_hold_the_same_records_are_reported(tacit):
     tacit("train", *QUICK, "--name", "one")
     assert "same records" not in tacit("ledger")[1]
     tacit("train", *QUICK, "--name", "two", "--seed", 1)
     code, out, _ = tacit("train", *QUICK, "--name", "three", "--algorithm", "sgd")
     assert code == 0
     for said in (one_line(out), one_line(tacit("ledger")[1])):
-        assert "hold the same records of 'digits': for a record, what their groups lost adds up" in said
+        assert "hold the same records of 'digits': for a record, what was spent on these groups adds up" in said
         assert "'digits/A(t=0.5)/seed 1/4 agents'" in said
         assert "'digits/pooled'" in said
     assert "same records" not in tacit("ledger", "two")[1]
 
 
-def test_all_together_counts_the_same_records_however_they_were_dealt(tacit):
+def test_all_together_counts_the_same_records_however_they_were_divided(tacit):
     tacit("train", *QUICK, "--name", "one")
     alone = json.loads(tacit("ledger", "--json")[1])["spent"]
     out = one_line(tacit("train", *QUICK, "--name", "two", "--seed", 1)[1])
@@ -127,7 +127,7 @@ def test_all_together_counts_the_same_records_however_they_were_dealt(tacit):
     assert round_up(most) in tacit("ledger")[1]
 
 
-EXPOSED = "a run without privacy has read these records: nothing is promised"
+EXPOSED = "a run without privacy has read these records: there is no guarantee"
 
 
 def test_a_run_without_privacy_is_shown_wherever_an_epsilon_of_its_records_is(tacit):
@@ -150,7 +150,7 @@ def test_a_run_without_privacy_is_shown_wherever_an_epsilon_of_its_records_is(ta
     assert all(row["exposed"] for row in of.values())
     assert f"{EXPOSED} (the records of one)" in one_line(tacit("list")[1])
     assert [row["exposed"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [True, True]
-    page = Run.load("runs/one")
+    page = RecordedRun.load("runs/one")
     assert "A run without privacy has read these records" in report(page)
     again = one_line(tacit("train", *QUICK, "--name", "two")[1])
     assert "all 3 runs on this data together have spent ε=∞" in again
@@ -169,7 +169,7 @@ def test_a_run_without_privacy_is_refused_where_a_budget_is_set(tacit, tmp_path)
 
 @pytest.fixture
 def record():
-    """Two runs on three owners, of whom the second loses most; and one on someone else's data."""
+    """Two runs on three owners, of whom the second has the highest ε; and one on someone else's data."""
     ledger = Ledger()
     for run, owners, rates in (
         ("one", "abc", (0.1, 0.3, 0.2)),
@@ -184,7 +184,7 @@ def record():
             release=True,
         )
         account.spend()
-    return Record(ledger)
+    return LedgerSnapshot(ledger)
 
 
 def test_the_short_form_is_taken_from_the_long_one(record):
@@ -221,7 +221,7 @@ def budget_table(out):
     return rows
 
 
-def test_a_budget_stands_in_one_table_with_what_was_spent_and_what_it_counts(tacit):
+def test_a_budget_is_in_one_table_with_what_was_spent_and_what_it_counts(tacit):
     for name in ("one", "two"):
         tacit("train", *QUICK, "--name", name, "--budget", "50")
     out = tacit("ledger")[1]

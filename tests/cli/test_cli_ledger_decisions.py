@@ -99,7 +99,7 @@ def test_a_run_of_the_command_line_is_abandoned_and_then_not_resumed(tacit, tmp_
     assert json.loads(out)["freed"] == 0, "no budget, no filter"
     code, _, error = tacit("resume", "one")
     assert code == 2
-    assert "run 'one' is abandoned and its account closed" in error
+    assert "run 'one' is abandoned and its account is closed" in error
     (row,) = json.loads(tacit("list", "--json")[1])["runs"]
     assert row["state"] == "abandoned"
     assert tacit("report", "one")[0] == 0
@@ -181,7 +181,7 @@ def test_a_budget_that_refuses_the_run_it_comes_with_is_not_stored(tacit, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_folder_whose_records_were_dealt_in_two_ways_takes_a_budget_that_follows_them(tacit):
+def test_a_folder_whose_records_were_divided_in_two_ways_takes_a_budget_that_follows_them(tacit):
     tacit("train", *QUICK, "--name", "one")
     tacit("train", *QUICK, "--name", "again", "--seed", 1)
     used = []

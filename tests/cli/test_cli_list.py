@@ -7,7 +7,7 @@ from invoking import PLAIN, QUICK
 
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import DurableLedger
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig
 
@@ -30,7 +30,7 @@ def test_a_run_that_a_process_works_on_is_running(tacit, tmp_path):
     assert (row["rounds"], row["of"], row["release"]) == (5, 6, True)
     with closing(DurableLedger(tmp_path / "runs" / "ledger.sqlite", read_only=True)) as ledger:
         kept = ledger.guarantees(ledger.owners, delta=1e-5, run="one")
-    assert row["epsilon"] == stated(max(each.epsilon for each in kept)) > 0  # of its whole plan
+    assert row["epsilon"] == ceil_digits(max(each.epsilon for each in kept)) > 0  # of its whole plan
 
 
 def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit):
@@ -48,7 +48,7 @@ def test_finished_runs_show_what_they_spent_and_whether_they_are_releases(tacit)
     assert three.split()[-2:] == ["none", "no"]
 
 
-def test_a_broken_folder_is_told_and_hides_no_other(tacit, tmp_path):
+def test_a_broken_folder_is_reported_and_hides_no_other_run(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "good")
     for name, file, content in (
         ("no-toml", "config.toml", "rounds = ["),

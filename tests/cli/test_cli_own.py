@@ -59,7 +59,7 @@ def test_a_model_of_ones_own_is_trained_listed_reported_and_compared(tacit, own)
     assert tacit("ledger", "--verify")[0] == 0
 
 
-def test_names_stand_in_a_file_like_other_settings(tacit, own):
+def test_names_can_be_in_a_file_like_other_settings(tacit, own):
     (own / "run.toml").write_text(
         'model = "nets.py:Net"\nagents = 4\nsplit = "iid"\nnoise_multiplier = 3.0\nlot_size = 24\nrounds = 2\n'
     )
@@ -154,7 +154,7 @@ def test_a_run_from_python_whose_parts_have_no_names_says_how_to_resume_it(tacit
     assert "a run that was started from Python" in one_line(error)
 
 
-def test_a_changed_file_is_said_at_resume(tacit, own, monkeypatch):
+def test_a_changed_file_is_reported_at_resume(tacit, own, monkeypatch):
     python_run("runs", monkeypatch)
     (own / "nets.py").write_text(NETS.replace("nn.Linear(64, 10)", "nn.Linear(64, 10, bias=False)"))
     code, _, error = tacit("resume", "kept")
@@ -181,7 +181,7 @@ def test_an_auditor_verifies_such_runs_without_running_anything_of_their_owners(
         code, out, error = tacit("verify", f"{run}.zip")
         assert code == 0, (out, error)
         if run == "typed":
-            assert "not part of the library, and nothing of the owner's is run here" in one_line(out)
+            assert "not part of the library, and code of the owner is not run here" in one_line(out)
         else:
             assert "it gives the same models and the same" in one_line(out)
 
@@ -206,7 +206,7 @@ class Slips:
 """
 
 
-def test_a_slip_in_ones_own_rule_is_a_sentence_and_a_traceback_where_one_is_asked_for(tacit, own):
+def test_a_mistake_in_a_users_rule_is_a_sentence_and_a_traceback_if_asked_for(tacit, own):
     (own / "rule.py").write_text(RULE)
     command = ("train", *QUICK, "--algorithm", "rule.py:Slips", "--quiet", "--name")
     code, _, error = tacit(*command, "one")

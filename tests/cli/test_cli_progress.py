@@ -1,4 +1,4 @@
-"""What is seen of a run while it is played: plain lines where there is no terminal, a live table where there is one."""
+"""The progress of a run: plain lines where there is no terminal, a live table where there is one."""
 
 import re
 
@@ -26,7 +26,7 @@ def test_every_look_is_a_line_where_there_is_no_terminal(tacit):
     assert spent[0] == 0 < spent[1]
 
 
-def test_quiet_and_json_say_nothing_on_the_way(tacit):
+def test_quiet_and_json_show_no_progress(tacit):
     for option in ("--quiet", "--json"):
         code, _, told = tacit("train", *QUICK, option)
         assert (code, told) == (0, "")
@@ -36,20 +36,20 @@ def test_lines_of_a_run_without_privacy_promise_nothing(tacit):
     assert tacit("train", *PLAIN)[2].splitlines()[-1].endswith("; ε none")
 
 
-def test_a_resumed_run_shows_the_looks_that_follow_and_knows_those_before(tacit, tmp_path):
+def test_a_resumed_run_shows_new_looks_after_the_earlier_ones(tacit, tmp_path):
     config = RunConfig.of(
         {"agents": 4, "split": "0.5", "noise_multiplier": 3.0, "lot_size": 24, "rounds": 6, "evaluate_every": 2}
     )
     with Runner.start(tmp_path / "runs", "one", config) as runner:
         runner.play(stop=lambda: runner.session.round >= 3)
-        before = runner.session.watch.histories[0]
+        before = runner.session.monitor.histories[0]
     with Runner.resume(tmp_path / "runs" / "one") as runner:
-        again = runner.session.watch.histories[0]
+        again = runner.session.monitor.histories[0]
         assert [(look.round, look.accuracy.tolist()) for look in again] == [
             (look.round, look.accuracy.tolist()) for look in before
         ]
-    told = tacit("resume", "one")[2]
-    assert re.findall(r"round (\d+)/6", told) == ["4", "6"]
+    run = tacit("resume", "one")[2]
+    assert re.findall(r"round (\d+)/6", run) == ["4", "6"]
 
 
 def test_the_live_table_counts_bytes_round_by_round_and_says_after_which_round_a_score_was_taken(tmp_path):

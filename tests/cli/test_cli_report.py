@@ -20,7 +20,7 @@ def test_report_and_compare_write_pages_and_figures(tacit, tmp_path):
     assert list((tmp_path / "pages" / "both-figures").glob("*.png"))
 
 
-def test_runs_are_meant_by_their_names_and_the_ledger_is_no_run(tacit, tmp_path):
+def test_runs_are_meant_by_their_names_and_the_ledger_is_not_a_run(tacit, tmp_path):
     for name in ("one", "two"):
         assert tacit("train", *QUICK, "--name", name, "--runs", "kept")[0] == 0
     (tmp_path / "one").mkdir()  # a folder that is no run does not hide one that is
@@ -53,7 +53,7 @@ def test_a_run_is_resumed_by_its_name(tacit):
         (["report", "."], "config.toml"),
     ],
 )
-def test_pages_of_what_is_no_run_are_refused(tacit, words, message):
+def test_pages_of_what_is_not_a_run_are_refused(tacit, words, message):
     code, _, error = tacit(*words)
     assert code == 2
     assert message in " ".join(error.split())

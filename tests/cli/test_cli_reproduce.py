@@ -94,12 +94,12 @@ def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
     assert (some["points"], some["of"]) == (1, 3)
     assert "Points that are played so far: 1 of 3." in some["finding"]
     said = complaint(*ERRATA, "--results", tmp_path)
-    assert "errata-smoke has 1 of 3 points; add --resume to go on" in one_line(said)
+    assert "errata-smoke has 1 of 3 points; add --resume to continue" in one_line(said)
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
+def test_ctrl_c_keeps_finished_points_and_says_how_to_resume(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *SMALL, "--results", str(tmp_path)],
         stdout=subprocess.PIPE,
@@ -122,7 +122,7 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in said
     kept = lines(tmp_path / "convergence-smoke")
     assert len(kept) >= 2
-    assert f"what there is so far is drawn in {tmp_path / 'convergence-smoke'}" in one_line(said)
+    assert f"the finished points are drawn in {tmp_path / 'convergence-smoke'}" in one_line(said)
     assert "Points that are played so far: " in (tmp_path / "convergence-smoke" / "finding.md").read_text()
     assert (tmp_path / "convergence-smoke" / "figure.png").exists()
     assert document(*SMALL, "--results", tmp_path, "--resume")["points"] == 3
@@ -140,7 +140,7 @@ def test_a_second_command_changes_nothing_while_the_first_writes_a_line(results)
     assert (folder / "points.jsonl").read_bytes() == half
 
 
-def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
+def test_a_full_disk_is_reported_with_what_is_kept_and_how_to_resume(tmp_path):
     document(*ERRATA, "--results", tmp_path, "--only", "row=4")
     file = tmp_path / "errata-smoke" / "points.jsonl"
     before = file.read_bytes()
@@ -155,13 +155,13 @@ def test_a_full_disk_is_told_with_what_is_kept_and_how_to_go_on(tmp_path):
     assert len(lines(file.parent)) == 1 + 3
 
 
-def test_nothing_to_resume_is_told(tmp_path):
-    told = [
+def test_nothing_to_resume_is_reported(tmp_path):
+    run = [
         one_line(CliRunner().invoke(app, [*map(str, ERRATA), "--results", str(tmp_path), "--resume", *only]).stderr)
         for only in (["--only", "row=4"], [])
     ]
-    assert f"nothing to resume in {tmp_path} with the profile smoke: it begins anew" in told[0]
-    assert "nothing to resume" not in told[1]
+    assert f"nothing to resume in {tmp_path} with the profile smoke; starting from the beginning" in run[0]
+    assert "nothing to resume" not in run[1]
 
 
 def test_points_of_something_else_are_refused(results):

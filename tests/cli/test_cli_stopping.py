@@ -8,14 +8,14 @@ import time
 import pytest
 from invoking import QUICK, TACIT, one_line
 
-from tacit.cli.commands import train_playing
+from tacit.cli.terminal import play_run
 from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number, code):
+def test_a_signal_stops_at_a_round_saves_and_says_how_to_resume(tmp_path, number, code):
     command = [
         str(TACIT),
         "train",
@@ -42,9 +42,9 @@ def test_a_signal_stops_at_a_round_saves_and_says_how_to_go_on(tmp_path, number,
             assert run.poll() is None, run.stderr.read()
             time.sleep(0.05)
         run.send_signal(number)
-        _, told = run.communicate(timeout=120)
+        _, run = run.communicate(timeout=120)
     assert run.returncode == code
-    assert "and saved. Resume with: tacit resume runs/long" in one_line(told)
+    assert "and saved. Resume with: tacit resume runs/long" in one_line(run)
     assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
 
 
@@ -60,27 +60,27 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
 
     monkeypatch.setattr(Runner, "start", start)
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    ended, _, told = tacit("train", *QUICK, "--name", "one")
+    ended, _, run = tacit("train", *QUICK, "--name", "one")
     assert ended == code
-    assert f"{step} …" in told
-    assert told.endswith("nothing was started, and nothing was spent\n")
+    assert f"{step} …" in run
+    assert run.endswith("nothing was started, and nothing was spent\n")
     assert not (tmp_path / "runs" / "one").exists()
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").owners == ()
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_a_signal_before_a_resumed_round_says_how_to_go_on(tacit, tmp_path, monkeypatch):
+def test_a_signal_before_a_resumed_round_says_how_to_resume(tacit, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(train_playing, "playing", stopping_at_once)
+        patch.setattr(play_run, "show_rounds", stopping_at_once)
         assert tacit("train", *QUICK, "--name", "one")[0] == 130
     spent = DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries()
     begin = Runner.resume
     resume = lambda path, on_step: begin(path, on_step=lambda _: os.kill(os.getpid(), signal.SIGINT))  # noqa: E731
     with monkeypatch.context() as patch:
         patch.setattr(Runner, "resume", resume)
-        code, _, told = tacit("resume", "one")
+        code, _, run = tacit("resume", "one")
     assert code == 130
-    assert "nothing was asked, and nothing was spent. Resume with: tacit resume runs/one" in told
+    assert "no query was made, and nothing was spent. Resume with: tacit resume runs/one" in run
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").entries() == spent
     assert tacit("resume", "one")[0] == 0
 
@@ -90,4 +90,4 @@ def stopping_at_once(runner, screen, shown):
     return progress_of(runner, screen, shown)
 
 
-progress_of = train_playing.playing
+progress_of = play_run.show_rounds

@@ -48,7 +48,7 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("change", TAMPERED)
-def test_a_tampered_ledger_is_found_out(change, tacit, tmp_path):
+def test_a_tampered_ledger_is_detected(change, tacit, tmp_path):
     assert tacit(*RUN)[0] == 0
     assert tacit("ledger", "--verify")[0] == 0
     edit_log(tmp_path / "runs" / "ledger.sqlite", TAMPERED[change])
@@ -57,7 +57,7 @@ def test_a_tampered_ledger_is_found_out(change, tacit, tmp_path):
     assert "NOT WHOLE" in out
 
 
-def test_a_row_that_was_changed_by_itself_is_found_out(tacit, tmp_path):
+def test_a_row_that_was_changed_by_itself_is_detected(tacit, tmp_path):
     assert tacit(*RUN)[0] == 0
     with sqlite3.connect(tmp_path / "runs" / "ledger.sqlite") as database:
         database.execute("UPDATE log SET text = replace(text, '\"clip\":1.0', '\"clip\":0.5')")
@@ -95,7 +95,7 @@ def test_a_stopped_run_cannot_be_made_a_finished_one(tacit, tmp_path):
     write_log(record, [*read_log(record), {"kind": "close", "account": 1, "state": "finished"}])
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "is finished by the record; its files tell of 3 of 8 queries" in one_line(out)
+    assert "is finished in the ledger, but its files show 3 of 8 queries" in one_line(out)
 
 
 def test_a_ledger_of_another_version_is_refused(tacit, tmp_path):

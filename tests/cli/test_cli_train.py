@@ -9,12 +9,12 @@ from tampering import edit_log, gaussians
 
 from tacit.cli.terminal.options import given_settings
 from tacit.privacy import DurableLedger
-from tacit.report import Run, write_report
+from tacit.report import RecordedRun, write_report
 from tacit.runs import RunFolder
 from tacit.runs.config import RunConfig
 
 
-def test_train_prints_the_plan_and_what_came_of_it(tacit, tmp_path):
+def test_train_prints_the_plan_and_the_results(tacit, tmp_path):
     code, out, _ = tacit("train", *QUICK, "--name", "one")
     assert code == 0
     for part in ("noise multiplier σ", "sampling rate q", "6 and 2 spare", "a release", "in runs/one", "δ=1e-05"):
@@ -82,13 +82,13 @@ def test_a_runs_own_settings_can_be_fed_back(tacit, tmp_path):
 
 
 @pytest.mark.parametrize("algorithm", ["sgd", "local", "dsgd", "dsgt", "dinno"])
-def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
+def test_a_run_without_privacy_is_shown_to_its_end(tacit, tmp_path, algorithm):
     words = ("train", *PLAIN, "--algorithm", algorithm)
     code, out, _ = tacit(*words, "--name", "one")
     assert code == 0
-    told = one_line(out).split("a run without privacy has read these records: nothing is promised; the ledger says so")
-    assert told[0].split()[-1] == "none"
-    assert told[1].endswith("in runs/one")
+    run = one_line(out).split("a run without privacy has read these records: there is no guarantee; the ledger says so")
+    assert run[0].split()[-1] == "none"
+    assert run[1].endswith("in runs/one")
     code, out, _ = tacit(*words, "--name", "two", "--json")
     assert code == 0
     assert json.loads(out)["epsilon_per_agent"] is None
@@ -99,7 +99,7 @@ def test_a_run_without_privacy_is_told_to_its_end(tacit, tmp_path, algorithm):
     assert [row["epsilon"] for row in json.loads(tacit("list", "--json")[1])["runs"]] == [None, None]
 
 
-def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
+def test_a_run_that_diverges_is_still_printed_as_json(tacit, tmp_path):
     code, out, _ = tacit("train", *PLAIN, "--lr", "1e30", "--name", "one", "--json")
     assert code == 0
     strict = {"parse_constant": lambda word: pytest.fail(f"{word} is no JSON")}
@@ -113,18 +113,18 @@ def test_a_run_that_diverges_is_still_told_as_json(tacit, tmp_path):
 def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     folder = tmp_path / "runs" / "one"
-    told = Run.load(folder)
-    assert told.charged == told.queries == told.spent == 6
+    run = RecordedRun.load(folder)
+    assert run.charged == run.queries == run.spent == 6
     edit_log(
         tmp_path / "runs" / "ledger.sqlite", lambda row: None if row["kind"] == "query" and row["number"] > 2 else row
     )
-    less = Run.load(folder)
+    less = RecordedRun.load(folder)
     assert less.charged is None
     write_report(less, folder / "report.html")
-    assert "the ledger holds 2 queries of this run, but its events tell of 6" in (folder / "report.html").read_text()
+    assert "the ledger holds 2 queries of this run, but its events record 6" in (folder / "report.html").read_text()
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "run 'one' was answered 6 queries; 2 are on record" in out
+    assert "run 'one' made 6 queries, but 2 are on record" in out
 
 
 BAD = [
@@ -174,8 +174,8 @@ BAD = [
     ),
     ("train --epsilon", "requires an argument (see 'tacit train --help')"),
     ("train --epsilon 1 --json=3", "(see 'tacit train --help')"),
-    ("train --epsilon 1 --budget 0", "a budget of epsilon=0.0 makes no sense"),
-    ("train --no-private --budget 1", "--budget bounds what private runs spend"),
+    ("train --epsilon 1 --budget 0", "a budget's epsilon is 0.0; it must be positive"),
+    ("train --no-private --budget 1", "--budget limits what private runs spend"),
     ("train --epsilon 1 --graph apart.txt", "connected"),
     ("train --epsilon 1 --graph pair.txt", "the graph has 2 agents, but 10 are wanted"),
     ("train --epsilon 1 --dataset synthetic --model convnet --lot-size 9", "channels, height, width"),

@@ -33,15 +33,15 @@ def ward(tacit, tmp_path):
 
 
 def test_every_line_and_table_of_a_run_says_per_whom_its_epsilon_is(ward):
-    code, out, told = ward("train", *PATIENTS, "--name", "one", "--budget", "9")
-    assert code == 0, told
+    code, out, run = ward("train", *PATIENTS, "--name", "one", "--budget", "9")
+    assert code == 0, run
     epsilon = json.loads(ward("list", "--json")[1])["runs"][0]["epsilon"]
     assert re.search(r"protects +every patient, with up to 4 records in a query", out)
-    assert re.search(r"ε per patient in the end +[\d.]+ at δ=0.001, add-or-remove-one, pld", out)
-    assert re.search(rf"round 4/4: .*; ε per patient {epsilon} of [\d.]+$", told, flags=re.MULTILINE)
+    assert re.search(r"ε per patient at the end +[\d.]+ at δ=0.001, add-or-remove-one, pld", out)
+    assert re.search(rf"round 4/4: .*; ε per patient {epsilon} of [\d.]+$", run, flags=re.MULTILINE)
     assert "ε per patient, highest" in out
     assert f"the only run on this data has spent ε={epsilon} per patient (highest for north)" in out
-    assert "per record" not in out + told
+    assert "per record" not in out + run
 
 
 def test_lists_and_ledgers_say_per_whom_each_epsilon_is(ward):

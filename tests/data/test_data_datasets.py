@@ -17,7 +17,7 @@ def dataset(labels: list[int], **settings) -> DataSet:
 
 def held(data: DataSet, *rows: list[int], owners: tuple[str, ...] | None = None) -> AgentData:
     indices = tuple(torch.tensor(row, dtype=torch.int64) for row in rows)
-    return AgentData(data=data, indices=indices, owners=owners or tuple(f"o{i}" for i in range(len(rows))))
+    return AgentData(dataset=data, indices=indices, owners=owners or tuple(f"o{i}" for i in range(len(rows))))
 
 
 def test_classes_are_read_off_all_integer_targets():
@@ -141,7 +141,7 @@ def test_a_number_of_agents_that_is_none_is_refused(agents):
 def test_parts_and_names_of_another_kind_are_refused():
     with pytest.raises(DataError, match="parts is a dict; give a list with the records of each agent"):
         AgentData.from_parts({"north": ([[1.0]], [0])}, name="visits")
-    with pytest.raises(DataError, match="name is 5; give the records a name"):
+    with pytest.raises(DataError, match="name is 5; it must be a string"):
         DataSet.from_records(name=5, train=([[1.0]], [0]))
 
 
@@ -170,7 +170,7 @@ def test_a_division_that_is_none_is_refused(rows, owners, message):
 
 def test_indices_of_another_type_are_refused():
     with pytest.raises(DataError, match=r"indices of agent 0 are torch\.int32"):
-        AgentData(data=dataset([0, 1]), indices=(torch.tensor([0], dtype=torch.int32),), owners=("a",))
+        AgentData(dataset=dataset([0, 1]), indices=(torch.tensor([0], dtype=torch.int32),), owners=("a",))
 
 
 def test_parts_are_taken_as_they_are_divided():
@@ -179,7 +179,7 @@ def test_parts_are_taken_as_they_are_divided():
     assert split.sizes == (2, 3, 1)
     assert [rows.tolist() for rows in split.indices] == [[0, 1], [2, 3, 4], [5]]
     assert split.counts.tolist() == [[1, 1, 0], [1, 0, 2], [0, 1, 0]]
-    assert split.data.train.inputs[2].tolist() == [9, 9]
+    assert split.dataset.train.inputs[2].tolist() == [9, 9]
     assert split.owners == tuple(f"wards/3 agents/agent {i}" for i in range(3))
 
 

@@ -18,7 +18,9 @@ def test_idx_is_read_packed_and_plain(tmp_path, write_idx, name):
 
 def test_an_idx_file_with_other_dimensions_is_refused(tmp_path, write_idx):
     path = write_idx(tmp_path / "labels", np.arange(5))
-    with pytest.raises(DataError, match="labels is no IDX file of bytes with 3 dimensions: it starts with 00 00 08 01"):
+    with pytest.raises(
+        DataError, match="labels is not an IDX file of bytes with 3 dimensions: it starts with 00 00 08 01"
+    ):
         read_idx(path, 3)
 
 
@@ -28,7 +30,7 @@ def test_an_idx_file_with_other_dimensions_is_refused(tmp_path, write_idx):
 def test_what_is_no_idx_file_is_refused(tmp_path, content):
     path = tmp_path / "x-idx1-ubyte"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="x-idx1-ubyte is no IDX file"):
+    with pytest.raises(DataError, match="x-idx1-ubyte is not an IDX file"):
         read_idx(path, 1)
 
 
@@ -36,7 +38,7 @@ def test_what_is_no_idx_file_is_refused(tmp_path, content):
 def test_an_idx_file_of_the_wrong_length_is_refused(tmp_path, write_idx, change):
     path = write_idx(tmp_path / "x-idx2-ubyte", np.zeros((3, 4)))
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=r"x-idx2-ubyte is broken: its header promises 3 x 4 = 12 bytes, but 1[13]"):
+    with pytest.raises(DataError, match=r"x-idx2-ubyte is broken: its header says 3 x 4 = 12 bytes, but 1[13]"):
         read_idx(path, 2)
 
 
@@ -119,7 +121,7 @@ def test_a_pickle_that_asks_for_code_is_refused_and_runs_nothing(tmp_path, paylo
 @pytest.mark.parametrize(
     ("array", "message"),
     [
-        (np.array([None], dtype=object), "array of 'O8', and CIFAR has bytes"),
+        (np.array([None], dtype=object), "array of 'O8', but CIFAR has bytes"),
         (np.zeros((1, 3072)), "array of 'f8'"),
     ],
 )

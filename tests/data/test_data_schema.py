@@ -153,7 +153,7 @@ def test_a_schema_reads_as_a_sentence():
         ({"dtype": torch.float32, "low": "0"}, "a number that float32 can hold"),
         ({"dtype": torch.bool, "low": 0}, "bool has no order"),
         ({"dtype": torch.complex64, "high": 1}, "complex64 has no order"),
-        ({"finite": False}, "means nothing for int64"),
+        ({"finite": False}, "has no effect on int64"),
         ({"dtype": torch.float32, "finite": 1}, "must be True or False"),
     ],
 )
@@ -391,7 +391,9 @@ def test_dropping_what_does_not_fit_mends_it():
 def test_rows_that_nobody_holds_do_not_matter():
     held = parties((1, 0, 0, -3))
     rows = (held.indices[0], held.indices[1][1:], held.indices[2])
-    check_records(AgentData(data=held.data, indices=rows, owners=held.owners), Schema(inputs=TOKENS, targets=LABEL))
+    check_records(
+        AgentData(dataset=held.dataset, indices=rows, owners=held.owners), Schema(inputs=TOKENS, targets=LABEL)
+    )
 
 
 def test_infinite_and_missing_numbers_are_refused_unless_declared():
@@ -421,7 +423,7 @@ def test_infinite_and_missing_numbers_are_refused_unless_declared():
     with tacit.Session(training) as session:
         assert session.schema == declared
     finite = Schema(inputs=Field(shape=(2,), dtype=torch.float32), targets=Field(shape=(), dtype=torch.float32))
-    with pytest.raises(DataError, match="declare finite=False in its fields"):
+    with pytest.raises(DataError, match="set finite=False in its fields"):
         one(schema=finite, allow_missing=True)
 
 
@@ -457,7 +459,7 @@ def test_a_share_that_is_none_is_refused(share):
 
 def test_allow_missing_means_nothing_where_nothing_can_be_missing():
     whole = (torch.zeros(4, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]))
-    with pytest.raises(DataError, match="allow_missing means nothing for bytes"):
+    with pytest.raises(DataError, match="allow_missing has no effect on bytes"):
         AgentData.from_parts([whole], name="bytes", allow_missing=True)
 
 
@@ -511,7 +513,7 @@ def test_a_table_is_read_once_for_a_schema_and_again_after_a_change(monkeypatch)
     assert len(reads) == 1
     check_records(data, Schema(inputs=Field(shape=(4,), dtype=torch.int64), targets=LABEL))
     assert len(reads) == 2
-    data.data.train.inputs[3, 0] = -1
+    data.dataset.train.inputs[3, 0] = -1
     with pytest.raises(DataError, match="1 with inputs below 0"):
         check_records(data, schema)
 

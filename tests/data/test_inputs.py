@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import tacit
-from tacit.audit.detectors.influence import influence_findings
-from tacit.audit.detectors.made_up import hostile_records, made_up
+from tacit.audit.detectors.influence import check_influence
+from tacit.audit.detectors.made_up import hostile_records, use_made_up_records
 from tacit.data import AgentData, DataSet, Field, Records, Schema
-from tacit.data.prepare import apart, check_apart
+from tacit.data.prepare import check_isolated, isolate
 from tacit.data.records import concatenate
 from tacit.errors import DataError, ModelError
 from tacit.models import FlatModel
@@ -181,7 +181,7 @@ def test_parts_of_other_inputs_are_refused():
     with pytest.raises(DataError, match=r"inputs of part 1 are inputs\[0\] of torch.float32"):
         concatenate([one, other])
     with pytest.raises(DataError, match="has several inputs, and so no one shape"):
-        dealt("dict").data.input_shape  # noqa: B018
+        dealt("dict").dataset.input_shape  # noqa: B018
     with pytest.raises(DataError, match="takes records with one input"):
         one.table  # noqa: B018
 
@@ -189,7 +189,7 @@ def test_parts_of_other_inputs_are_refused():
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
 def test_a_schema_has_a_field_for_each_input(kind):
     data = dealt(kind)
-    drafted = Schema.draft(data.data, Both())
+    drafted = Schema.draft(data.dataset, Both())
     words = drafted.inputs["words"] if kind == "dict" else drafted.inputs[1]
     assert (words.low, words.high) == (0, WORDS - 1)
     assert Schema.of(drafted.to_dict()) == drafted
@@ -226,11 +226,11 @@ def halved(inputs):
 @pytest.mark.parametrize("prepare", [halved, by_numpy])
 def test_every_record_is_prepared_by_itself(prepare):
     inputs, _ = several(9, "dict")
-    alone = apart(prepare, inputs)
+    alone = isolate(prepare, inputs)
     assert alone.in_loop == (prepare is by_numpy)
     for name, table in alone(inputs).items():
         assert torch.equal(table, prepare(inputs)[name])
-    check_apart(prepare, inputs)
+    check_isolated(prepare, inputs)
     result = tacit.train(tacit.DSGD(), **settings("dict", data=dealt("dict", prepare=prepare)))
     assert result.theta.isfinite().all()
 
@@ -329,12 +329,12 @@ def test_per_sample_functions_see_all_inputs_of_a_record():
 
 @pytest.mark.parametrize("kind", ["tuple", "dict"])
 def test_the_check_of_settings_tries_odd_values_in_each_input(kind):
-    training = made_up(tacit.Training(algorithm=tacit.DSGD(), **settings(kind)))
-    told = [words for words, _, _ in hostile_records(training.data.data, torch.Generator().manual_seed(0))]
+    training = use_made_up_records(tacit.Training(algorithm=tacit.DSGD(), **settings(kind)))
+    told = [words for words, _, _ in hostile_records(training.data.dataset, torch.Generator().manual_seed(0))]
     for name in ("inputs['numbers']", "inputs['words']") if kind == "dict" else ("inputs[0]", "inputs[1]"):
         assert any(words.endswith(name) for words in told)
     with Session(training) as session:
-        outcomes = {finding.name: finding.outcome for finding in influence_findings(session)}
+        outcomes = {finding.name: finding.outcome for finding in check_influence(session)}
     assert set(outcomes.values()) == {"pass"}, outcomes
 
 

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from tacit.evidence.archive import Archive, pack
-from tacit.evidence.verifying import verify
+from tacit.evidence.verification import verify
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig

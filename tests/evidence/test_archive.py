@@ -11,7 +11,7 @@ from tampering import forge
 
 from tacit.errors import InvalidInput
 from tacit.evidence.archive import FORMAT, MANIFEST, OPTIONAL, REQUIRED, Archive, pack
-from tacit.evidence.verifying import verify
+from tacit.evidence.verification import verify
 from tacit.io import chains
 from tacit.runs import RunFolder
 
@@ -80,9 +80,9 @@ def parts_of(archive):
 
 
 HOSTILE = {
-    "no zip": (lambda parts: b"this is no archive", "not an archive for an audit, or is damaged"),
+    "no zip": (lambda parts: b"this is not an archive", "not an archive for an audit, or is damaged"),
     "cut off": (lambda parts: zipped(parts)[:-30], "not an archive for an audit, or is damaged"),
-    "empty": (lambda parts: zipped([]), f"its {MANIFEST} is not there"),
+    "empty": (lambda parts: zipped([]), f"its {MANIFEST} is missing"),
     "a manifest that lists something else": (
         lambda parts: zipped(
             [
@@ -94,10 +94,10 @@ HOSTILE = {
         ),
         "does not list the parts of an archive",
     ),
-    "a path that leads out": (lambda parts: zipped([*parts, ("../../x", b"")]), "'../../x', which is no part"),
-    "an absolute path": (lambda parts: zipped([*parts, ("/etc/passwd", b"")]), "'/etc/passwd', which is no part"),
-    "code": (lambda parts: zipped([*parts, ("run.py", b"1")]), "'run.py', which is no part"),
-    "a pickle": (lambda parts: zipped([*parts, ("models.pt", b"1")]), "'models.pt', which is no part"),
+    "a path that leads out": (lambda parts: zipped([*parts, ("../../x", b"")]), "'../../x', which is not part"),
+    "an absolute path": (lambda parts: zipped([*parts, ("/etc/passwd", b"")]), "'/etc/passwd', which is not part"),
+    "code": (lambda parts: zipped([*parts, ("run.py", b"1")]), "'run.py', which is not part"),
+    "a pickle": (lambda parts: zipped([*parts, ("models.pt", b"1")]), "'models.pt', which is not part"),
     "compressed": (lambda parts: zipped(parts, compress_type=zipfile.ZIP_DEFLATED), "is compressed"),
     "a link": (
         lambda parts: zipped(parts, create_system=3, external_attr=(stat.S_IFLNK | 0o777) << 16),
@@ -200,13 +200,13 @@ BROKEN = {
     "NaN in the events": ("events.jsonl", lambda a: b'{"event": NaN}\n', "NaN is not a number"),
     "infinity in the events": ("events.jsonl", lambda a: b'{"event": 1e999}\n', "too large a number"),
     "a number of many digits": ("events.jsonl", lambda a: b'{"event": ' + b"9" * 5000 + b"}\n", "too large a number"),
-    "a key twice": ("events.jsonl", lambda a: b'{"event": "plan", "event": "plan"}\n', "a key is there twice"),
+    "a key twice": ("events.jsonl", lambda a: b'{"event": "plan", "event": "plan"}\n', "a key is repeated"),
     "an event changed": (
         "events.jsonl",
         lambda a: a.parts["events.jsonl"].replace(b'"rounds": 6', b'"rounds": 7'),
         "the hash does not follow",
     ),
-    "an event cut off": ("events.jsonl", lambda a: a.parts["events.jsonl"][:-5], "the last line has no end"),
+    "an event cut off": ("events.jsonl", lambda a: a.parts["events.jsonl"][:-5], "the last line is not complete"),
     "no events": ("events.jsonl", lambda a: b"", "no plan"),
     "settings of another kind": ("config.toml", lambda a: b"a = = b", "Invalid value"),
     "settings nested without end": ("config.toml", lambda a: b"a = " + b"[" * 100_000, "recursion"),
@@ -217,14 +217,14 @@ BROKEN = {
     ),
     "an unknown setting": ("config.toml", lambda a: b"nonsense = 1", "unknown setting 'nonsense'"),
     "settings that are no text": ("config.toml", lambda a: b"\xff\xfe", "decode"),
-    "a summary that is none": ("summary.json", lambda a: b"[]", "holds no summary"),
+    "not a summary": ("summary.json", lambda a: b"[]", "is not a summary"),
     "NaN in the summary": ("summary.json", lambda a: b'{"epsilon": NaN}', "NaN is not a number"),
     "a row changed in form": (
         "ledger.jsonl",
         lambda a: row_with(a, b'"kind":', b'"kind": '),
         "not in canonical form",
     ),
-    "a row of no kind": ("ledger.jsonl", lambda a: b'{"kind":"gift"}\n', "of no kind that is known"),
+    "a row of no kind": ("ledger.jsonl", lambda a: b'{"kind":"gift"}\n', "its kind is unknown"),
     "noise of no kind": (
         "ledger.jsonl",
         lambda a: row_with(a, b'"kind":"gaussian"', b'"kind":"imagined"'),
@@ -240,14 +240,14 @@ BROKEN = {
         lambda a: b"".join(row for row in lines(a, "ledger.jsonl") if b'"kind":"query","number":3' not in row),
         "query 4 after 2: some are missing",
     ),
-    "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "no digest"),
-    "models that are none": ("models.safetensors", lambda a: b"\xff" * 40, "no file of safetensors"),
+    "a seal that is none": ("ledger.jsonl", lambda a: b'{"sealed":"x"}\n', "is not a digest"),
+    "models that are none": ("models.safetensors", lambda a: b"\xff" * 40, "not a safetensors file"),
     "a header larger than the file": (
         "models.safetensors",
         lambda a: struct.pack("<Q", 2**62) + b"{}",
-        "no file of safetensors",
+        "not a safetensors file",
     ),
-    "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or no checkpoint"),
+    "a checkpoint that is none": ("checkpoint.safetensors", lambda a: b"\x80\x04K.", "broken or not a checkpoint"),
     "code that is none": ("code.json", lambda a: b"[1]", "code.json"),
 }
 

@@ -7,9 +7,9 @@ from contextlib import closing
 import forked
 import pytest
 
-from tacit.cli.commands.verifying import misstated
+from tacit.cli.commands.ledger_verification import find_misstatements
 from tacit.evidence.archive import pack
-from tacit.evidence.verifying import verify
+from tacit.evidence.verification import verify
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig
@@ -35,7 +35,7 @@ def play_on(tell, path):
 
 def problems(runs):
     with closing(DurableLedger(runs / "ledger.sqlite", read_only=True)) as ledger:
-        return [*ledger.verify(), *misstated(ledger, ledger, runs)]
+        return [*ledger.verify(), *find_misstatements(ledger, ledger, runs)]
 
 
 @pytest.mark.slow

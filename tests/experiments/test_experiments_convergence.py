@@ -20,10 +20,10 @@ def test_the_gradient_of_all_records_is_zero_at_the_optimum():
     data, optimum = problem(5)
     theta = optimum.clone().requires_grad_()
     module = RidgeLogistic(len(optimum), PENALTY)
-    outputs = torch.func.functional_call(module, {"weight": theta}, (data.data.train.inputs,))
-    (gradient,) = torch.autograd.grad(ridge_loss(outputs, data.data.train.targets).mean(), theta)
+    outputs = torch.func.functional_call(module, {"weight": theta}, (data.dataset.train.inputs,))
+    (gradient,) = torch.autograd.grad(ridge_loss(outputs, data.dataset.train.targets).mean(), theta)
     assert float(gradient.norm()) < 1e-8
-    assert float(data.data.train.inputs.norm(dim=1).max()) <= 1 + 1e-12
+    assert float(data.dataset.train.inputs.norm(dim=1).max()) <= 1 + 1e-12
 
 
 @pytest.mark.parametrize("rule", RULES)

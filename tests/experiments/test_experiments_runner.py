@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_experiment import FakeRuns, fake_experiment
 
-from tacit.cli.commands.reproduce_playing import _line
+from tacit.cli.commands.reproduce_points import _line
 from tacit.errors import InvalidInput, ProcessLost
 from tacit.experiments import (
     PROFILES,
@@ -90,7 +90,7 @@ def test_what_processes_finished_before_one_failed_is_kept(tmp_path):
 
 
 def test_a_process_that_is_killed_is_reported_in_a_sentence(tmp_path):
-    with pytest.raises(ProcessLost, match="memory runs out; what was finished is kept"):
+    with pytest.raises(ProcessLost, match="memory runs out; finished work is kept"):
         reproduce(fake_experiment(FakeRuns(dies_at=2)), "laptop", tmp_path, workers=2)
     assert all(line["point"]["number"] < 2 for line in lines(tmp_path)[1:])
 

@@ -128,9 +128,9 @@ def test_a_single_agent_leaves_nothing_to_search():
         ({"fiedler": 0.9}, "fiedler 0.9 is out of reach: no graph .* between 0.8 and the complete graph's 1"),
         ({"fiedler": 0.0, "tolerance": 0.009}, "fiedler 0 is out of reach: the path, .* has 0.009789"),
         ({"centrality": 0.75}, "centrality 0.75 is out of reach: the hub of a star has the largest"),
-        ({"fiedler": 0.6, "density": 0.4}, "fiedler 0.6 does not go with density 0.4: .* from 0.6 to 0.9333"),
-        ({"fiedler": 1.0, "density": 0.8}, "fiedler 1 does not go with density 0.8: .* from 1 to 1"),
-        ({"fiedler": 0.1, "density": 1.0}, "fiedler 0.1 does not go with density 1: .* to 0.8222"),
+        ({"fiedler": 0.6, "density": 0.4}, "fiedler 0.6 is not possible with density 0.4: .* from 0.6 to 0.9333"),
+        ({"fiedler": 1.0, "density": 0.8}, "fiedler 1 is not possible with density 0.8: .* from 1 to 1"),
+        ({"fiedler": 0.1, "density": 1.0}, "fiedler 0.1 is not possible with density 1: .* to 0.8222"),
     ],
 )
 def test_what_no_graph_has_is_said_at_once(wanted, message):

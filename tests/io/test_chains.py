@@ -45,7 +45,7 @@ def test_what_is_not_finite_has_no_text(value):
         ("1e400", "too large"),
         ("9" * 30, "too large"),
         (str(2**63), "too large"),
-        ('{"a": 1, "a": 2}', "a key is there twice"),
+        ('{"a": 1, "a": 2}', "a key is repeated"),
         ("[" * 100 + "]" * 100, "nested too deeply"),
         ("[" * 1_000_000, "nested too deeply"),
         ("{", "Expecting property name"),

@@ -92,7 +92,7 @@ def test_compiled_views_are_layer_by_layer():
     theta = model.flatten(module)
     chosen = choose_engine(model, theta, lot, lot_sizes=[256.0] * 2, queries=10, compile=True, private=True)
     assert chosen.why == "layer by layer, compiled"
-    assert chosen.engine.steps.shape.size == 32
+    assert chosen.engine.runner.shape.size == 32
     thetas, clip = theta.repeat(2, 1), torch.full((2,), 0.3, dtype=torch.float64)
     with torch.no_grad():
         ours, general = (each.clipped_sums(thetas, lot, clip) for each in (chosen.engine, VmapEngine(model)))

@@ -58,11 +58,11 @@ def test_a_share_lies_between_none_and_all(share):
 
 def test_a_hostile_message_is_refused():
     packet = TopK(0.5).encode(rows(count=1, width=4))
-    with pytest.raises(InvalidInput, match="7 bytes in the place of 16"):
+    with pytest.raises(InvalidInput, match="7 bytes instead of 16"):
         packet.like(b"1234567")
     for place in (4, -1, 2**31 - 1):
         forged = torch.tensor([place, 0], dtype=torch.int32).numpy().tobytes() + bytes(8)
-        with pytest.raises(InvalidInput, match="a place that is not among its 4 numbers"):
+        with pytest.raises(InvalidInput, match="a place outside its 4 numbers"):
             TopK(0.5).decode(packet.like(forged))
 
 

@@ -273,5 +273,5 @@ def test_everyone_sends_before_anyone_waits_for_an_answer():
 def test_a_message_of_another_length_is_refused():
     wires = Loopback(2, timeout=1)
     wires.end(1).send(0, (0, 0, 0), b"\0" * 15)
-    with pytest.raises(tacit.errors.InvalidInput, match="15 bytes in the place of 16"):
+    with pytest.raises(tacit.errors.InvalidInput, match="15 bytes instead of 16"):
         WiredNetwork(0, as_topology(graphs.ring(2)), wires.end(0)).exchange(0, torch.zeros(1, 4))

@@ -214,7 +214,7 @@ def test_every_epsilon_is_computed_with_the_distance_taken_off(accountant, monke
 
 
 def test_a_delta_too_small_for_the_distance_is_refused():
-    with pytest.raises(PrivacyError, match="nothing is left for the distance"):
+    with pytest.raises(PrivacyError, match="there is no room for the distance"):
         epsilon([Event(sample_rate=0.1, noise_multiplier=1.0)], delta=1e-310)
 
 

@@ -236,7 +236,7 @@ def test_whatever_an_analyst_chooses_next_the_filter_keeps_one_order_within_the_
     assert kept.epsilon < 2.0, (
         "the sum of distributions is tighter, and holds only for plans that were fixed beforehand"
     )
-    assert "or ε=2 if runs were planned by others' results" in str(kept)
+    assert "or ε=2 if runs were planned from others' results" in str(kept)
     other = ledger.guarantee("a", delta=1e-6, adjacency=adjacency)
     assert (other.basis, other.adaptive) == ("plans", None), "the budget says nothing of a smaller δ"
 
@@ -247,7 +247,7 @@ def test_runs_without_a_budget_add_up_only_if_none_was_planned_by_another():
         play(open_account(ledger, run=run), 5)
     kept = ledger.guarantee("a", delta=1e-5)
     assert kept.basis == "plans"
-    assert "if no run was planned by another's results" in str(kept)
+    assert "if no run was planned from another's results" in str(kept)
     assert ledger.guarantee("a", delta=1e-5, run="one").basis == "plan"
     assert "planned" not in str(ledger.guarantee("a", delta=1e-5, run="one"))
     ledger.budget = Budget(epsilon=9.0, delta=1e-5)  # set after results were seen: it proves nothing of what was before
@@ -272,10 +272,10 @@ def test_a_run_without_privacy_is_recorded_and_shown_from_then_on():
     for copy in (ledger, Ledger.from_json(ledger.to_json())):
         kept = copy.guarantee("a", delta=1e-5)
         assert (kept.epsilon, kept.basis, kept.exposed, kept.release) == (float("inf"), "nothing", True, False)
-        assert str(kept) == "ε=∞: a run without privacy has read these records: nothing is promised"
+        assert str(kept) == "ε=∞: a run without privacy has read these records: there is no guarantee"
         of_run = copy.guarantee("a", delta=1e-5, run="private")
         assert (of_run.epsilon, of_run.release, of_run.exposed) == (before.epsilon, True, True)
-        assert str(of_run) == f"{before}; a run without privacy has read these records: nothing is promised"
+        assert str(of_run) == f"{before}; a run without privacy has read these records: there is no guarantee"
         assert copy.guarantee("c", delta=1e-5) == ledger.guarantee("c", delta=1e-5, run="private")
         assert not copy.guarantee("c", delta=1e-5).exposed, "its records were not read"
         assert copy.readers_without_privacy(["a", "b", "c"]) == {"a": ("open",), "b": ("open",), "c": ()}
@@ -353,7 +353,7 @@ def test_a_budget_does_not_start_afresh_when_records_are_dealt_out_anew():
     ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
     play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
     play(deal(ledger, run="two", owners=["v", "w"], seed=1), 60)
-    said = "This counts what 'one', 'two' asked of the same records, dealt to owners in another way"
+    said = "This counts what 'one', 'two' asked of the same records, divided among owners in another way"
     for owners, seed in ((["x", "y"], 0), (["v", "w"], 1), (["t", "u"], 2)):
         with pytest.raises(BudgetExceeded, match=said if seed == 2 else "This counts what '(one|two)' asked"):
             deal(ledger, run="three", owners=owners, seed=seed)
@@ -408,7 +408,7 @@ def test_epsilon_over_all_runs_counts_the_same_records_under_other_owners_and_th
         assert kept.basis == "plans"
         alone = ledger.guarantee(owner, delta=1e-5, run=run.run)
         assert (alone.epsilon, alone.basis) == (epsilon([of(run, owner)], delta=1e-5), "plan")
-        assert {asked.account.run for asked in ledger.asked(owner)} == {"one", "two"}
+        assert {asked.account.run for asked in ledger.accesses(owner)} == {"one", "two"}
     assert ledger.guarantee("r", delta=1e-5) == ledger.guarantee("r", delta=1e-5, run="other records")
 
 
@@ -504,7 +504,7 @@ def test_an_owners_own_budget_also_bounds_what_others_are_asked_who_may_hold_its
     ledger = Ledger(Budget(epsilon=9.0, delta=1e-5), {"x": small})
     play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
     with pytest.raises(
-        BudgetExceeded, match=r"of the records that 'x' holds, dealt to owners in another way, .*ε=1\.\d"
+        BudgetExceeded, match=r"queries records that 'x' holds, divided among owners in another way, .*ε=1\.\d"
     ):
         deal(ledger, run="two", owners=["v", "w"], seed=1, queries=90)
     play(deal(ledger, run="three", owners=["v", "w"], seed=1, queries=5), 5)
@@ -536,7 +536,7 @@ def test_an_epsilon_is_never_shown_smaller_than_it_is():
         shown = str(Guarantee(epsilon=value, delta=1e-5, adjacency="add_remove", accountant="pld", release=True))
         assert shown.startswith(f"ε={text} per record at")
     nothing = Guarantee(epsilon=float("inf"), delta=1e-5, adjacency="add_remove", accountant="pld", release=False)
-    assert "nothing is promised" in str(nothing)
+    assert "there is no guarantee" in str(nothing)
 
 
 names = st.text(min_size=1, max_size=8)

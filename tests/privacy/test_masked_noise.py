@@ -165,7 +165,7 @@ def test_a_secret_source_of_masks_neither_goes_back_nor_is_copied():
 
     (masks,) = Secret().make_masks([(0, 1)], "run")
     masks.next()
-    with pytest.raises(PrivacyError, match="cannot go back"):
+    with pytest.raises(PrivacyError, match="cannot move back"):
         masks.position = 0
     with pytest.raises(PrivacyError, match="cannot be copied"):
         pickle.dumps(masks)

@@ -54,7 +54,7 @@ def test_masks_protect_the_less_the_more_agents_are_curious():
     assert all(value <= right for value, right in zip(found, expected, strict=True)), "rounded down"
     assert Masks.of_json(json.loads(json.dumps(masks.to_json()))) == masks
     assert Mechanism.of_json(json.loads(json.dumps(mechanism.to_json())), masks) == mechanism
-    with pytest.raises(PrivacyError, match="without the masks"):
+    with pytest.raises(PrivacyError, match="without its masks"):
         Mechanism.of_json(mechanism.to_json())
     with pytest.raises(PrivacyError, match="its neighbours count on"):
         replace(mechanism, noise=Masked(multiplier=0.9, agent=2, masks=masks))
@@ -96,8 +96,8 @@ def test_a_plan_gives_every_agent_its_mechanism():
         ({"sampler": POISSON | {"seed": 3}}, "a sampler has the fields"),
         ({"sampler": POISSON | {"rate": 1.5}}, r"sample_rate is 1\.5"),
         ({"sampler": POISSON | {"rate": True}}, "rate of a mechanism is True"),
-        ({"sampler": POISSON | {"unit": 7}}, "a sampler names a unit"),
-        ({"sampler": POISSON | {"most": 2}}, "makes no sense"),
+        ({"sampler": POISSON | {"unit": 7}}, "a sampler has a unit"),
+        ({"sampler": POISSON | {"most": 2}}, "a lot cannot have 2 records"),
         ({"clip": None}, "where there is noise, finite"),
         ({"clip": 0.0}, r"clip is 0\.0"),
         ({"clip": math.nan}, "clip is nan"),

@@ -109,7 +109,7 @@ def test_masks_are_kept_with_an_account_and_read_back(masked, durable, tmp_path)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda account: account | {"masks": None}, "without the masks"),
+        (lambda account: account | {"masks": None}, "without its masks"),
         (lambda account: account | {"masks": account["masks"] | {"size": -1.0}}, "size of masks"),
         (lambda account: account | {"masks": account["masks"] | {"own": [0.1] * 9}}, "for each of 10"),
         (lambda account: account | {"masks": account["masks"] | {"keys": [[1, 0]]}}, "smaller number first"),
@@ -118,7 +118,7 @@ def test_masks_are_kept_with_an_account_and_read_back(masked, durable, tmp_path)
         (lambda account: account | {"masks": account["masks"] | {"own": [9.0] * 10}}, "its neighbours count on"),
         (
             lambda account: account | {"lines": [account["lines"][0], {**account["lines"][0], "owner": "x"}]},
-            "different agents",
+            "different agent",
         ),
     ],
 )

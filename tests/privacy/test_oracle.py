@@ -49,7 +49,7 @@ def make_oracle(
         release=False,
     )
     torch.manual_seed(0)
-    model = FlatModel(nn.Linear(data.data.train.inputs.shape[1], 3))
+    model = FlatModel(nn.Linear(data.dataset.train.inputs.shape[1], 3))
     chosen = sources or Seeded(1)
     return PrivateOracle(
         model=model,
@@ -63,7 +63,7 @@ def make_oracle(
     ), torch.randn(data.agents, model.size)
 
 
-def test_an_event_is_written_before_the_answer_exists():
+def test_a_query_is_charged_before_its_answer_is_returned():
     ledger, data = Ledger(), make_data()
 
     class Broken:
@@ -91,7 +91,7 @@ def test_an_oracle_refuses_accounts_that_are_not_its_own(accounts):
     mechanisms = gaussians([other["rate"]], [other["sigma"]], clip=other["clip"], lot=other["lot"])
     charged = {"mechanisms": mechanisms, "queries": 5, "release": True}
     wrong = [] if accounts == "none" else [ledger.open(run="r", owners=[owner], **charged)]
-    with pytest.raises(PrivacyError, match="accounts are not those"):
+    with pytest.raises(PrivacyError, match="accounts do not belong"):
         PrivateOracle(
             model=oracle._model,
             engine=oracle._engine,
@@ -163,8 +163,8 @@ def test_divides_by_the_expected_lot_size_and_not_by_the_drawn_one():
     sizes = {size for _, size in ratios}
     assert len(sizes) > 3
     # The sum over an all-alike data set is the lot's size times one gradient.
-    data.data.train.inputs[:] = data.data.train.inputs[0]
-    data.data.train.targets[:] = 1
+    data.dataset.train.inputs[:] = data.dataset.train.inputs[0]
+    data.dataset.train.targets[:] = 1
     norms = []
     for _ in range(20):
         answer = oracle.gradient(theta)[0]
@@ -205,7 +205,7 @@ def test_nothing_of_a_lot_is_left_out():
 
 def test_any_vector_can_be_asked_for_and_its_width_is_checked():
     data = make_data((30, 30))
-    shown = Lot(torch.randn(4, data.data.train.inputs.shape[1]), torch.arange(4) % 3, torch.tensor([0, 4]))
+    shown = Lot(torch.randn(4, data.dataset.train.inputs.shape[1]), torch.arange(4) % 3, torch.tensor([0, 4]))
     oracle, theta = make_oracle(data, lot_size=30, noise_multiplier=1e-9, clip=100.0, example=shown)
 
     def class_counts(record, theta):
@@ -263,7 +263,7 @@ def test_diagnostics_tell_lots_clipping_and_loss_only_when_asked():
     assert diagnostics.lot_sizes[0] == 20
     assert all(share > 0.5 for share in diagnostics.clipped_share)
     model = oracle._model
-    losses = model.losses(theta[0], data.data.train.inputs[:20], data.data.train.targets[:20])
+    losses = model.losses(theta[0], data.dataset.train.inputs[:20], data.dataset.train.targets[:20])
     assert diagnostics.loss[0] == pytest.approx(float(losses.mean()), rel=1e-5)
     quiet, theta = make_oracle(data)
     assert quiet._diagnostics is None

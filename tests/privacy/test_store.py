@@ -79,7 +79,7 @@ def test_a_run_that_stopped_can_be_reopened_and_a_finished_one_cannot(path):
     again.close(finished=True)
     with pytest.raises(PrivacyError, match="finished"):
         ledger.reopen("run")
-    with pytest.raises(PrivacyError, match="knows no run 'other'"):
+    with pytest.raises(PrivacyError, match="has no run 'other'"):
         ledger.reopen("other")
 
 
@@ -178,14 +178,14 @@ def of_lines(run, **changes):
 
 
 CLAIMS = {
-    "no run before the raise": (of_raise(runs=0), "raised after 0 runs, and 2 were on record"),
-    "fewer runs before the raise": (of_raise(runs=1), "raised after 1 runs, and 2 were on record"),
-    "more runs before the raise": (of_raise(runs=3), "raised after 3 runs, and 2 were on record"),
+    "no run before the raise": (of_raise(runs=0), "raised after 0 runs, but 2 were on record"),
+    "fewer runs before the raise": (of_raise(runs=1), "raised after 1 runs, but 2 were on record"),
+    "more runs before the raise": (of_raise(runs=3), "raised after 3 runs, but 2 were on record"),
     "one plan of runs with queries between": (of_run("three", together="one"), "together with 'one', and was not"),
     "one plan with nobody": (of_run("two", together="nobody"), "together with 'nobody', and was not"),
     "one plan with a run to come": (of_run("one", together="two"), "together with 'two', and was not"),
-    "another number": (of_run("three", account=7), "is account 7, and 2 were opened before it"),
-    "no budget": (of_lines("two", ground="free"), "let in as 'free' where 'a' had a budget"),
+    "another number": (of_run("three", account=7), "is account 7, but 2 were opened before it"),
+    "no budget": (of_lines("two", ground="free"), "admitted as 'free', but 'a' had a budget"),
 }
 
 
@@ -331,7 +331,7 @@ def test_a_ledger_that_loses_rows_while_it_is_used_spends_nothing(path):
     account = open_account(DurableLedger(path))
     account.spend()
     edit_log(path, drop("query"))
-    with pytest.raises(StorageError, match=r"what was on record is gone. Nothing was spent"):
+    with pytest.raises(StorageError, match=r"rows that were there are gone. Nothing was spent"):
         account.spend()
     assert [row["kind"] for row in read_log(path)] == ["open"]
 
@@ -343,7 +343,7 @@ def test_the_heads_of_a_runs_events_are_in_the_log(path):
     ledger.anchor("run", "cd" * 32)
     assert DurableLedger(path).anchors("run") == ("ab" * 32, "cd" * 32)
     assert ledger.verify() == []
-    with pytest.raises(PrivacyError, match="knows no run 'other'"):
+    with pytest.raises(PrivacyError, match="has no run 'other'"):
         ledger.anchor("other", "ab" * 32)
     with pytest.raises(PrivacyError, match="not a hash"):
         ledger.anchor("run", "x")
@@ -505,7 +505,7 @@ def kill(process):
 def test_a_killed_run_is_named_by_the_refusal_and_can_be_abandoned(path, at_work, asked):
     process = at_work(asked)
     ledger = DurableLedger(path)
-    with pytest.raises(BudgetExceeded, match=rf"run 'killed' \({asked} of 100 made\); it is at work$"):
+    with pytest.raises(BudgetExceeded, match=rf"run 'killed' \({asked} of 100 made\); it is running$"):
         open_account(ledger, owners=("a",), **RESERVED)
     with pytest.raises(PrivacyError, match="a process is working on run 'killed'; stop it first"):
         ledger.abandon("killed", who="me", reason="in the way")
@@ -584,7 +584,7 @@ def test_an_abandoned_run_that_was_not_dead_cannot_ask(path):
 def test_abandoning_a_run_says_who_and_why(path, missing):
     account = open_account(DurableLedger(path))
     account.close()
-    with pytest.raises(PrivacyError, match="it is kept in the ledger"):
+    with pytest.raises(PrivacyError, match="the ledger records it"):
         DurableLedger(path).abandon("run", **missing)
 
 
@@ -611,7 +611,7 @@ def test_a_budget_is_raised_with_who_and_why(path):
     assert Ledger.from_json(again.to_json()).decisions == again.decisions
     changed = {"epsilon": 2.5, "delta": 1e-5, "adjacency": "add_remove", "accountant": "pld", "observer": "all"}
     edit_log(path, lambda row: row | {"budget": changed} if row["kind"] == "budget" and not row["owner"] else row)
-    with pytest.raises(StorageError, match=r"raised from ε=1.0, and ε=2.5 at δ=1e-05 .* was stored"):
+    with pytest.raises(StorageError, match=r"raised from ε=1.0, but ε=2.5 at δ=1e-05 .* was stored"):
         DurableLedger(path)
 
 
@@ -619,7 +619,7 @@ def test_a_budget_is_raised_with_who_and_why(path):
     ("terms", "said"),
     [
         ({"epsilon": 1.0}, "does not raise it"),
-        ({"epsilon": float("nan")}, "makes no sense"),
+        ({"epsilon": float("nan")}, "must be positive and finite"),
         ({"epsilon": 3.0, "owner": "c"}, "no budget of its own for 'c'"),
         ({"epsilon": 3.0, "reason": " "}, "say the reason"),
     ],

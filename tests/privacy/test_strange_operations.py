@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from tacit.data.guards import chance_state
-from tacit.data.prepare import apart
+from tacit.data.prepare import isolate
 from tacit.models import FlatModel
 from tacit.privacy import Lot, choose_engine
 from tacit.privacy.gradients.choice import _VERDICTS
@@ -51,7 +51,7 @@ def test_a_record_does_not_count_for_its_neighbours_type():
 
     torch.manual_seed(0)
     public = torch.randint(2, 256, (7, 4), dtype=torch.uint8)
-    prepare = apart(to_unit, public)
+    prepare = isolate(to_unit, public)
     engine, theta = chosen_for(nn.Linear(4, 3), shown(public, prepare))
     inputs = torch.randint(0, 2, (12, 4), dtype=torch.uint8)
     inputs[5] = torch.tensor([9, 200, 3, 77])
@@ -69,7 +69,7 @@ def test_a_preparation_in_a_loop_sees_every_record_at_the_same_place_of_memory()
         seen.append(x.data_ptr() % 64)
         return torch.from_numpy((matrix @ x[0]).numpy())[None]
 
-    apart(planes, torch.randn(2, 9))(torch.randn(24, 9))
+    isolate(planes, torch.randn(2, 9))(torch.randn(24, 9))
     assert len(set(seen[-24:])) == 1
 
 
@@ -88,7 +88,7 @@ def test_a_preparation_that_draws_for_one_record_counts_it_as_zero_and_leaves_no
 
     torch.manual_seed(0)
     public = torch.randn(7, 4)
-    prepare = apart(noisy, public)
+    prepare = isolate(noisy, public)
     assert prepare.in_loop
     engine, theta = chosen_for(nn.Linear(4, 3), shown(public, prepare))
     inputs = torch.randn(12, 4)
@@ -203,7 +203,7 @@ def test_code_that_cannot_be_seen_runs_one_record_at_a_time(kind):
     make, inputs = STRANGE[kind]
     torch.manual_seed(0)
     engine, theta = chosen_for(make(), shown(inputs[:7].clone()))
-    assert engine.steps.shape[:2] == (1, 1)
+    assert engine.runner.shape[:2] == (1, 1)
     inputs = inputs.clone()
     inputs[3] = 0 if kind != "script" else 9
     check_apart(engine, theta, lot_of(inputs, torch.arange(12) % 3), clip(), leave_out=(3, 8))
@@ -269,7 +269,7 @@ def test_operations_that_round_by_place_in_float64_run_one_record_at_a_time(laye
     torch.manual_seed(0)
     inputs = torch.randn(12, *shape, dtype=torch.float64)
     engine, theta = chosen_for(Flat(layer(), width), shown(inputs[:7]), torch.float64)
-    assert engine.steps.shape[:2] == (1, 1)
+    assert engine.runner.shape[:2] == (1, 1)
     check_apart(engine, theta, lot_of(inputs, torch.arange(12) % 3), clip(), leave_out=(0, 7))
 
 
@@ -290,6 +290,6 @@ def test_a_query_is_tried_anew_for_numbers_of_another_kind():
         return theta[:1] * record.input.sum()
 
     ours, theirs = (
-        queries.steps(norm, (torch.randn(1, 18, dtype=kind),), 1) for kind in (torch.float32, torch.float64)
+        queries.runner(norm, (torch.randn(1, 18, dtype=kind),), 1) for kind in (torch.float32, torch.float64)
     )
     assert ours is not theirs

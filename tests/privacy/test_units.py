@@ -19,7 +19,7 @@ from tacit.privacy import Seeded, Unit
 from tacit.privacy.gradients import choose_engine
 from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.gradients.general import GradientKernel
-from tacit.privacy.units import Held, UnitModel
+from tacit.privacy.units import AgentUnits, UnitModel
 
 MOST, CLIP = 3, 0.7
 
@@ -137,7 +137,7 @@ def test_without_a_unit_one_patient_counts_as_often_as_it_has_records():
 
 def test_of_a_unit_with_more_records_every_choice_is_as_likely():
     """2,000 draws of two out of four: a sound source fails once in a thousand."""
-    held = Held(torch.tensor([5, 5, 5, 5, 7, 9, 9]), np.arange(7))
+    held = AgentUnits(torch.tensor([5, 5, 5, 5, 7, 9, 9]), np.arange(7))
     assert len(held) == 3
     source, seen = Seeded(0).make(1)[0], Counter()
     for _ in range(2000):
@@ -149,7 +149,7 @@ def test_of_a_unit_with_more_records_every_choice_is_as_likely():
 
 
 def test_what_is_chosen_of_a_unit_does_not_depend_on_which_others_are_in_the_lot():
-    held = Held(torch.arange(40) // 8, np.arange(40))
+    held = AgentUnits(torch.arange(40) // 8, np.arange(40))
     alone = held.members(Seeded(3).make(1)[0].next(), np.array([2]), 3)
     beside = held.members(Seeded(3).make(1)[0].next(), np.array([0, 2, 4]), 3)
     assert alone[0].tolist() == beside[1].tolist()
@@ -246,7 +246,7 @@ def test_a_unit_that_makes_no_sense_is_refused(name, most):
 def test_a_promise_to_patients_needs_to_know_whose_records_are_whose(patients):
     inputs, targets = make_records(60)
     data = DataSet.from_records(name="nobody's", train=(inputs, targets), classes=3).split(2, tacit.data.IID())
-    with pytest.raises(DataError, match="the promise is to every patient, and nobody's does not say"):
+    with pytest.raises(DataError, match="privacy is per patient, but nobody's does not say"):
         tacit.train(tacit.Local(), model=make_model, data=data, privacy=promise(), rounds=1, lr=0.1)
     with pytest.raises(PrivacyError, match="give Unit"):
         promise(unit="patient")
@@ -271,14 +271,14 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
 
     sound = GradientKernel.clipped
 
-    def record_by_record(self, public, inputs, targets, keep, clip, quantum):
+    def record_by_record(self, data, clip, quantum):
         if not isinstance(self._model, UnitModel):
-            return sound(self, public, inputs, targets, keep, clip, quantum)
+            return sound(self, data, clip, quantum)
         parts = []
-        for member in range(targets.shape[1]):
-            only = targets.clone()
+        for member in range(data.targets.shape[1]):
+            only = data.targets.clone()
             only[:, :member, -1] = only[:, member + 1 :, -1] = 0
-            parts.append(sound(self, public, inputs, only, keep, clip, quantum))
+            parts.append(sound(self, data._replace(targets=only), clip, quantum))
         return sum(sums for sums, _ in parts), torch.stack([norms for _, norms in parts]).amax(0)
 
     monkeypatch.setattr(GradientKernel, "clipped", record_by_record)

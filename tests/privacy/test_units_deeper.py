@@ -151,7 +151,7 @@ def records_of(who):
 def test_parts_number_their_patients_by_themselves():
     """Strangers were one patient, and pooled, one patient moved the sum by 3 C."""
     data = AgentData.from_parts([records_of(["anna", "bert"]), records_of(["bert", "carl"])], name="x")
-    assert data.data.train.units.tolist() == [0, 1, 2, 3]
+    assert data.dataset.train.units.tolist() == [0, 1, 2, 3]
     with pytest.raises(DataError, match="numbers its units by itself"):
         data.pooled()
 
@@ -160,7 +160,7 @@ def test_a_patient_of_two_agents_is_refused():
     """Each agent's sum moved by C, and both stated what one of them costs."""
     table = DataSet.from_records(name="x", train=(torch.ones(6, 2), torch.ones(6)), units=[7, 7, 1, 2, 3, 4])
     rows = torch.tensor([0, 2, 3]), torch.tensor([1, 4, 5])
-    data = AgentData(data=table, indices=rows, owners=("a", "b"), partition="own")
+    data = AgentData(dataset=table, indices=rows, owners=("a", "b"), partition="own")
     with pytest.raises(DataError, match="held by two agents"):
         session(data, Unit("patient", 4))
 
@@ -237,7 +237,7 @@ def test_a_run_without_noise_takes_no_account_with_noise():
     """Three rounds without noise were played on the account of a private run."""
     data = DataSet.from_records(name="ward", train=(torch.randn(8, 2), torch.randn(8))).split(1, IID())
     private = session(data, ledger=Ledger(), name="r")
-    with pytest.raises(PrivacyError, match="not those of this data and plan"):
+    with pytest.raises(PrivacyError, match="do not belong to this data and plan"):
         tacit.Session(
             tacit.Training(
                 algorithm=Local(),

@@ -4,7 +4,7 @@ import pytest
 from made_runs import train, write_run
 
 import tacit
-from tacit.report import Run
+from tacit.report import RecordedRun
 
 
 class _Apart:
@@ -37,7 +37,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def runs(folders):
-    return {name: Run.load(folder) for name, folder in folders.items()}
+    return {name: RecordedRun.load(folder) for name, folder in folders.items()}
 
 
 @pytest.fixture

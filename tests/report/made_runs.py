@@ -11,7 +11,7 @@ from tampering import edit_lines, edit_log, read_events, write_events
 import tacit
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger
-from tacit.privacy.guarantees import stated
+from tacit.privacy.accounting import ceil_digits
 
 TIME = "2026-10-20T09:30:00+00:00"
 MACHINE = {
@@ -54,9 +54,12 @@ def plan_event(result, graph, rounds, token):
         "token": token,
         "fingerprint": "0" * 64,
         "algorithm": type(result.algorithm).__name__,
-        "dataset": data.data.name,
+        "dataset": data.dataset.name,
         "agents": data.agents,
         "rounds": rounds,
+        "gossip_rounds": 0,
+        "exchanges_per_query": 1,
+        "absences": [],
         "edges": [] if graph is None else [list(edge) for edge in graph.edges],
         "changing": False,
         "weights": None,
@@ -68,6 +71,8 @@ def plan_event(result, graph, rounds, token):
         "lot_sizes": list(plan.lot_sizes),
         "clips": [clip if math.isfinite(clip) else None for clip in plan.clips],
         "noise_multipliers": list(plan.noise_multipliers),
+        "masks": None if plan.masks is None else plan.masks.to_json(),
+        "observer": None if privacy is None else plan.observer.key,
         "queries": plan.queries,
         "spare_queries": 0,
         "private": privacy is not None,
@@ -112,8 +117,11 @@ def summary(result, rounds):
         "accuracy_max": accuracy.max(),
         "accuracy_per_agent": accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon": None if privacy is None else stated(max(g.epsilon for g in result.guarantees())),
+        "epsilon": None if privacy is None else ceil_digits(max(g.epsilon for g in result.guarantees())),
         "epsilon_per_agent": None if privacy is None else [g.epsilon for g in result.guarantees()],
+        "epsilon_against": None
+        if privacy is None
+        else {key: ceil_digits(e) for key, e in result.epsilons_against().items()},
         "delta": None if privacy is None else privacy.delta,
         "adjacency": None if privacy is None else privacy.adjacency,
         "release": result.release,
@@ -163,7 +171,7 @@ def _write_ledger(folder, result):
     folder.parent.mkdir(parents=True, exist_ok=True)
     plan, data = result.plan, result.data
     whose = {"owners": data.owners, "mechanisms": plan.mechanisms}
-    whose |= {"records": data.data.name, "partition": data.partition}
+    whose |= {"records": data.dataset.name, "partition": data.partition}
     with closing(DurableLedger(folder.parent / "ledger.sqlite")) as ledger:
         if plan.privacy is None:
             account = ledger.open_without_privacy(runs=[folder.name], **whose)[0]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from made_runs import copy_with_record
 
-from tacit.report import Run, write_comparison, write_report
+from tacit.report import RecordedRun, write_comparison, write_report
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on the PATH to open pages with")
@@ -77,7 +77,7 @@ def pages(runs, folders, tmp_path_factory):
     return {
         "report": write_report(runs["dsgt"], root / "report.html"),
         "open": write_report(runs["open"], root / "open.html"),
-        "hostile": write_report(Run.load(hostile), root / "hostile.html"),
+        "hostile": write_report(RecordedRun.load(hostile), root / "hostile.html"),
         "comparison": write_comparison(list(runs.values()), root / "comparison.html"),
     }
 
@@ -89,7 +89,7 @@ def test_pages_draw_on_a_phone_without_an_error(pages, tmp_path):
     report, unprotected, hostile, comparison = shown
     assert set(report["drawn"]) == set(hostile["drawn"]) == {"accuracy", "graph", "consensus", "epsilon", "partition"}
     assert set(unprotected["drawn"]) == {"accuracy", "graph", "consensus", "partition"}
-    assert set(comparison["drawn"]) == {"accuracy", "spread", "bought", "consensus", "epsilon"}
+    assert set(comparison["drawn"]) == {"accuracy", "spread", "tradeoff", "consensus", "epsilon"}
     for page in shown:
         assert all(count > 0 for count in page["drawn"].values()), page
         assert page["width"] <= page["room"] <= 390, "the page scrolls sideways"

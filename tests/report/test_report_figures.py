@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from tacit.report import save_comparison, save_figures
-from tacit.report.figures import comparison as figure_overlays
-from tacit.report.figures import drawing
-from tacit.report.html import comparison
+from tacit.report.compared import name_runs
+from tacit.report.figures.comparison import _draw_accuracies
+from tacit.report.figures.style import style
 
 KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 
@@ -35,7 +35,7 @@ def test_a_run_has_five_figures(figures):
 
 
 @pytest.mark.slow
-def test_what_a_run_has_not_is_not_drawn(runs, tmp_path):
+def test_what_a_run_does_not_have_is_not_drawn(runs, tmp_path):
     assert names(save_figures(runs["open"], tmp_path / "open")) == KINDS - {"epsilon"}
     assert names(save_figures(runs["alone"], tmp_path / "alone")) == KINDS - {"consensus"}
 
@@ -47,10 +47,10 @@ def test_runs_are_overlaid_whatever_their_names(runs, tmp_path):
 
 def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
     long = replace(runs["dinno"], name="a name that is far too long for any figure " * 3)
-    with drawing._style():
+    with style(8):
         figure = Figure(figsize=(3.5, 2.5))
         ax = figure.add_subplot()
-        figure_overlays._accuracies(ax, comparison.entries_of([runs["dsgt"], long, runs["open"]]))
+        _draw_accuracies(ax, name_runs([runs["dsgt"], long, runs["open"]]))
         figure.draw_without_rendering()
     (legend,) = figure.legends
     drawn, named = ax.get_tightbbox(), legend.get_window_extent()
@@ -62,11 +62,11 @@ def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
 def test_runs_of_very_different_length_share_their_axis(runs):
     ax = Figure().add_subplot()
     short = replace(runs["open"], plan=replace(runs["open"].plan, rounds=6))
-    figure_overlays._accuracies(ax, comparison.entries_of([runs["dsgt"], short]))
+    _draw_accuracies(ax, name_runs([runs["dsgt"], short]))
     assert ax.get_xlabel() == "share of the run’s rounds"
     assert ax.get_xlim() == (0, 1)
     assert ax.lines[0].get_xdata()[-1] == 1
-    assert ax.lines[1].get_xdata().tolist() == [look.round / 6 for look in short.history]
+    assert ax.lines[1].get_xdata().tolist() == [snapshot.round / 6 for snapshot in short.history]
 
 
 def test_figures_are_the_same_whatever_the_users_settings(figures, runs, tmp_path):

@@ -11,8 +11,8 @@ from tampering import edit_lines, edit_log, read_events, write_events
 import tacit
 from tacit.errors import InvalidInput, StorageError
 from tacit.privacy import epsilon
-from tacit.privacy.guarantees import stated
-from tacit.report import Run, write_comparison, write_report
+from tacit.privacy.accounting import ceil_digits
+from tacit.report import RecordedRun, write_comparison, write_report
 from tacit.report.html import frame
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
@@ -36,7 +36,7 @@ def words(html):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", own(html).split("<body>")[1].split("<script")[0]))
 
 
-def test_a_report_tells_all_of_a_run(runs, tmp_path):
+def test_a_report_shows_all_of_a_run(runs, tmp_path):
     html = page(runs["dsgt"], tmp_path)
     said = words(html)
     for part in (
@@ -45,13 +45,13 @@ def test_a_report_tells_all_of_a_run(runs, tmp_path):
         "ε = 4 per record at δ = 0.001",
         "add-or-remove-one adjacency · by privacy loss distributions (PLD)",
         "derived from 20 queries in the ledger",
-        "times as likely, but for a probability of δ = 0.001",
+        "times as likely, plus a probability of δ = 0.001",
         "6 links; density 0.4, algebraic connectivity 1 (0.167 when normalised",
         "20 queries of each agent’s data were planned for ε = 4. The model has 650 parameters.",
         "20 of 20 planned",
         "expected samples/s",
         "replace-one, pld",
-        "which agrees with the record",
+        "which agrees with the ledger",
         "What ε means",
         "Errata that apply",
         "mean accuracy",
@@ -68,8 +68,8 @@ def test_charts_hold_what_the_run_holds(runs, tmp_path):
     drawn = charts(page(run, tmp_path))
     *_, agents, mean = drawn["accuracy"]["data"]
     assert mean["y"] == pytest.approx(run.scores.mean.tolist())
-    looks = len(run.scores.rounds)
-    assert agents["y"][looks + 1 : 2 * looks + 1] == pytest.approx(run.scores.values[:, 1].tolist())
+    count = len(run.scores.rounds)
+    assert agents["y"][count + 1 : 2 * count + 1] == pytest.approx(run.scores.values[:, 1].tolist())
     assert drawn["graph"]["data"][1]["marker"]["color"] == pytest.approx(run.scores.final.tolist())
     assert drawn["partition"]["data"][0]["z"] == [list(row) for row in run.plan.counts]
     assert drawn["epsilon"]["layout"]["shapes"][0]["y0"] == 4
@@ -103,11 +103,11 @@ def test_text_of_a_run_is_only_text(folders, tmp_path):
     (folder / "config.toml").write_text(
         f"graph = {json.dumps(HOSTILE)}\n{json.dumps(HOSTILE)} = {json.dumps(HOSTILE)}\n"
     )
-    run = Run.load(folder)
+    run = RecordedRun.load(folder)
     assert run.name == HOSTILE
     for html in (page(run, tmp_path), write_comparison([run, run], tmp_path / "c.html").read_text()):
         assert "<img" not in own(html)
-        assert html.count("<script") == page(Run.load(folders["dsgt"]), tmp_path).count("<script")
+        assert html.count("<script") == page(RecordedRun.load(folders["dsgt"]), tmp_path).count("<script")
         assert "&lt;img src=x onerror=&quot;alert(1)&quot;&gt; &amp; &lt;script&gt;" in html
         assert "<" not in re.sub(r"</?(b|br|extra)>", "", json.dumps(charts(html)))
 
@@ -116,7 +116,7 @@ def test_a_seeded_run_is_marked_wherever_it_claims_something(runs, tmp_path):
     said = words(page(runs["seeded"], tmp_path))
     assert "✕ NOT A RELEASE" in said
     assert "✓ RELEASE" not in said
-    assert "no budget was set; σ was, not a release" in said
+    assert "no budget: σ was given, not a release" in said
     assert "Not a release." in said
     assert "pld; not a release" in said
     assert "which this run did not have" in said
@@ -135,19 +135,19 @@ def test_one_agent_has_a_report_too(runs, tmp_path):
     html = page(runs["alone"], tmp_path)
     said = words(html)
     assert "One agent holds all data." in said
-    assert "One agent agrees with itself." in said
+    assert "There is only one agent." in said
     assert [trace["name"] for trace in charts(html)["accuracy"]["data"]] == ["accuracy"]
 
 
 def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one_who_pools_it(runs, tmp_path):
     said = words(page(runs["alone"], tmp_path))
-    assert "Whatever someone makes of the published model" in said
-    assert "From the one who pools the data and trains on it, nothing is hidden." in said
+    assert "However someone uses the published model" in said
+    assert "Nothing is hidden from whoever pools the data and trains on it." in said
     assert "Suppose someone sees the published model" in said
     assert "other agents" not in said
-    assert "hears every message" not in said
+    assert "sees every message" not in said
     several = words(page(runs["dsgt"], tmp_path))
-    assert "Whatever all other agents together make of what they heard" in several
+    assert "However all other agents together use the messages that they received" in several
     assert "pools the data" not in several
 
 
@@ -155,28 +155,28 @@ def test_an_unfinished_run_says_so(folder, tmp_path):
     (folder / "summary.json").unlink()
     write_events(folder, read_events(folder)[:10])
     record_as_stopped(folder, 8)
-    said = words(page(Run.load(folder), tmp_path))
-    assert "This run is not finished: round 8 of 20 was the last looked at." in said
+    said = words(page(RecordedRun.load(folder), tmp_path))
+    assert "This run is not finished: the last snapshot is of round 8 of 20." in said
     assert "derived from all 20 queries of the plan, of which the ledger holds 8" in said
-    assert "It is charged its whole plan, since when to stop may depend on what it gave." in said
+    assert "It is charged its whole plan, since the decision to stop may depend on its results." in said
     assert "8 of 20 rounds so far" in said
 
 
-def test_a_run_that_was_never_looked_at_has_a_report(folder, tmp_path):
+def test_a_run_without_snapshots_has_a_report(folder, tmp_path):
     (folder / "summary.json").unlink()
     write_events(folder, read_events(folder)[:1])
-    html = page(Run.load(folder), tmp_path)
+    html = page(RecordedRun.load(folder), tmp_path)
     assert set(charts(html)) == {"graph", "partition"}
     assert "Nothing was scored" in words(html)
 
 
-def test_losses_stand_in_where_there_are_no_classes(folder, tmp_path):
+def test_losses_are_shown_if_there_are_no_classes(folder, tmp_path):
     plan, *rest = read_events(folder)
     rest = [event | {"accuracy": None} if event["event"] == "snapshot" else event for event in rest]
     rest[-3]["loss"][0] = None  # one agent diverged
     write_events(folder, [plan | {"counts": None}, *rest])
     (folder / "summary.json").unlink()
-    html = page(Run.load(folder), tmp_path)
+    html = page(RecordedRun.load(folder), tmp_path)
     assert "Loss of every agent" in html
     assert charts(html)["partition"]["data"][0]["type"] == "bar"
     assert charts(html)["accuracy"]["data"][-1]["y"][-1] is None
@@ -185,27 +185,27 @@ def test_losses_stand_in_where_there_are_no_classes(folder, tmp_path):
 def test_a_summary_that_states_another_epsilon_is_exposed(folder, tmp_path):
     summary = json.loads((folder / "summary.json").read_text())
     (folder / "summary.json").write_text(json.dumps(summary | {"epsilon": 1.0}))
-    said = words(page(Run.load(folder), tmp_path))
+    said = words(page(RecordedRun.load(folder), tmp_path))
     assert "summary.json states ε = 1, but 4 follows from the ledger" in said
-    assert "does NOT agree with the record" in said
+    assert "does NOT agree with the ledger" in said
 
 
 def test_a_copied_folder_without_its_ledger_shows_no_epsilon(folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt")
-    run = Run.load(copy)
+    run = RecordedRun.load(copy)
     said = words(page(run, tmp_path))
     assert "✕ ε NOT KNOWN ε could not be derived there is no ledger beside the run" in said
     assert "✓ RELEASE" not in said
     assert "What ε means" not in said
     assert not re.search(r"ε (=|spent) ?\d", said.split("All settings")[0])
-    beside = words(write_comparison([run, Run.load(folder)], tmp_path / "c.html").read_text())
+    beside = words(write_comparison([run, RecordedRun.load(folder)], tmp_path / "c.html").read_text())
     assert "ε could not be derived: dsgt (there is no ledger beside the run)." in beside
     assert "not known" in beside
 
 
 PLAIN = tacit.privacy.Mechanism.plain(sample_rate=0.1, lot=5).to_json()
 OTHERS = {
-    "the ledger holds 2 queries of this run, but its events tell of 20": lambda row: (
+    "the ledger holds 2 queries of this run, but its events record 20": lambda row: (
         None if row["kind"] == "query" and row["number"] > 2 else row
     ),
     "the ledger beside the run does not know it": lambda row: (
@@ -230,7 +230,7 @@ OTHERS = {
 @pytest.mark.parametrize("why", OTHERS)
 def test_a_ledger_that_is_not_the_run_s_gives_no_epsilon(folder, tmp_path, why):
     edit_log(folder.parent / "ledger.sqlite", OTHERS[why])
-    said = words(page(Run.load(folder), tmp_path))
+    said = words(page(RecordedRun.load(folder), tmp_path))
     assert "ε could not be derived" in said
     assert why in said
     assert "✓ RELEASE" not in said
@@ -242,17 +242,17 @@ def test_epsilon_is_the_ledger_s_where_events_and_summary_state_a_smaller_one(fo
     summary = json.loads((folder / "summary.json").read_text())
     small = {"epsilon": 0.26, "epsilon_per_agent": [0.26] * 6}
     (folder / "summary.json").write_text(json.dumps(summary | small))
-    said = words(page(Run.load(folder), tmp_path))
+    said = words(page(RecordedRun.load(folder), tmp_path))
     assert "ε = 4 per record at δ = 0.001" in said
     assert "summary.json states ε = 0.26, but 4 follows from the ledger" in said
-    assert "The plan in events.jsonl and the ledger disagree: sampling rates. ε is the ledger’s." in said
-    both = words(write_comparison([Run.load(folder)] * 2, tmp_path / "c.html").read_text())
+    assert "The plan in events.jsonl and the ledger disagree: sampling rates. ε is derived from the ledger." in said
+    both = words(write_comparison([RecordedRun.load(folder)] * 2, tmp_path / "c.html").read_text())
     assert "events.jsonl and the ledger disagree on the plan" in both
 
 
-def test_a_run_that_only_its_own_plan_calls_a_release_is_none(folder, tmp_path):
+def test_a_run_that_only_its_own_plan_calls_a_release_is_not_one(folder, tmp_path):
     edit_lines(folder.parent / "ledger.sqlite", lambda _, line: line | {"release": False})
-    said = words(page(Run.load(folder), tmp_path))
+    said = words(page(RecordedRun.load(folder), tmp_path))
     assert "✕ NOT A RELEASE" in said
     assert "✓ RELEASE" not in said
     assert "disagree: whether it is a release" in said
@@ -278,7 +278,7 @@ def test_what_all_owners_are_called_is_said_once(folder, tmp_path):
 
     edit_lines(folder.parent / "ledger.sqlite", at_its_rate)
     (folder / "summary.json").unlink()
-    ledger = page(Run.load(folder), tmp_path).split("The ledger")[1].split("What ε means")[0]
+    ledger = page(RecordedRun.load(folder), tmp_path).split("The ledger")[1].split("What ε means")[0]
     assert ledger.count("digits/A(t=0.8)/seed 0/6 agents/") == 1
     assert re.findall(r'<th scope="row">(.*?)</th>', ledger) == [f"agent {agent}" for agent in range(6)]
 
@@ -296,14 +296,14 @@ def test_tables_are_shown_whole_and_very_long_ones_folded(tmp_path, runs):
 def test_a_heat_map_starts_at_zero(folder, tmp_path):
     plan, *rest = read_events(folder)
     write_events(folder, [plan | {"counts": [[100, 110]] * 6}, *rest])
-    (cells,) = charts(page(Run.load(folder), tmp_path))["partition"]["data"]
+    (cells,) = charts(page(RecordedRun.load(folder), tmp_path))["partition"]["data"]
     assert (cells["zmin"], cells["zmax"]) == (0, 110)
 
 
 def test_runs_of_very_different_length_are_laid_over_each_other_by_share(runs, folder, tmp_path):
     plan, *rest = read_events(folder)
     write_events(folder, [plan | {"rounds": 100}, *rest])
-    drawn = charts(write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text())
+    drawn = charts(write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text())
     for name in ("accuracy", "consensus", "epsilon"):
         axis = drawn[name]["layout"]["xaxis"]
         assert axis["title"]["text"] == "share of the run’s rounds"
@@ -312,15 +312,15 @@ def test_runs_of_very_different_length_are_laid_over_each_other_by_share(runs, f
         assert ends == [1.0, 0.2]
 
 
-def test_runs_on_the_same_records_are_told_however_they_were_dealt_out(runs, folder, tmp_path):
+def test_runs_on_the_same_records_are_noticed_however_these_were_split(runs, folder, tmp_path):
     plan, *rest = read_events(folder)
     for owners, warned in (
         ([owner.replace("seed 0", "seed 1") for owner in plan["owners"]], True),
         ([owner.replace("digits", "letters") for owner in plan["owners"]], False),
     ):
         write_events(folder, [plan | {"owners": owners}, *rest])
-        said = words(write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text())
-        assert ("asked the same records, dealt out to agents in different ways" in said) == warned
+        said = words(write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text())
+        assert ("queried the same records, split among agents in different ways" in said) == warned
         assert "same owners’ data" not in said
 
 
@@ -331,8 +331,8 @@ def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
     said, drawn = words(html), charts(html)
     assert "4 runs" in said
     assert said.count("NOT A RELEASE") == 2
-    assert "asked the same owners’ data" in said
-    assert set(drawn) == {"accuracy", "spread", "bought", "consensus", "epsilon"}
+    assert "queried the same owners’ data" in said
+    assert set(drawn) == {"accuracy", "spread", "tradeoff", "consensus", "epsilon"}
     lines = {t["name"]: t for t in drawn["accuracy"]["data"] if t.get("showlegend", True)}
     assert {name: line["x"][-1] for name, line in lines.items()} == {"dsgt": 20, "dinno": 8, "seeded": 20, "open": 12}
     assert drawn["accuracy"]["layout"]["xaxis"]["range"][1] > 20
@@ -349,11 +349,11 @@ def epsilon_together(said):
 
 
 def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
-    one, two = runs["dsgt"], Run.load(folder)
+    one, two = runs["dsgt"], RecordedRun.load(folder)
     said = words(write_comparison([one, runs["dinno"]], tmp_path / "c.html").read_text())
     lines = [run.record.account.lines[0] for run in (one, runs["dinno"])]
     events = [line.event(run.charged) for line, run in zip(lines, (one, runs["dinno"]), strict=True)]
-    assert epsilon_together(said) == stated(epsilon(events, delta=1e-3)) > 4
+    assert epsilon_together(said) == ceil_digits(epsilon(events, delta=1e-3)) > 4
     assert "On digits, dsgt and dinno together spend" in said
     assert "if no run was planned after seeing another’s results" in said
 
@@ -364,10 +364,10 @@ def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
     plan, *rest = read_events(folder)
     owners = [owner.replace("seed 0", "seed 1") for owner in plan["owners"]]
     write_events(folder, [plan | {"owners": owners}, *rest])
-    two = Run.load(folder)
+    two = RecordedRun.load(folder)
     said = words(write_comparison([one, two], tmp_path / "c.html").read_text())
     line = one.record.account.lines[0]  # all are alike
-    assert epsilon_together(said) == stated(epsilon([line.event(40)], delta=1e-3))
+    assert epsilon_together(said) == ceil_digits(epsilon([line.event(40)], delta=1e-3))
     assert "together spend at most" in said
 
 
@@ -376,7 +376,7 @@ def test_a_comparison_with_a_run_without_privacy_or_without_a_ledger_promises_no
     assert "dsgt, seeded and open together spend ε = ∞" in said
     said = words(write_comparison([runs["dsgt"], runs["open"]], tmp_path / "c.html").read_text())
     assert "dsgt and open together spend ε = ∞: a run without privacy has read these records" in said
-    copy = Run.load(shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt"))
+    copy = RecordedRun.load(shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt"))
     said = words(write_comparison([runs["dsgt"], copy], tmp_path / "c.html").read_text())
     assert "what dsgt and dsgt (2) together spend is not known" in said
 
@@ -386,7 +386,7 @@ def test_epsilons_in_different_terms_are_not_compared_silently(runs, folder, tmp
     events[0] |= {"delta": 1e-5}
     write_events(folder, events)
     (folder / "summary.json").unlink()
-    html = write_comparison([runs["dsgt"], Run.load(folder)], tmp_path / "c.html").read_text()
+    html = write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text()
     assert "cannot be compared as they are" in words(html)
     assert "dsgt (2)" in words(html)
 
@@ -427,7 +427,7 @@ def test_a_page_promises_to_whom_the_run_promised(tmp_path):
         run="wards",
         runs=tmp_path / "runs",
     )
-    said = words(page(Run.load(tmp_path / "runs" / "wards"), tmp_path))
+    said = words(page(RecordedRun.load(tmp_path / "runs" / "wards"), tmp_path))
     for part in (
         "whether any single patient is among",
         "40 patients in all",

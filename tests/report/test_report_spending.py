@@ -5,8 +5,8 @@ from made_runs import MACHINE, TIME
 from tampering import edit_log, read_events, read_log, write_events, write_log
 
 from tacit.privacy import Event, epsilon
-from tacit.privacy.guarantees import stated
-from tacit.report import Run, spending
+from tacit.privacy.accounting import ceil_digits
+from tacit.report import RecordedRun, derive_spending
 from tacit.report.wording import attacks
 from tacit.report.wording import epsilon as shown
 
@@ -14,16 +14,16 @@ from tacit.report.wording import epsilon as shown
 def test_epsilon_is_that_of_the_ledger(runs):
     """A summary states what the ledger of the real training said; the report must find the same by itself."""
     for name in ("dsgt", "dinno", "seeded", "alone"):
-        run, spent = runs[name], spending(runs[name])
+        run, spent = runs[name], derive_spending(runs[name])
         assert spent.per_agent == pytest.approx(run.summary["epsilon_per_agent"])
         assert spent.guarantee.epsilon == max(spent.per_agent)
-        assert spent.stated == stated(spent.guarantee.epsilon)
+        assert spent.stated == ceil_digits(spent.guarantee.epsilon)
         assert spent.agrees
         assert spent.guarantee.release == run.plan.release
 
 
 def test_epsilon_grows_from_zero_to_the_budget(runs):
-    spent = spending(runs["dsgt"])
+    spent = derive_spending(runs["dsgt"])
     assert spent.epsilons[0] == 0
     assert list(spent.epsilons) == sorted(spent.epsilons)
     assert 3.9 < spent.epsilons[-1] == spent.guarantee.epsilon <= spent.budget == 4
@@ -31,46 +31,46 @@ def test_epsilon_grows_from_zero_to_the_budget(runs):
 
 
 def test_every_point_of_the_curve_is_the_accountants(runs):
-    run, spent = runs["dsgt"], spending(runs["dsgt"])
-    for look, value in zip(spent.snapshots, spent.epsilons, strict=True):
+    run, spent = runs["dsgt"], derive_spending(runs["dsgt"])
+    for snapshot, value in zip(spent.snapshots, spent.epsilons, strict=True):
         event = Event(
             sample_rate=run.plan.sample_rates[spent.agent],
             noise_multiplier=run.plan.noise_multipliers[spent.agent],
-            count=look.queries,
+            count=snapshot.queries,
         )
         assert value == epsilon([event], delta=run.plan.delta)
 
 
 def test_the_other_adjacency_is_given_too(runs):
-    spent = spending(runs["dsgt"])
+    spent = derive_spending(runs["dsgt"])
     assert spent.other.adjacency == "replace_one"
     assert 1.5 < spent.other.epsilon / spent.guarantee.epsilon < 3
 
 
-def test_few_points_whatever_the_number_of_looks(folder):
+def test_few_points_whatever_the_number_of_snapshots(folder):
     plan, first, *_ = read_events(folder)
     snapshots = [first | {"round": k, "queries": k // 10} for k in range(200)]
     write_events(folder, [plan | {"rounds": 200}, *snapshots])
-    spent = spending(Run.load(folder))
+    spent = derive_spending(RecordedRun.load(folder))
     assert 10 <= len(spent.snapshots) <= 12
     assert (spent.snapshots[0].round, spent.snapshots[-1].round) == (0, 199)
 
 
 def test_lost_queries_are_part_of_epsilon_since_the_ledger_has_them(folder):
-    before = spending(Run.load(folder)).guarantee.epsilon
+    before = derive_spending(RecordedRun.load(folder)).guarantee.epsilon
     events = read_events(folder)
     resume = {"event": "resume", "time": TIME, "round": 3, "lost_queries": 1, "machine": MACHINE}
     write_events(folder, [*events[:5], resume, *events[5:]])
-    assert spending(Run.load(folder)) is None  # the ledger has less than that
+    assert derive_spending(RecordedRun.load(folder)) is None  # the ledger has less than that
     record = folder.parent / "ledger.sqlite"
     edit_log(record, lambda row: row | {"allowed": 21} if row["kind"] == "open" else row)
     *before_the_end, end = read_log(record)
     write_log(record, [*before_the_end, {"kind": "query", "account": 1, "number": 21}, end])
-    assert spending(Run.load(folder)).guarantee.epsilon > before
+    assert derive_spending(RecordedRun.load(folder)).guarantee.epsilon > before
 
 
 def test_a_run_without_privacy_spends_nothing_that_has_a_number(runs):
-    assert spending(runs["open"]) is None
+    assert derive_spending(runs["open"]) is None
 
 
 def test_an_epsilon_is_never_shown_as_less_than_it_is():

@@ -13,7 +13,7 @@ import tacit
 from tacit.cli import app
 from tacit.cli.terminal.plan import plan_tables
 from tacit.errors import PrivacyError
-from tacit.report import Run
+from tacit.report import RecordedRun
 from tacit.report.html.page import report
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
@@ -79,7 +79,7 @@ def outputs(tmp_path_factory):
         "repr of its training": repr(training),
         "guarantees": guarantees,
         "ledger as text": ledger,
-        "report": report(Run.load(runs / "one")),
+        "report": report(RecordedRun.load(runs / "one")),
     }
     for words in (["list"], ["list", "--json"], ["ledger", "--verify"], ["ledger", "--json"]):
         done = CliRunner().invoke(app, [*words, "--runs", str(runs)])

@@ -10,10 +10,20 @@ import pytest
 
 from tacit.errors import InvalidInput, StorageError
 from tacit.runs import events
-from tacit.runs.events import START, Check, CheckpointSaved, Finish, Machine, Plan, Resume, Snapshot, append, now, read
+from tacit.runs.event_types import (
+    CheckEvent,
+    CheckpointEvent,
+    FinishEvent,
+    Machine,
+    PlanEvent,
+    ResumeEvent,
+    SnapshotEvent,
+    now,
+)
+from tacit.runs.events import START, append, read
 
 MACHINE = Machine(processor="p", torch="2.13.0", threads=1, blocks=(8, 4), device="cpu", code="0" * 64)
-PLAN = Plan(
+PLAN = PlanEvent(
     time=now(),
     token="t",
     fingerprint="f",
@@ -21,6 +31,9 @@ PLAN = Plan(
     dataset="digits",
     agents=2,
     rounds=9,
+    gossip_rounds=0,
+    exchanges_per_query=1,
+    absences=(),
     edges=((0, 1),),
     changing=False,
     weights=None,
@@ -32,6 +45,8 @@ PLAN = Plan(
     lot_sizes=(5.0, 12.0),
     clips=(1.0, math.inf),
     noise_multipliers=(1.5, 2.0),
+    masks=None,
+    observer="all",
     queries=11,
     spare_queries=2,
     private=True,
@@ -51,19 +66,21 @@ PLAN = Plan(
 def look(number, **changes):
     seen = {"accuracy": (0.1, 1 / 3), "loss": (math.nan, 2.0), "consensus_distance": math.nan, "bytes_sent": (4, 5)}
     seen |= {"scored": (100, 180)}
-    return Snapshot(time=now(), round=number, queries=number, seconds=0.5, **(seen | changes))
+    return SnapshotEvent(time=now(), round=number, queries=number, seconds=0.5, **(seen | changes))
 
 
 STORY = [
     PLAN,
-    Check(time=now(), settings="s", checked="2026-10-20", verdict="no fault found", failed=("a",), false_alarm=1e-3),
+    CheckEvent(
+        time=now(), settings="s", checked="2026-10-20", verdict="no fault found", failed=("a",), false_alarm=1e-3
+    ),
     look(0),
     look(3),
-    CheckpointSaved(time=now(), round=3, sha256="1" * 64),
+    CheckpointEvent(time=now(), round=3, sha256="1" * 64),
     look(4),
-    Resume(time=now(), round=3, lost_queries=2, machine=MACHINE),
+    ResumeEvent(time=now(), round=3, lost_queries=2, machine=MACHINE),
     look(4, bytes_sent=(8, 9)),
-    Finish(time=now(), round=4, seconds=2.25, models_sha256="2" * 64),
+    FinishEvent(time=now(), round=4, seconds=2.25, models_sha256="2" * 64),
 ]
 
 
@@ -211,7 +228,7 @@ def test_an_event_that_does_not_fit_cannot_be_made():
     with pytest.raises(ValueError, match="sizes has 3 values for 2 agents"):
         replace(PLAN, sizes=(1, 2, 3))
     with pytest.raises(ValueError, match="lost_queries"):
-        Resume(time=now(), round=3, lost_queries=-1, machine=MACHINE)
+        ResumeEvent(time=now(), round=3, lost_queries=-1, machine=MACHINE)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path):

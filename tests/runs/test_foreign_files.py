@@ -75,8 +75,8 @@ def test_two_runs_whose_folders_were_swapped(tmp_path):
     one, two = (start(tmp_path, name, die_after=die_after) for name, die_after in (("one", 3), ("two", 9)))
     for before, after in ((one.path, tmp_path / "x"), (two.path, one.path), (tmp_path / "x", two.path)):
         before.rename(after)
-    refused(one, "belongs to another run than the one that the ledger knows")
-    refused(two, "belongs to another run than the one that the ledger knows")
+    refused(one, "belongs to another run than the one in the ledger")
+    refused(two, "belongs to another run than the one in the ledger")
 
 
 def test_a_ledger_from_a_backup(tmp_path):
@@ -114,7 +114,7 @@ def test_a_checkpoint_with_a_flipped_bit(tmp_path, place):
     damaged = bytearray(folder.checkpoint_file.read_bytes())
     damaged[place] ^= 4
     folder.checkpoint_file.write_bytes(damaged)
-    refused(folder, "is broken or no checkpoint of Tacit")
+    refused(folder, "is broken or not a checkpoint of Tacit")
 
 
 def test_a_flipped_bit_in_an_answer_that_is_not_the_last(tmp_path):

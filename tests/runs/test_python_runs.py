@@ -24,14 +24,14 @@ from tacit.data import IID, AgentData, DataSet
 from tacit.errors import BudgetExceeded, DataError, InvalidInput, RuleError, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
-from tacit.report import Run, write_comparison, write_report
+from tacit.report import RecordedRun, write_comparison, write_report
 from tacit.runs import RunFolder, Runner, list_runs
-from tacit.runs.again import make_again
 from tacit.runs.config import RunConfig
-from tacit.runs.events import now
-from tacit.runs.objects import _AS_THEY_ARE
+from tacit.runs.event_types import now
 from tacit.runs.parts import describe_function, describe_model
 from tacit.runs.python_config import PARTS
+from tacit.runs.python_training import _AS_THEY_ARE
+from tacit.runs.rebuilding import make_again
 
 PRIVATE = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
 
@@ -176,7 +176,7 @@ def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(t
     with pytest.raises(KeyboardInterrupt):
         tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(12)]), run="one", runs=tmp_path)
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"the run was at its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) has it"
+    assert said == f"the run had reached its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) loads it"
     assert tacit.load("one", runs=tmp_path).history[-1].round == 12
 
 
@@ -278,8 +278,8 @@ def test_a_kept_run_has_the_same_folder_as_one_of_the_command_line(tmp_path, dig
         ("kept", 6, "finished"),
         ("typed", 6, "finished"),
     }
-    write_report(Run.load(tmp_path / "kept"), tmp_path / "page.html")
-    write_comparison([Run.load(tmp_path / name) for name in ("kept", "typed")], tmp_path / "both.html")
+    write_report(RecordedRun.load(tmp_path / "kept"), tmp_path / "page.html")
+    write_comparison([RecordedRun.load(tmp_path / name) for name in ("kept", "typed")], tmp_path / "both.html")
     assert kept.guarantees() == [replace(each) for each in kept.guarantees()]
 
 
@@ -298,8 +298,8 @@ def test_what_a_folder_keeps_tells_nothing_of_private_records(tmp_path):
     """Other records in the place of the same number: no byte of the settings is another one."""
     tacit.train(tacit.DSGT(), **given(data=own_data()), run="one", runs=tmp_path / "a")
     other = own_data()
-    other.data.train.inputs.add_(1.0)
-    other.data.train.targets.copy_(other.data.train.targets.flip(0))
+    other.dataset.train.inputs.add_(1.0)
+    other.dataset.train.targets.copy_(other.dataset.train.targets.flip(0))
     tacit.train(tacit.DSGT(), **given(data=other), run="one", runs=tmp_path / "b")
     one, two = ((tmp_path / name / "one" / "config.toml").read_bytes() for name in "ab")
     assert one == two
@@ -384,7 +384,7 @@ def sigmoid():
 
 def held_out_moved():
     data = own_data()
-    data.data.validation.inputs.add_(1.0)
+    data.dataset.validation.inputs.add_(1.0)
     return data
 
 
@@ -406,14 +406,14 @@ TAMPERED = [
     ({"model": lambda: [torch.manual_seed(7), net()][1]}, r"model: code, starting values"),
     ({"data": own_data(180)}, r"data: numbers of records"),
     (
-        {"data": own_data().data.split(4, IID(), seed=1)},
+        {"data": own_data().dataset.split(4, IID(), seed=1)},
         r"data: partition \(own/IID/seed 0/4 agents then, own/IID/seed 1/4 agents now\), owners",
     ),
-    ({"data": own_data().data.split(3, IID())}, r"data: agents \(4 then, 3 now\)"),
+    ({"data": own_data().dataset.split(3, IID())}, r"data: agents \(4 then, 3 now\)"),
     ({"data": held_out_moved()}, r"data: validation records"),
     ({"data": renamed()}, r"data: owners"),
     (
-        {"data": replace(own_data(), data=replace(own_data().data, prepare=lambda inputs: inputs * 2))},
+        {"data": replace(own_data(), dataset=replace(own_data().dataset, prepare=lambda inputs: inputs * 2))},
         r"data: preparation \(.*\), code",
     ),
     ({"loss": smoothed}, r"loss: code"),
@@ -465,7 +465,7 @@ def test_a_changed_constant_that_the_model_refers_to_is_found(one_stopped, monke
     [
         ("lot_size = 20.0", "lot_size = 19.0", "was changed since the run began"),
         ('settings = "Seeded(seed=0)"', 'settings = "Seeded(seed=1)"', "was changed since the run began"),
-        ('door = "python"', 'door = "window"', "unknown setting|door"),
+        ('started_from = "python"', 'started_from = "window"', "unknown setting|started_from"),
         ("rounds = 12", 'rounds = "many"', "rounds is 'many'; it must be a whole number"),
         ("rounds = 12", "rond = 12", "did you mean 'rounds'"),
     ],
@@ -616,7 +616,7 @@ def test_a_loaded_run_is_the_one_that_finished(tmp_path):
     with pytest.raises(StorageError, match="does not hold the models that the run ended with"):
         tacit.load(folder.path)
     folder.models_file.write_bytes(b"nothing")
-    with pytest.raises(StorageError, match="is broken, or holds no models"):
+    with pytest.raises(StorageError, match="is broken, or does not hold models"):
         tacit.load(folder.path)
     folder.models_file.unlink()
     with pytest.raises(StorageError, match="cannot be read"):
@@ -692,7 +692,7 @@ def test_a_run_without_privacy_is_kept_and_resumed(tmp_path, monkeypatch):
 
 def test_everything_that_a_training_is_made_of_is_kept():
     """A setting that is added later must be kept, too, or be said not to matter here."""
-    kept = {*_AS_THEY_ARE, *PARTS, "privacy", "sizes", "device"}
+    kept = {*_AS_THEY_ARE, *PARTS, "privacy", "sizes", "device", "absences"}
     of_no_matter = {"ledger", "name", "taps", "progress"}  # the folder's own, and what only watches
     assert {field.name for field in fields(tacit.Training)} == kept | of_no_matter
 
@@ -728,7 +728,7 @@ def test_weights_of_ones_own_and_named_places_are_compared(tmp_path, monkeypatch
     weights = tacit.graphs.mixing_matrix(tacit.graphs.ring(4), "max_degree")
     settings = stopped(tmp_path, monkeypatch, graph=graph, mixing=weights)
     objects = {key: settings[key] for key in (*OBJECTS, "graph")}
-    with pytest.raises(InvalidInput, match=r"mixing \(a matrix of one's own\)"):
+    with pytest.raises(InvalidInput, match=r"mixing \(a matrix of your own\)"):
         tacit.resume(tmp_path / "one", **objects)
     with pytest.raises(InvalidInput, match=r"mixing: weights"):
         tacit.resume(

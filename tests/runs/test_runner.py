@@ -15,7 +15,7 @@ from tacit.data import ByClass, DataSet, Schema, load
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Budget, DurableLedger, PrivateOracle
-from tacit.report import Run
+from tacit.report import RecordedRun
 from tacit.report.html.page import report
 from tacit.runs import RunFolder, Runner, list_runs
 from tacit.runs.config import RunConfig
@@ -177,7 +177,7 @@ def crash():
 
 
 def test_a_setting_that_needs_an_extra_says_so(monkeypatch):
-    monkeypatch.setattr("tacit.runs.config.find_spec", lambda name: None)
+    monkeypatch.setattr("tacit.runs.config_checks.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"install tacit\[tensorboard\]"):
         config(tensorboard=True)
 
@@ -238,13 +238,13 @@ def test_a_stopped_run_is_charged_its_plan_and_a_finished_one_what_it_made(tmp_p
     play(Runner.start(tmp_path, "one", config(**changes)), stop_after=5)
     ledger = DurableLedger(tmp_path / "ledger.sqlite")
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(5, 15, "open")}
-    told = Run.load(tmp_path / "one")
+    told = RecordedRun.load(tmp_path / "one")
     assert (told.spent, told.charged) == (5, 15)
     result = play(Runner.resume(tmp_path / "one"))
     assert {(entry.spent, entry.event.count, entry.state) for entry in ledger.entries()} == {(12, 12, "finished")}
     stated = RunFolder.find(tmp_path / "one").summary()["epsilon_per_agent"]
     assert stated == [kept.epsilon for kept in ledger.guarantees(result.data.owners, delta=1e-5)]
-    assert Run.load(tmp_path / "one").charged == 12
+    assert RecordedRun.load(tmp_path / "one").charged == 12
 
 
 def test_a_run_killed_between_its_end_and_its_summary_is_finished_without_a_query(tmp_path, monkeypatch):
@@ -304,7 +304,7 @@ def test_records_that_do_not_fit_leave_no_run_behind(tmp_path, monkeypatch):
 
     def spoilt(self):
         data = load_data(self)
-        data.data.train.targets[data.indices[2][0]] = 77
+        data.dataset.train.targets[data.indices[2][0]] = 77
         return data
 
     monkeypatch.setattr(RunConfig, "load_data", spoilt)
@@ -327,7 +327,7 @@ def test_a_broken_or_foreign_checkpoint_is_refused_and_left_alone(tmp_path):
     whole = folder.checkpoint_file.read_bytes()
     for content in (whole[: len(whole) // 2], b"not a checkpoint", b""):
         folder.checkpoint_file.write_bytes(content)
-        with pytest.raises(StorageError, match="broken or no checkpoint"):
+        with pytest.raises(StorageError, match="broken or not a checkpoint"):
             Runner.resume(folder.path)
         assert folder.checkpoint_file.read_bytes() == content
     folder.checkpoint_file.write_bytes(whole)
@@ -441,7 +441,7 @@ def test_only_a_published_data_set_has_its_classes_counted_in_the_events(tmp_pat
     told = "".join(path.read_text() for path in (tmp_path / "own").glob("*.js*"))
     for row in own.data.counts.tolist():
         assert str(row) not in told
-    assert report(Run.load(tmp_path / "own"))
+    assert report(RecordedRun.load(tmp_path / "own"))
 
 
 def test_a_resumed_run_has_the_hash_of_an_uninterrupted_one(tmp_path):

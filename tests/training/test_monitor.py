@@ -13,7 +13,7 @@ from tacit.data import Records
 from tacit.training import monitor as watching
 from tacit.training import session
 from tacit.training.evaluation import evaluate
-from tacit.training.monitor import plan_looks, public_sample
+from tacit.training.monitor import plan_snapshots, public_sample
 
 COUNTS = st.integers(1, 10**6)
 
@@ -21,7 +21,7 @@ COUNTS = st.integers(1, 10**6)
 @given(rounds=COUNTS, lots=st.floats(1, 1e5), agents=st.integers(1, 1000), validation=COUNTS)
 def test_records_scored_are_at_most_a_tenth_of_those_trained_on(rounds, lots, agents, validation):
     trained = rounds * agents * lots
-    looks = plan_looks(rounds=rounds, every=None, trained=trained, agents=agents, validation=validation)
+    looks = plan_snapshots(rounds=rounds, every=None, trained=trained, agents=agents, validation=validation)
     number = len(range(0, rounds, looks.every))
     on_the_way, end = number * looks.sample * agents, validation * agents
     assert 1 <= number <= 20
@@ -33,7 +33,7 @@ def test_records_scored_are_at_most_a_tenth_of_those_trained_on(rounds, lots, ag
 
 @given(rounds=COUNTS, every=COUNTS, trained=st.floats(1, 1e9), agents=st.integers(1, 1000), validation=COUNTS)
 def test_looks_that_were_asked_for_are_kept_and_the_sample_is_cut(rounds, every, trained, agents, validation):
-    looks = plan_looks(rounds=rounds, every=every, trained=trained, agents=agents, validation=validation)
+    looks = plan_snapshots(rounds=rounds, every=every, trained=trained, agents=agents, validation=validation)
     assert looks.every == every
     number = len(range(0, rounds, every))
     left = max(0.1 * trained - validation * agents, 0.05 * trained)
@@ -41,17 +41,17 @@ def test_looks_that_were_asked_for_are_kept_and_the_sample_is_cut(rounds, every,
 
 
 def test_a_long_run_is_scored_on_all_records_at_twenty_looks():
-    assert plan_looks(rounds=1000, every=None, trained=1e9, agents=10, validation=5000) == (50, 5000)
+    assert plan_snapshots(rounds=1000, every=None, trained=1e9, agents=10, validation=5000) == (50, 5000)
 
 
 def test_twenty_rounds_of_twenty_agents_are_scored_in_full_once():
     """What took nine tenths of the time: 21 looks at 5,000 records by 20 models, for 25,600 records in lots."""
-    looks = plan_looks(rounds=20, every=None, trained=20 * 20 * 64.0, agents=20, validation=5000)
+    looks = plan_snapshots(rounds=20, every=None, trained=20 * 20 * 64.0, agents=20, validation=5000)
     assert looks == (20, 100)
 
 
 def test_without_validation_records_looks_cost_nothing():
-    assert plan_looks(rounds=100, every=None, trained=1.0, agents=2, validation=0) == (5, 0)
+    assert plan_snapshots(rounds=100, every=None, trained=1.0, agents=2, validation=0) == (5, 0)
 
 
 def test_a_sample_is_fixed_and_that_of_a_smaller_size_is_part_of_it():
@@ -80,12 +80,12 @@ def training(**changes):
 
 def test_models_are_scored_on_a_sample_on_the_way_and_on_all_records_in_the_end():
     result = tacit.train(tacit.DSGD(), **training(evaluate_every=2))
-    validation = result.data.data.validation
+    validation = result.data.dataset.validation
     whole = len(validation)
     assert [look.scored for look in result.history] == [(100, whole)] * 3 + [(whole, whole)]
     assert [look.sample for look in result.history] == [100] * 3 + [None]
     first, last = result.history[0], result.history[-1]
-    score = evaluate(result.model, result.theta, validation, result.data.data.prepare, classification=True)
+    score = evaluate(result.model, result.theta, validation, result.data.dataset.prepare, classification=True)
     np.testing.assert_array_equal(last.accuracy, score.accuracy)
     assert ((first.accuracy * 100) % 1 < 1e-9).all()
 

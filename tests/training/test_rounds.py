@@ -179,7 +179,7 @@ def test_a_session_goes_on_where_another_was():
         saved = first.state_dict()
     with tacit.Session(training) as second:
         second.load_state_dict(saved)
-        second.restore_histories(first.watch.histories)
+        second.restore_histories(first.monitor.histories)
         assert (second.round, second.oracle.queries) == (3, 3)
         while not second.finished:
             second.advance()
@@ -187,7 +187,7 @@ def test_a_session_goes_on_where_another_was():
         assert second.network.bytes_sent.tolist() == whole.network.bytes_sent.tolist()
         (one,), (other,) = second.results(), whole.results()
         assert [look.round for look in one.history] == [look.round for look in other.history]
-        assert one.history[0] is first.watch.histories[0][0]
+        assert one.history[0] is first.monitor.histories[0][0]
 
 
 def test_public_chance_follows_from_seed_round_agent_and_draw():
@@ -236,8 +236,8 @@ def test_links_that_join_nobody_are_refused_in_a_run_shorter_than_their_window()
 def test_models_that_are_no_numbers_have_no_accuracy_and_are_told_of_once(caplog):
     result = tacit.train(tacit.DiNNO(), **settings(lr=1e38, evaluate_every=1))
     assert all(math.isnan(value) for value in result.history[-1].accuracy)
-    assert [each for each in caplog.messages if "no longer finite" in each] == [
-        "the agents' models are no longer finite since round 2 or before; try a smaller lr"
+    assert [each for each in caplog.messages if "not been finite" in each] == [
+        "the agents' models have not been finite since round 2 or before; try a smaller lr"
     ]
 
 

@@ -215,7 +215,7 @@ def test_an_agent_by_itself_is_charged_for_its_own_records_alone(data):
         assert result.history[-1].loss == pytest.approx(whole.history[-1].loss[[agent]])
         assert np.isnan(result.consensus_distance)
         assert result.samples_per_second > 0
-        assert len(session.training.data.data.train) == data.sizes[agent]
+        assert len(session.training.data.dataset.train) == data.sizes[agent]
 
 
 @pytest.mark.slow
@@ -265,5 +265,5 @@ def test_what_some_agents_hold_is_without_anybody_elses_records(data):
     own = data.only([3, 1])
     assert own.owners == (data.owners[3], data.owners[1])
     assert own.sizes == (data.sizes[3], data.sizes[1])
-    assert len(own.data.train) == sum(own.sizes)
-    assert torch.equal(own.data.train.inputs[own.indices[1]], data.data.train.inputs[data.indices[1]])
+    assert len(own.dataset.train) == sum(own.sizes)
+    assert torch.equal(own.dataset.train.inputs[own.indices[1]], data.dataset.train.inputs[data.indices[1]])

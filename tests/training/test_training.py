@@ -104,9 +104,9 @@ def test_learns_privately_what_agents_alone_do_not():
 
 def test_scores_are_means_over_records(data):
     result = tacit.train(tacit.Local(), **settings(data))
-    held_out = data.data.validation
+    held_out = data.dataset.validation
     for agent in (0, 4):
-        outputs = result.module(agent)(data.data.prepare(held_out.inputs)).detach()
+        outputs = result.module(agent)(data.dataset.prepare(held_out.inputs)).detach()
         loss = nn.functional.cross_entropy(outputs, held_out.targets)
         right = (outputs.argmax(dim=1) == held_out.targets).double().mean()
         assert result.history[-1].loss[agent] == pytest.approx(float(loss), rel=1e-5)
@@ -278,7 +278,7 @@ def test_agents_may_start_apart(data):
 
 def test_no_text_of_a_result_shows_private_records(data):
     result = tacit.train(tacit.DSGD(), **settings(data))
-    for thing in (data, data.data, data.data.train, result):
+    for thing in (data, data.dataset, data.dataset.train, result):
         assert "tensor([[[[" not in repr(thing)
         assert "uint8 and shape (1, 8, 8)" in repr(thing)
 
@@ -433,9 +433,9 @@ def test_a_budget_follows_records_that_are_dealt_out_anew(data):
     spent = max(each.epsilon for each in tacit.train(tacit.DSGT(), **settings(data)).guarantees())
     ledger = tacit.Ledger(tacit.Budget(epsilon=1.001 * spent, delta=1e-5))
     tacit.train(tacit.DSGT(), **settings(data, ledger=ledger))
-    other = data.data.split(AGENTS, tacit.data.ByClass(t=0.5), seed=1)
+    other = data.dataset.split(AGENTS, tacit.data.ByClass(t=0.5), seed=1)
     for again in (other, data.pooled()):
-        with pytest.raises(BudgetExceeded, match="asked of the same records, dealt to owners in another way"):
+        with pytest.raises(BudgetExceeded, match="asked of the same records, divided among owners in another way"):
             tacit.train(tacit.Local(), **settings(again, ledger=ledger, graph=None))
 
 
@@ -451,20 +451,20 @@ def test_a_record_that_the_model_cannot_read_ends_no_run(data):
         def forward(self, x):
             return self.out(self.table((x * 16).round().long().clamp(min=0)).mean(dim=(1, 2, 3)))
 
-    poisoned = data.data.train.inputs.clone()
+    poisoned = data.dataset.train.inputs.clone()
     poisoned[7, 0, 0, 0] = 99
     records = tacit.data.DataSet.from_records(
         name="poisoned",
-        train=(poisoned, data.data.train.targets),
-        validation=data.data.validation,
-        prepare=data.data.prepare,
+        train=(poisoned, data.dataset.train.targets),
+        validation=data.dataset.validation,
+        prepare=data.dataset.prepare,
     ).split(AGENTS, tacit.data.IID())
     privacy = tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=min(records.sizes))
     clean = tacit.data.DataSet.from_records(
         name="clean",
-        train=(data.data.train.inputs, data.data.train.targets),
-        validation=data.data.validation,
-        prepare=data.data.prepare,
+        train=(data.dataset.train.inputs, data.dataset.train.targets),
+        validation=data.dataset.validation,
+        prepare=data.dataset.prepare,
     ).split(AGENTS, tacit.data.IID())
     results = [
         tacit.train(
@@ -511,7 +511,7 @@ def test_a_graph_of_another_kind_is_refused(data, graph, said):
 
 def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
     result = tacit.train(tacit.DSGD(), **settings(data))
-    test = data.data.test
+    test = data.dataset.test
     scored = result.evaluate()
     for pair in (
         (test.inputs, test.targets),
@@ -552,7 +552,7 @@ def test_shipped_parts_are_given_by_the_names_that_the_command_line_takes():
     assert tacit.train("dsgt", **texts, **NAMED).data.partition == "digits/A(t=1)/seed 0/10 agents", "as `tacit train`"
     assert tacit.train("sgd", model="logistic", data="digits", **NAMED).data.agents == 1
     (trial, _) = tacit.train_trials(2, "local", model="mlp", data="synthetic:300", agents=2, **NAMED)
-    assert trial.data.data.name.startswith("synthetic 300x20")
+    assert trial.data.dataset.name.startswith("synthetic 300x20")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Update rules, one file each. Nothing here knows of privacy or data."""
+"""Update rules, one file each. Nothing here knows about privacy or data."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tacit.algorithms.sgd import SGD
 from tacit.algorithms.steps import Adam, Momentum, Plain, Step
 
 RULES: dict[str, type[Algorithm[Any]]] = {"sgd": SGD, "local": Local, "dsgd": DSGD, "dsgt": DSGT, "dinno": DiNNO}
-"""The rules by the names under which they are chosen."""
+"""The rules by name. A new rule is one file and one line here."""
 
 __all__ = [
     "DSGD",

@@ -1,11 +1,11 @@
-"""Any rule, with the average of its models in the place of its last ones.
+"""Any rule, with the average of its models instead of the last ones.
 
     θ̄⁺ = θ̄ + max(1 − β, 1/(k + 1))·(θ⁺ − θ̄)
 
-k is the round's number, from 0: θ̄ is the mean of all models so far, and after 1/(1 − β) rounds one that forgets. Noise that
-the last rounds left in a model is averaged out (Polyak & Juditsky, *Acceleration of Stochastic Approximation by Averaging*,
-1992). θ̄ follows from answers that are noisy already, so it costs no privacy, and nothing more is
-sent: the rule goes on from its own θ.
+k is the round's number, from 0: θ̄ is the mean of all models so far, and after 1/(1 − β) rounds a moving average. Noise from
+the last rounds is averaged out (Polyak & Juditsky, *Acceleration of Stochastic Approximation by Averaging*,
+1992). θ̄ follows from answers that are already noisy, so it costs no privacy, and nothing more is
+sent: the rule continues from its own θ.
 """
 
 from dataclasses import dataclass
@@ -41,13 +41,11 @@ class Averaged:
         return AveragedState(theta, self.rule.init(theta))
 
     def round(self, state: AveragedState, at: At) -> AveragedState:
-        """Let the rule take its round and count its models in."""
+        """Play one round of the rule and add its models to the average."""
         after = self.rule.round(state.rule, at)
         theta = getattr(after, "theta", None)
         if not isinstance(theta, Tensor) or theta.shape != state.theta.shape:
-            raise InvalidInput(
-                f"{name_of(self.rule)}.round must return a state whose theta has the shape that it was given"
-            )
+            raise InvalidInput(f"{name_of(self.rule)}.round must return a state whose theta has the shape it was given")
         return AveragedState(state.theta.lerp(theta, max(1 - self.decay, 1 / (at.round + 1))), after)
 
 

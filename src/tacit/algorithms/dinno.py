@@ -7,7 +7,7 @@ With S = Σ_{j≠i} θ_j over the neighbours and d their number:
     θ⁺ = ψ
 
 Yu, Vincent & Schwager, *DiNNO*, RA-L 2022. ρ grows by a factor each round. One round costs T queries. Each round is
-a new minimisation, so the inner step starts afresh unless `carry` is set; Adam from rest with T=1 is sign descent.
+a new minimisation, so the inner step is reset unless `carry` is set; Adam from zero moments with T=1 is sign descent.
 """
 
 from dataclasses import dataclass

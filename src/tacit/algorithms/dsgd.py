@@ -1,9 +1,9 @@
-"""DSGD: average with the neighbours, then descend along one's own gradient. With a private oracle, DP-DSGD.
+"""DSGD: average with the neighbours, then descend along the agent's own gradient. With a private oracle, DP-DSGD.
 
     θ⁺ = Wθ − η·step(g̃(θ))
 
-Lian et al., *Can Decentralized Algorithms Outperform Centralized Algorithms?*, NeurIPS 2017. Everyone mixes last
-round's values; momentum, where asked for, is carried from round to round.
+Lian et al., *Can Decentralized Algorithms Outperform Centralized Algorithms?*, NeurIPS 2017. All agents mix the
+last round's values; momentum, if any, is carried from round to round.
 """
 
 from dataclasses import dataclass

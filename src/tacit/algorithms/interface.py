@@ -1,4 +1,4 @@
-"""What an update rule Ψ is, and all that it may touch.
+"""What an update rule Ψ is, and everything it may use.
 
 A rule is a frozen dataclass of hyperparameters with two pure functions on stacked tensors `[agents, params]`:
 `init(theta)` makes its state, `round(state, at)` the next one. The state is a NamedTuple of tensors (or of such
@@ -20,7 +20,7 @@ Stacked = Float[Tensor, "agents params"]
 
 
 class At(Protocol):
-    """One round, as an algorithm sees it: the oracle, the exchange, the step size, its number, public chance."""
+    """One round, as an algorithm sees it: gradients, exchange, step size, round number, public randomness."""
 
     @property
     def round(self) -> int:
@@ -32,19 +32,19 @@ class At(Protocol):
 
     @property
     def agents(self) -> Int[Tensor, " agents"]:
-        """The number of the agent to whom each row belongs: all of a run, or those that are hosted here."""
+        """The number of each row's agent: all agents of a run, or those hosted here."""
 
     def chance(self, *shape: int) -> Float[Tensor, "agents ..."]:
-        """Return numbers from [0, 1), a row of this shape for each agent: public, the same for whoever knows the run's seed.
+        """Return random numbers from [0, 1), a row of this shape for each agent. They are public: anyone with the run's seed can compute them.
 
-        They follow from the seed, the round, the agent, and how often chance was asked for in this round.
+        They follow from the seed, the round, the agent, and how often `chance` was called in this round.
         """
 
     def shared_chance(self, *shape: int) -> Float[Tensor, "..."]:
-        """Return numbers from [0, 1) that all agents have in common, those of trials side by side as well."""
+        """Return random numbers from [0, 1) that are the same for all agents, including those of other trials."""
 
     def public_loss(self, theta: Stacked) -> Float[Tensor, " agents"]:
-        """Return the mean loss of every agent's θ on the public validation records. It is no query, and costs nothing."""
+        """Return the mean loss of every agent's θ on the public validation records. It is not a query and costs no privacy."""
 
     def gradient(self, theta: Stacked) -> Stacked:
         """Return every agent's gradient at its θ, noisy where the run is private: one query each."""
@@ -58,13 +58,13 @@ class At(Protocol):
         """Return every agent's (noisy) mean of `per_sample(record, *public)` over a lot: one query each.
 
         `record.gradient(θ)`, `record.loss(θ)`, `record.input` and `record.target` are one record's; the value is
-        clipped like a gradient. It has `width` numbers, unless given as many as the first of `public`.
+        clipped like a gradient. It has `width` numbers; by default as many as the first of `public`.
         """
 
     def exchange(self, *tensors: Float[Tensor, "agents ..."], codec: Codec = DENSE) -> Inbox:
         """Send one message with these rows to every neighbour and return what the neighbours sent.
 
-        `codec` says how they travel; see `tacit.networks`.
+        `codec` is how they are encoded; see `tacit.networks`.
         """
 
 
@@ -90,6 +90,6 @@ class Algorithm(Protocol[State]):
 
 
 def check_rule(rule: Any) -> None:
-    """Raise unless it is an update rule, made with its hyperparameters."""
+    """Raise unless this is an instance of an update rule."""
     if isinstance(rule, type) or not (hasattr(rule, "init") and hasattr(rule, "round")):
         raise InvalidInput(f"algorithm is {rule!r}; give an instance with init and round, such as DSGT()")

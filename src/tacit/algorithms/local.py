@@ -1,4 +1,4 @@
-"""Local: every agent learns alone, from its own data, and nobody says anything: what cooperation is measured against.
+"""Local: every agent learns alone, from its own data, without messages: the baseline for cooperation.
 
 θ⁺ = θ − η·step(g̃(θ))
 """

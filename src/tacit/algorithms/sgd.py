@@ -21,7 +21,7 @@ class SGDState(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SGD:
-    """Descend along one's own gradients."""
+    """Descend along the agent's own gradients."""
 
     step: Step = Plain()
 

@@ -1,7 +1,7 @@
 """Directions of descent: plain, with momentum, Adam. Small pure transformations of stacked gradients.
 
-`init(theta)` makes the state to carry, `step(state, gradient)` returns the direction to go down, before the step
-size is applied, and the next state.
+`init(theta)` makes the state, `step(state, gradient)` returns the direction of descent, before the step size is
+applied, and the next state.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Plain:
     """The gradient itself."""
 
     def init(self, theta: Stacked) -> tuple[()]:
-        """Return nothing: there is nothing to carry."""
+        """Return an empty state."""
         return ()
 
     def step(self, state: tuple[()], gradient: Stacked) -> tuple[Stacked, tuple[()]]:
@@ -57,7 +57,7 @@ class Momentum:
 
 
 class AdamState(NamedTuple):
-    """The running moments and the number of steps that went into them."""
+    """The running moments and the number of steps so far."""
 
     mean: Tensor
     square: Tensor
@@ -93,7 +93,7 @@ class Adam:
 
 
 def check_decay(name: str, value: float) -> None:
-    """Raise unless a share that is kept from round to round lies in [0, 1)."""
+    """Raise unless a decay factor lies in [0, 1)."""
     if not 0 <= value < 1:
         raise InvalidInput(f"{name} is {value}; it must lie in [0, 1)")
 

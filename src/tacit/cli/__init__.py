@@ -1,6 +1,6 @@
 """The command line. Errors are sentences, not tracebacks; exit code 2 means that the input was wrong.
 
-Each command is a module of its own; `Commands` turns their errors into sentences.
+A command is the module of its name in `tacit.cli.commands`, and a line in `COMMANDS`.
 """
 
 import io
@@ -9,10 +9,26 @@ from typing import Annotated
 
 import typer
 
-from tacit.cli.audit.app import app as audit
-from tacit.cli.commands import budget, data, evidence, graph, ledger_decisions, report, reproduce, train
-from tacit.cli.commands import list as listing
-from tacit.cli.terminal.failing import Commands
+from tacit.cli.terminal.command import add_commands
+from tacit.cli.terminal.errors import Commands
+
+COMMANDS = (
+    "train",
+    "resume",
+    "list",
+    "ledger",
+    "report",
+    "compare",
+    "budget",
+    "graph",
+    "data",
+    "export",
+    "verify",
+    "sign",
+    "key",
+    "audit",
+    "reproduce",
+)
 
 app = typer.Typer(
     name="tacit",
@@ -22,9 +38,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+add_commands(app, "tacit.cli.commands", COMMANDS)
 
 
-def _version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         from tacit import __version__
 
@@ -35,30 +52,13 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _tacit(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the Python traceback of an error, too: for code of your own.")
+        bool, typer.Option("--debug", help="Also show the Python traceback of an error, for code of your own.")
     ] = False,
 ) -> None:
     """Train one model across parties that do not trust each other."""
-
-
-app.command("train")(train.make_train())
-app.command("resume")(train.resume)
-app.command("list")(listing.list_)
-app.add_typer(ledger_decisions.app, name="ledger")
-app.command("report")(report.report)
-app.command("compare")(report.compare)
-app.command("budget", cls=budget.Command)(budget.budget)
-app.command("graph")(graph.graph)
-app.command("data")(data.data)
-app.command("export")(evidence.export)
-app.command("verify")(evidence.verify)
-app.command("sign")(evidence.sign)
-app.add_typer(evidence.key, name="key")
-app.add_typer(audit, name="audit")
-app.command("reproduce")(reproduce.reproduce)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from tacit.data.download import data_folder
 from tacit.data.fields import Field
 from tacit.data.partition import IID, ByClass, Dirichlet, Partition, class_fractions
 from tacit.data.prepare import Normalise, bytes_to_unit
-from tacit.data.records import Records, Source
+from tacit.data.records import Records, RecordsLike
 from tacit.data.scattering import scattered, scattering
 from tacit.data.schema import Schema
 
@@ -23,8 +23,8 @@ __all__ = [
     "Normalise",
     "Partition",
     "Records",
+    "RecordsLike",
     "Schema",
-    "Source",
     "bytes_to_unit",
     "class_fractions",
     "data_folder",

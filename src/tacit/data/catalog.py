@@ -1,7 +1,7 @@
 """Data sets by name, and synthetic ones of any size.
 
-Training records are the official training set. The official test set is divided once and for all: what is
-tuned on validation is reported on test, and neither is ever trained on.
+Training records are the official training set. The official test set is divided once and for all: models
+are tuned on validation and reported on test, and neither is ever trained on.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
 
 
 def absent(name: str, data_dir: str | Path | None = None) -> str | None:
-    """Return a file of a published data set that is not in the data folder, so that `load` would download it; None if none is."""
+    """Return a file of a published data set that `load` would have to download; None if all are in the data folder."""
     folder = data_folder(data_dir)
     if name == "cifar100-small" and all(locate(part, folder) for part in (_SMALL_TRAIN, CIFAR100.members[1])):
         return None
@@ -54,12 +54,12 @@ def synthetic(
 ) -> DataSet:
     """Draw Gaussian clusters of unit variance, one for each class.
 
-    Validation and test have `held_out` records each. `distance` is how far a centre is from its nearest
-    neighbour, on average: at 4 a linear model gets most records right, and no model all of them.
+    Validation and test have `held_out` records each. `distance` is the average distance between a centre and its
+    nearest neighbour: at 4 a linear model gets most records right, and no model all of them.
     """
     if min(records, features, held_out) < 1 or classes < 2:
         raise InvalidInput(
-            f"{records} records of {features} features in {classes} classes with {held_out} held out are no "
+            f"{records} records of {features} features in {classes} classes with {held_out} held out are not a "
             "data set; there must be at least one record and feature, two classes and one record held out"
         )
     rng = np.random.default_rng(seed)

@@ -15,10 +15,10 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tacit.data.fields import Field
-from tacit.data.inputs import Inputs, described, mapped
+from tacit.data.inputs import Inputs, describe_inputs, mapped
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
-from tacit.data.records import Records, Source, concatenate
+from tacit.data.records import Records, RecordsLike, concatenate
 from tacit.data.schema import Schema
 from tacit.errors import DataError
 
@@ -32,21 +32,21 @@ class DataSet:
     validation: Records | None
     test: Records | None
     classes: int | None
-    """How many classes the int64 targets name, or None where the task is no classification."""
+    """How many classes the int64 targets name, or None if the task is not classification."""
     prepare: Prepare = bytes_to_unit
-    """Public, batched, treats each record alone; applied after gathering."""
+    """Public preprocessing of a batch that treats each record alone; applied after gathering."""
     schema: Schema | None = None
-    """What a record may be, as declared. Public. Unless given, it is drafted when a session is made."""
+    """What a record may be. Public. By default it is drafted when a session is made."""
     most_missing: float = 1.0
-    """The largest share of an agent's records that may hold NaN or infinity, where the schema allows them at all."""
+    """The largest share of an agent's records that may hold NaN or infinity, if the schema allows them."""
     published: bool = False
-    """Whether anybody can have these records: those of `tacit.data.load` and `synthetic`. Only then does a run tell their classes."""
+    """Whether these records are publicly available, as those of `tacit.data.load` and `synthetic` are. Only then does a run show class counts."""
 
     def __post_init__(self) -> None:
         shape = _shapes(self.train.inputs)
         for part, records in self._parts():
             if len(records) == 0:
-                raise DataError(f"the {part} set of {self.name} has no records; leave out what there is none of")
+                raise DataError(f"the {part} set of {self.name} has no records; leave it out")
             if _shapes(records.inputs) != shape:
                 raise DataError(
                     f"{part} inputs of {self.name} have shape {_shapes(records.inputs)} but training inputs have {shape}"
@@ -60,33 +60,33 @@ class DataSet:
     def from_records(
         *,
         name: str,
-        train: Source,
-        validation: Source | None = None,
-        test: Source | None = None,
+        train: RecordsLike,
+        validation: RecordsLike | None = None,
+        test: RecordsLike | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
         allow_missing: bool | float = False,
         units: Any = None,
     ) -> "DataSet":
-        """Make a data set of one's own records: anything `Records.of` takes.
+        """Make a data set from your own records: anything `Records.of` takes.
 
-        One integer per record is taken for a class, and unless `classes` is given, their number is read off
-        the targets. Give it for a release: the largest label is a fact about private data. Numbers to be
-        predicted as numbers are given as floats.
+        One integer per record is taken as a class, and unless `classes` is given, the number of classes is read
+        from the targets. Give it for a release: the largest label is a fact about private data. For regression,
+        give targets as floats.
 
         `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
         integer per record is int64; a highest target that it declares gives the number of classes.
 
-        Records that hold NaN or infinity are refused before a run asks anything. `allow_missing` lets them in, as a share:
-        0.05 lets in at most one in twenty of each agent's records, True any number. One whose gradient is not finite then
-        counts as zero, silently.
+        Records that hold NaN or infinity are refused before the first query. `allow_missing` accepts a share of them: with 0.05
+        at most one in twenty of each agent's records, with True any number. A record whose gradient is not finite then counts
+        as zero, silently.
 
         `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
-        protects these as wholes, and `split` deals them as wholes.
+        protects each patient with all its records, and `split` keeps them together.
         """
         if not isinstance(name, str):
-            raise DataError(f"name is {name!r}; give the records a name, as a text")
+            raise DataError(f"name is {name!r}; it must be a string")
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
         held_out = [None if source is None else _read(source) for source in (validation, test)]
@@ -112,17 +112,19 @@ class DataSet:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one prepared record, as a model meets it; found on a made-up record."""
+        """The shape of one prepared record, as the model reads it; found with a synthetic record."""
         schema = Schema.draft(self) if self.schema is None else self.schema
         prepared = self.prepare(schema.sample(1, torch.Generator().manual_seed(0)).inputs)
         if not isinstance(prepared, Tensor):
-            raise DataError(f"a record of {self.name} has several inputs, and so no one shape: {described(prepared)}")
+            raise DataError(
+                f"a record of {self.name} has several inputs, and so no one shape: {describe_inputs(prepared)}"
+            )
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
         return tuple(prepared.shape[1:])
 
     def split(self, agents: int, how: Partition, seed: int = 0) -> "AgentData":
-        """Deal the training records to `agents` agents; the same seed deals them the same way."""
+        """Divide the training records among agents; the same seed gives the same division."""
         if isinstance(how, type) or not callable(how):
             raise DataError(f"how is {how!r}; give a partition such as ByClass(t=1.0), Dirichlet(alpha=0.5) or IID()")
         if not isinstance(seed, int) or seed < 0:
@@ -135,18 +137,18 @@ class DataSet:
                 f"between 1 and {len(self.train)} agents can each hold one"
             )
         parts = self._dealt(how, agents, np.random.default_rng(seed))
-        # A label must say which records these are without telling anything about them: public facts only.
+        # A label must identify these records without revealing anything about them: public facts only.
         whole = "" if self.train.units is None else "/by unit"
         partition = f"{self.name}/{how}/seed {seed}/{agents} agents{whole}"
         return AgentData(
-            data=self,
+            dataset=self,
             indices=tuple(torch.from_numpy(part) for part in parts),
             owners=tuple(f"{partition}/agent {i}" for i in range(agents)),
             partition=partition,
         )
 
     def _dealt(self, how: Partition, agents: int, chance: np.random.Generator) -> list[np.ndarray]:
-        """Deal records, or units as wholes, by the target of their first record."""
+        """Divide records, or whole units by the target of their first record."""
         if self.train.units is None:
             return how(self.train.targets, self.classes, agents, chance)
         _, first, whose = np.unique(self.train.units.cpu().numpy(), return_index=True, return_inverse=True)
@@ -167,23 +169,23 @@ class DataSet:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AgentData:
-    """Who holds which training record. No record has two holders, and no agent is without."""
+    """Who holds which training record. No record has two holders, and every agent holds at least one."""
 
-    data: DataSet
+    dataset: DataSet
     indices: tuple[Int64[Tensor, "held"], ...]
-    """For each agent, the rows of `data.train` that it holds."""
+    """For each agent, the rows of `dataset.train` that it holds."""
     owners: tuple[str, ...]
-    """For each agent, the label under which the ledger counts what was asked of its records."""
+    """For each agent, the name under which the ledger counts queries of its records."""
     partition: str = ""
-    """How the data set was dealt to these owners; made of their names unless given. Dealt otherwise, the same record has another
-    owner."""
-    units_apart: bool = False
-    """Whether each agent numbers its units by itself, so that one person may have a number with several."""
+    """How the data set was divided among these owners; by default made from their names. In another division, the same record has
+    another owner."""
+    local_units: bool = False
+    """Whether each agent numbers its units itself, so that one person may have several numbers."""
 
     def __post_init__(self) -> None:
         if not self.partition:
             names = hashlib.sha256("\n".join(self.owners).encode()).hexdigest()
-            object.__setattr__(self, "partition", f"{self.data.name}/owners {names[:12]}")
+            object.__setattr__(self, "partition", f"{self.dataset.name}/owners {names[:12]}")
         if len(self.owners) != len(self.indices):
             raise DataError(f"{len(self.owners)} owners for {len(self.indices)} agents; name one for each")
         if len(set(self.owners)) != len(self.owners):
@@ -205,21 +207,21 @@ class AgentData:
 
     @staticmethod
     def from_parts(
-        parts: Sequence[Source],
+        parts: Sequence[RecordsLike],
         *,
         name: str,
-        validation: Source | None = None,
-        test: Source | None = None,
+        validation: RecordsLike | None = None,
+        test: RecordsLike | None = None,
         classes: int | None = None,
         prepare: Prepare = bytes_to_unit,
         schema: Schema | None = None,
         allow_missing: bool | float = False,
         owners: Sequence[str] | None = None,
     ) -> "AgentData":
-        """Take records that are divided already, one part for each agent, as in `DataSet.from_records`.
+        """Use records that are already divided, one part per agent; for the settings see `DataSet.from_records`.
 
-        Parties with data of their own should name it in `owners` and keep the name from run to run: the
-        ledger adds up what was asked under one name.
+        Parties with their own data should name themselves in `owners` and keep the name from run to run: the
+        ledger adds up queries under one name.
         """
         if not isinstance(parts, list | tuple):
             raise DataError(f"parts is a {type(parts).__name__}; give a list with the records of each agent")
@@ -243,77 +245,79 @@ class AgentData:
             allow_missing=allow_missing,
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
-        apart = data.train.units is not None and len(parts) > 1
-        # Divided among another number of parties, the same records have other owners.
+        local = data.train.units is not None and len(parts) > 1
+        # Among another number of parties, the same records have other owners.
         partition = f"{name}/{len(parts)} parts"
-        return AgentData(data=data, indices=rows, owners=tuple(owners), partition=partition, units_apart=apart)
+        return AgentData(dataset=data, indices=rows, owners=tuple(owners), partition=partition, local_units=local)
 
     def __repr__(self) -> str:
         return self.described()
 
     def described(self, sizes: Sequence[int] | None = None, counted: str = "record") -> str:
-        """Say who holds how many records: the true numbers, those declared in their place, or none if none are given.
+        """Describe who holds how many records: the true numbers, the declared `sizes` instead, or none if these are empty.
 
-        `counted` is what sizes are numbers of, if not of records.
+        `counted` is what the sizes count, if not records.
         """
-        # Who holds which record is nobody else's business, and nobody's reading.
+        # Who holds which record is private, and too long to read.
         numbers = self.sizes if sizes is None else sizes
         span = " to ".join(str(each) for each in sorted({min(numbers), max(numbers)})) if len(numbers) else ""
         held = f"with {span} {counted}s each, " if span else ""
-        kind = f"{held}of {described(self.data.train.inputs)}"
+        kind = f"{held}of {describe_inputs(self.dataset.train.inputs)}"
         return f"AgentData({self.partition!r}: {self.agents} agents {kind})"
 
     def only(self, agents: Sequence[int]) -> "AgentData":
-        """Return what some of the agents hold, without anybody else's records, as a process that hosts these has it."""
+        """Return the data of some of the agents, without others' records, for a process that hosts these."""
         if strangers := [agent for agent in agents if agent not in range(self.agents)]:
             raise DataError(f"there is no agent {strangers[0]}; they are numbered from 0 to {self.agents - 1}")
         held = [self.indices[agent] for agent in agents]
         rows = torch.split(torch.arange(sum(map(len, held))), [len(part) for part in held])
-        own = replace(self.data, train=self.data.train.take(torch.cat(held)))
+        own = replace(self.dataset, train=self.dataset.train.take(torch.cat(held)))
         owners = tuple(self.owners[agent] for agent in agents)
-        return AgentData(data=own, indices=rows, owners=owners, partition=self.partition, units_apart=self.units_apart)
+        return AgentData(
+            dataset=own, indices=rows, owners=owners, partition=self.partition, local_units=self.local_units
+        )
 
     def pooled(self) -> "AgentData":
-        """Give all of it to one agent, as a baseline trained in one place has it."""
-        if self.units_apart:
+        """Give all records to one agent, for a centrally trained baseline."""
+        if self.local_units:
             raise DataError(
-                "each part numbers its units by itself, and someone may be in several of them: pooled, it would count as several. "
+                "each part numbers its units by itself, and one person may be in several parts: pooled, that person would count as several. "
                 "Put all records into one DataSet.from_records(..., units=...)"
             )
         rows = torch.cat(self.indices).sort().values
-        name = f"{self.data.name}/pooled"
-        return AgentData(data=self.data, indices=(rows,), owners=(name,), partition=name)
+        name = f"{self.dataset.name}/pooled"
+        return AgentData(dataset=self.dataset, indices=(rows,), owners=(name,), partition=name)
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return len(self.indices)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many records each agent holds."""
+        """The number of records of each agent."""
         return tuple(len(held) for held in self.indices)
 
     @property
     def units_held(self) -> tuple[int, ...] | None:
-        """How many units each agent holds records of; None where records belong to nobody in common."""
-        units = self.data.train.units
+        """The number of units of each agent; None if the data has no units."""
+        units = self.dataset.train.units
         return None if units is None else tuple(len(units[held].unique()) for held in self.indices)
 
     @property
     def counts(self) -> Int64[np.ndarray, "agents classes"]:
-        """How many records of each class each agent holds."""
-        classes = self.data.classes
+        """The number of records of each class that each agent holds."""
+        classes = self.dataset.classes
         if classes is None:
-            raise DataError(f"{self.data.name} has no classes to count")
-        counts = [torch.bincount(self.data.train.targets[held], minlength=classes) for held in self.indices]
+            raise DataError(f"{self.dataset.name} has no classes to count")
+        counts = [torch.bincount(self.dataset.train.targets[held], minlength=classes) for held in self.indices]
         return torch.stack(counts).numpy()
 
     def _check_indices(self) -> None:
-        rows, records = torch.cat(self.indices), len(self.data.train)
+        rows, records = torch.cat(self.indices), len(self.dataset.train)
         outside = rows[(rows < 0) | (rows >= records)]
         if len(outside):
-            raise DataError(f"index {int(outside[0])} points at no record: {self.data.name} has {records}")
+            raise DataError(f"index {int(outside[0])} points at no record: {self.dataset.name} has {records}")
         holders = torch.bincount(rows, minlength=records)
         if int(holders.max()) > 1:
             row = int(holders.argmax())
@@ -330,7 +334,7 @@ def _shapes(inputs: Inputs) -> Any:
     return mapped(lambda table: tuple(table.shape[1:]), inputs)
 
 
-def _read(source: Source) -> Records:
+def _read(source: RecordsLike) -> Records:
     """Widen integer targets to the int64 that cross entropy reads; inputs stay as they are."""
     records = Records.of(source)
     return replace(records, targets=records.targets.long()) if _is_labels(records.targets) else records
@@ -353,7 +357,7 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
 
 def _check_range(name: str, targets: Tensor, classes: int) -> None:
     if wrong := int(((targets < 0) | (targets >= classes)).sum()):
-        # The labels themselves are private: the message says only how many do not fit, to whoever holds them.
+        # The labels are private: the message, for their owner, says only how many do not fit.
         raise DataError(
             f"{wrong} of {len(targets)} {name} do not lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or "
             "correct these records. Where they are private, so is this message: do not forward it"
@@ -370,11 +374,11 @@ def _share(allow_missing: bool | float) -> float:
 
 
 def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
-    """Return the schema of tables that may hold NaN and infinity: the one that was given if it says so."""
+    """Return a schema that allows NaN and infinity: the given one, if it does."""
     if schema is not None:
         if schema.is_finite:
             raise DataError(
-                "a schema says itself what may be missing: declare finite=False in its fields, or leave out allow_missing"
+                "a schema declares what may be missing: set finite=False in its fields, or leave out allow_missing"
             )
         return schema
 
@@ -384,5 +388,5 @@ def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
 
     made = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
     if made.is_finite:
-        raise DataError(f"allow_missing means nothing for {name}: its tables are of whole numbers, which are never NaN")
+        raise DataError(f"allow_missing has no effect on {name}: its tables are of whole numbers, which are never NaN")
     return made

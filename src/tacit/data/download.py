@@ -1,7 +1,7 @@
 """Fetching official files: into which folder, from which mirror, and what to do without a network.
 
-A file that lies in the folder already is used as it is. One that is fetched is moved there only once its
-checksum is right, so a broken download leaves nothing behind.
+A file that is already in the folder is used as it is. A download is moved there only if its checksum is
+right, so a broken download leaves nothing behind.
 """
 
 import os
@@ -23,16 +23,16 @@ _CHUNK_BYTES = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteFile:
-    """An official file and where it can be had."""
+    """An official file and where to download it."""
 
     path: str
-    """Where it lies in the data folder."""
+    """Its path in the data folder."""
     checksum: str
     """As pooch writes it: "sha256:…" or "md5:…"."""
     mirrors: tuple[str, ...]
     """Base URLs, tried in turn; the file's name is appended."""
     members: tuple[str, ...] = ()
-    """Of an archive, the files to unpack, by their paths in the archive and in the data folder."""
+    """For an archive, the files to unpack: their paths in the archive and in the data folder."""
 
     @property
     def layout(self) -> tuple[str, ...]:
@@ -47,14 +47,14 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def locate(relative: str, folder: Path) -> Path | None:
-    """Return where a file of the layout lies, packed or not, or None if it is not there."""
+    """Return the path of a file of the layout, packed or not, or None if it is missing."""
     packed = folder / relative
     plain = packed.with_suffix("") if packed.suffix == ".gz" else packed
     return next((path for path in (packed, plain) if path.is_file()), None)
 
 
 def fetch(files: Sequence[RemoteFile], folder: Path) -> dict[str, Path]:
-    """Return where each file of the layout lies, after downloading and unpacking those that are missing."""
+    """Return the path of each file of the layout, after downloading and unpacking missing ones."""
     for file in files:
         if _missing(file, folder):
             _obtain(file, files, folder)
@@ -91,14 +91,14 @@ def _download(url: str, file: RemoteFile, local: Path, failures: list[str]) -> b
     try:
         pooch.retrieve(url, known_hash=file.checksum, fname=local.name, path=local.parent, downloader=downloader)
     except (OSError, ValueError) as error:
-        # What requests raises is an OSError; pooch answers a wrong checksum with a ValueError.
+        # requests raises OSErrors; pooch raises a ValueError for a wrong checksum.
         failures.append(f"{url}: {error}")
         return False
     return True
 
 
 def _unpack(archive: Path, members: Sequence[str], folder: Path) -> None:
-    # Unpacked next to its destination and moved when whole, so that no half of a file is ever found in place.
+    # Unpacked next to its destination and then moved, so that no partial file is ever in place.
     try:
         with tarfile.open(archive, "r:gz") as tar, tempfile.TemporaryDirectory(dir=folder) as staging:
             for member in members:

@@ -1,7 +1,7 @@
 """Writes a schema from what is public: the tables' shapes and types, the number of classes, and the model.
 
-Nothing is measured on records. A model adds a range where it reads whole-number inputs, as they are, by a table of
-vectors: any other number would fail there. Where that is not certain, no range is written.
+Nothing is measured on records. A model adds a range if it looks up whole-number inputs, as they are, in an embedding:
+any other number would fail there. If that is not certain, no range is written.
 """
 
 import copy
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tacit.data.fields import Field
-from tacit.data.inputs import Inputs, Several, called, mapped, parts, rebuilt
+from tacit.data.inputs import Inputs, Several, call_model, mapped, parts, rebuild
 from tacit.data.prepare import bytes_to_unit
 from tacit.data.schema import Schema
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def settle(data: "DataSet", model: nn.Module) -> Schema:
-    """Return the schema of a run: the declared one, or else a draft, within what classes and model allow."""
+    """Return the schema of a run: the declared one or a draft, limited to what classes and model allow."""
     return narrowed(draft(data) if data.schema is None else data.schema, data, model)
 
 
 def draft(data: "DataSet") -> Schema:
-    """Return the kinds of the training tables, without ranges; bytes have theirs by their type."""
+    """Return the shapes and types of the training tables, without ranges; bytes have one by their type."""
 
     def field(table: Tensor) -> Field:
         return Field(shape=tuple(table.shape[1:]), dtype=table.dtype)
@@ -41,22 +41,22 @@ def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema
     if data.classes is not None:
         reason = f"{data.classes} classes are numbered from 0"
         schema = replace(schema, targets=schema.targets.within(0, data.classes - 1, reason))
-    # What another `prepare` makes of a number is not known, so the model's range says nothing about raw ones.
+    # What another `prepare` does to a number is not known, so the model's range says nothing about raw ones.
     if model is not None and data.prepare is bytes_to_unit:
         fields = parts(schema.inputs)
         for place, field in enumerate(fields):
             rows = embedding_rows(model, schema.inputs, place) if field.dtype in (torch.int32, torch.int64) else None
             if rows is not None:
                 fields[place] = field.within(0, rows - 1, f"the model looks them up in an embedding of {rows} rows")
-        schema = replace(schema, inputs=rebuilt(schema.inputs, fields))
+        schema = replace(schema, inputs=rebuild(schema.inputs, fields))
     return schema
 
 
 def embedding_rows(model: nn.Module, inputs: Several[Field], place: int = 0) -> int | None:
-    """Return how many rows the embeddings have that read one of the model's inputs as it is, or None where unsure.
+    """Return the number of rows of the embeddings that look up one of the model's inputs as it is, or None if unsure.
 
     Several embeddings may read different columns: the largest counts, and every place of the input must be read by
-    one of them. A copy of the model is run on zeros, which every embedding has a row for.
+    one of them. A copy of the model is run on zeros, for which every embedding has a row.
     """
     parameter = next(model.parameters(), None)
     device = None if parameter is None else parameter.device
@@ -64,14 +64,14 @@ def embedding_rows(model: nn.Module, inputs: Several[Field], place: int = 0) -> 
     watch = _Lookups(parts(zeros)[place])
     try:
         with torch.no_grad(), torch.random.fork_rng(), watch:
-            called(copy.deepcopy(model).train(), zeros)
-    except Exception:  # whatever is wrong with the model is reported by the checks that follow
+            call_model(copy.deepcopy(model).train(), zeros)
+    except Exception:  # errors of the model are reported by later checks
         return None
     return watch.rows if watch.rows and watch.reached.all() else None
 
 
 class _Lookups(TorchDispatchMode):
-    """Notes which places of a tensor are looked up in an embedding, directly or through a view."""
+    """Records which places of a tensor are looked up in an embedding, directly or through a view."""
 
     def __init__(self, source: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -83,7 +83,7 @@ class _Lookups(TorchDispatchMode):
     def __torch_dispatch__(
         self, operation: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Note a lookup, then do whatever was asked."""
+        """Record a lookup, then call the function."""
         if operation is torch.ops.aten.embedding.default:
             weight, indices = args[:2]
             if self._is_source(indices):
@@ -93,7 +93,7 @@ class _Lookups(TorchDispatchMode):
         return operation(*args, **(kwargs or {}))
 
     def _is_source(self, indices: Tensor) -> bool:
-        """Whether these are numbers of the source itself, not changed since."""
+        """Return whether these are unchanged numbers of the source itself."""
         source = self._source
         same = indices.untyped_storage().data_ptr() == source.untyped_storage().data_ptr()
         return same and indices.dtype == source.dtype and source._version == self._version

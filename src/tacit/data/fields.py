@@ -1,7 +1,7 @@
-"""What one tensor of a record may be: its shape, its type and, where that is known, its range.
+"""What one tensor of a record may be: its shape, its type and, where known, its range.
 
-A field tells which rows of a table do not fit it, and draws made-up rows that do. What it says about a table's rows is
-private and stays with whoever holds them.
+A field finds the rows of a table that do not fit it, and draws synthetic rows that do. What it finds in a private table is
+private too and stays with the table's owner.
 """
 
 import math
@@ -20,8 +20,8 @@ _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, tor
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _COMPLEX = (torch.complex64, torch.complex128)
 _NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.bool, *_INTEGERS, *_FLOATS, *_COMPLEX)}
-_AT_ONCE = 1 << 22  # numbers looked at together, so that a large table needs no second one beside it
-_WIDE = 1 << 52  # above it a float64 no longer tells neighbouring integers apart
+_AT_ONCE = 1 << 22  # numbers checked at once, so that a large table needs no copy
+_WIDE = 1 << 52  # above it float64 cannot represent every integer
 Misfits = dict[str, Int64[Tensor, "rows"]]
 
 
@@ -29,8 +29,8 @@ Misfits = dict[str, Int64[Tensor, "rows"]]
 class Field:
     """What the input or the target of one record may be, before `prepare`.
 
-    Bounds are inclusive, and rounded to the field's type; one that is left out is none. Floats must be finite unless
-    `finite=False`, and then bounds hold for every value but NaN. Bytes always lie between 0 and 255.
+    Bounds are inclusive, optional, and rounded to the field's type. Floats must be finite unless `finite=False`; bounds then
+    apply to every value except NaN. Bytes always lie between 0 and 255.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +51,7 @@ class Field:
         if not isinstance(self.finite, bool):
             raise DataError(f"finite is {self.finite!r}; it must be True or False")
         if not self.finite and self.dtype not in (*_FLOATS, *_COMPLEX):
-            raise DataError(f"finite=False means nothing for {self._type}, which has neither NaN nor infinity")
+            raise DataError(f"finite=False has no effect on {self._type}, which has neither NaN nor infinity")
         object.__setattr__(self, "shape", shape)
         for name, default in (("low", 0), ("high", 255)):
             bound = getattr(self, name)
@@ -80,7 +80,7 @@ class Field:
         return f"{self._type}{shape}{range}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the field as plain data for JSON or TOML, without what is not declared."""
+        """Return the declared parts of the field as plain data for JSON or TOML."""
         plain = {"shape": list(self.shape), "dtype": self._type, "low": self.low, "high": self.high}
         return {key: value for key, value in plain.items() if value is not None} | {"finite": self.finite}
 
@@ -95,7 +95,7 @@ class Field:
         return Field(**{**plain, "dtype": dtype})
 
     def within(self, low: int, high: int, reason: str) -> "Field":
-        """Return the field with these bounds where it has none; bounds that are declared and wider are an error."""
+        """Return the field with these bounds where it has none; declared bounds that are wider are an error."""
         if (self.low is not None and self.low < low) or (self.high is not None and self.high > high):
             raise DataError(f"the schema allows {self}, but {reason}; declare {low} to {high}, or less")
         return Field(
@@ -139,7 +139,7 @@ class Field:
         return str(self.dtype).removeprefix("torch.")
 
     def _bound(self, name: str, bound: Any) -> float:
-        """Return a declared bound as the kind of number that the field holds, or say why it cannot be one."""
+        """Return a declared bound in the field's type, or raise."""
         if not (self.is_integer or self.dtype in _FLOATS):
             raise DataError(f"{name} is {bound!r}; {self._type} has no order, so leave {name} out")
         if self.is_integer:
@@ -157,11 +157,11 @@ class Field:
             raise DataError(
                 f"{name} is {bound!r}; it must be a number that {self._type} can hold. Leave it out for none"
             )
-        # Rounded once, here: records and bounds are then compared as numbers of one type. No −0 beside 0.
+        # Rounded once, here, so that records and bounds are compared in one type. −0 becomes 0.
         return torch.tensor(bound, dtype=torch.float64).to(self.dtype).item() + 0.0
 
     def _holds_all(self, part: Tensor) -> bool:
-        """Whether all of a part fits, told from its extremes alone: one pass, and nothing is allocated."""
+        """Return whether all of a part fits, from its extremes alone: one pass, without allocating."""
         if not self.finite:
             return False
         least, most = (value.item() for value in torch.aminmax(part))  # NaN anywhere makes both NaN
@@ -178,7 +178,7 @@ class Field:
         return wrong
 
     def _finite_range(self) -> tuple[int, int]:
-        """Return bounds for drawing whole numbers: a side without one is 0 or 1, or next to the other bound."""
+        """Return bounds for drawing whole numbers: a missing one is 0 or 1, or next to the other bound."""
         limits = torch.iinfo(self.dtype)
         low, high = (None if bound is None else int(bound) for bound in (self.low, self.high))
         if low is None:
@@ -206,7 +206,7 @@ def _comparable(part: Tensor) -> Tensor:
 
 
 def _spread(shape: tuple[int, ...], low: int, high: int, generator: torch.Generator) -> Int64[Tensor, "*shape"]:
-    """Draw whole numbers of a range, each row from another part of it: already two rows differ, and few cover it."""
+    """Draw whole numbers from a range, each row from another part of it, so that few rows cover it."""
     count, wide = shape[0], high - low >= _WIDE
     steps = 4 if wide else high - low + 1
     order = torch.rand(shape, generator=generator).argsort(dim=0)

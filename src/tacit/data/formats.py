@@ -1,7 +1,7 @@
 """Readers for the official file layouts: IDX (MNIST and its kin) and CIFAR's Python pickles.
 
-Files come from the internet, so nothing in them is believed: lengths are checked against headers, and a
-pickle is read by an interpreter that knows four names and runs no code.
+Files come from the internet and are not trusted: lengths are checked against headers, and pickles are read
+by an interpreter that knows four names and runs no code.
 """
 
 import gzip
@@ -29,16 +29,16 @@ def read_idx(path: Path, dimensions: int) -> UInt8[Tensor, "..."]:
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTES, dimensions]) or len(content) < header:
         raise DataError(
-            f"{path} is no IDX file of bytes with {dimensions} dimensions: it starts with "
+            f"{path} is not an IDX file of bytes with {dimensions} dimensions: it starts with "
             f"{content[:4].hex(' ') or 'nothing'}, not 00 00 08 {dimensions:02x} and {dimensions} sizes"
         )
     shape = tuple(int(size) for size in np.frombuffer(content, dtype=">u4", count=dimensions, offset=4))
     if len(content) - header != prod(shape):
         raise DataError(
-            f"{path} is broken: its header promises {' x '.join(map(str, shape))} = {prod(shape)} bytes, "
+            f"{path} is broken: its header says {' x '.join(map(str, shape))} = {prod(shape)} bytes, "
             f"but {len(content) - header} follow; download it again"
         )
-    # A copy, because a tensor must be able to write where it reads.
+    # A copy, because a tensor needs writable memory.
     return torch.from_numpy(np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape).copy())
 
 
@@ -83,8 +83,8 @@ def _unpickle(path: Path) -> dict[Any, Any]:
 class _Unpickler(pickle.Unpickler):
     """Reads dicts, lists, numbers, strings and arrays of bytes; refuses everything else.
 
-    No name in a file reaches the function it names: each is answered with a stand-in of ours, made afresh, so
-    that a file can neither call code nor leave anything changed behind it.
+    No name in a file reaches the function it names: each gets a new stand-in of ours, so that a file can neither
+    call code nor leave any state behind.
     """
 
     def find_class(self, module: str, name: str) -> Callable[..., object] | str:
@@ -98,7 +98,7 @@ class _Unpickler(pickle.Unpickler):
             case "_codecs", "encode":  # how Python 3 writes bytes for Python 2
                 return lambda text, encoding: text.encode(_only_latin1(encoding))
             case _:
-                raise DataError(f"it asks for {module}.{name}, and a CIFAR file needs nothing but numpy arrays")
+                raise DataError(f"it asks for {module}.{name}, but a CIFAR file needs only numpy arrays")
 
 
 class _Array:
@@ -122,7 +122,7 @@ class _ByteType:
 
     def __init__(self, code: str | bytes) -> None:
         if code not in ("u1", b"u1"):
-            raise DataError(f"it holds an array of {code!r}, and CIFAR has bytes (u1)")
+            raise DataError(f"it holds an array of {code!r}, but CIFAR has bytes (u1)")
 
     def __setstate__(self, state: object) -> None:
         """Byte order and alignment say nothing about bytes."""
@@ -130,5 +130,5 @@ class _ByteType:
 
 def _only_latin1(encoding: str) -> str:
     if encoding != "latin1":
-        raise DataError(f"it encodes text as {encoding!r}, and CIFAR files use latin1")
+        raise DataError(f"it encodes text as {encoding!r}, but CIFAR files use latin1")
     return encoding

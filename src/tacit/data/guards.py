@@ -1,7 +1,7 @@
 """What user code may not do while it runs under `vmap`, where one call computes many records.
 
-An operation that fails for one record fails for all of the call, and code that catches the error would take another branch
-for all of them. Two of torch's own operations let an index that is out of range reach another record's numbers.
+An operation that fails for one record fails for all records of the call, and code that catches the error would take another
+branch for all of them. Two of torch's own operations let an index out of range reach another record's numbers.
 """
 
 import random
@@ -20,7 +20,7 @@ from tacit.data.products import even_convolution
 
 
 class CaughtFailure(Exception):
-    """An operation failed, and the code that called it went on all the same."""
+    """An operation failed, but the code that called it continued."""
 
 
 class Guard(TorchFunctionMode):
@@ -29,7 +29,7 @@ class Guard(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._failed, self._before = False, None
-        self.strange: set[str] = set()  # calls inside of which nothing is seen
+        self.strange: set[str] = set()  # calls inside which nothing is observed
 
     def __enter__(self) -> Self:
         """Begin to watch."""
@@ -68,7 +68,7 @@ class Guard(TorchFunctionMode):
             SEEN.depth = depth
 
     def _note(self, func: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        """Remember a call of code that is not torch's own. What it calls in turn does not come here."""
+        """Record a call of code that is not torch's own; its inner calls are not observed."""
         given = args[0] if args else None
         if isinstance(given, type) and given.__module__.startswith("tacit."):
             return
@@ -81,14 +81,14 @@ class Guard(TorchFunctionMode):
 
 
 def _embedding(input: Tensor, weight: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Look rows up; an index that is in no table gives NaN. Under `vmap` torch would read, and write, the next record's row."""
+    """Look rows up; an index outside the table gives NaN. Under `vmap` torch would read and write the next record's row."""
     known = (input >= 0) & (input < weight.shape[0])
     rows: Tensor = functional.embedding(input.clamp(0, weight.shape[0] - 1), weight, *args, **kwargs)
     return torch.where(known[..., None], rows, torch.nan)
 
 
 def _embedding_of(weight: Tensor, indices: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Look rows up, with the arguments in the order of the operation beneath."""
+    """Look rows up, with the arguments in the order of the underlying operation."""
     names = ("padding_idx", "scale_grad_by_freq", "sparse")
     given = dict(zip(names, args, strict=False)) | kwargs
     padding = given.get("padding_idx", -1)
@@ -101,7 +101,7 @@ def _embedding_of(weight: Tensor, indices: Tensor, *args: Any, **kwargs: Any) ->
 
 
 def _sampled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return how to sample a grid; where a place is not finite the result is NaN. Torch reads and writes anywhere for it."""
+    """Return a safe form of grid sampling: NaN where a place is not finite. Torch would read and write arbitrary memory."""
 
     def safe(input: Tensor, grid: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         known = grid.isfinite().all(-1)
@@ -116,7 +116,7 @@ def _refused(*args: Any, **kwargs: Any) -> Any:
 
 
 _OPERATIONS = (torch._ops.OpOverload, torch._ops.OpOverloadPacket)
-_FAR = 1e6  # in halves of an image: whatever lies further out is as far
+_FAR = 1e6  # in halves of an image: anything further out counts as this far
 _GRIDS: tuple[Any, ...] = (functional.grid_sample, torch.grid_sampler, torch.grid_sampler_2d, torch.grid_sampler_3d)
 _GRID_OPERATIONS: tuple[Any, ...] = (
     torch.ops.aten.grid_sampler,
@@ -145,15 +145,15 @@ _SAFE: dict[Any, Callable[..., Any]] = {
 
 
 def chance_state() -> tuple[Any, ...]:
-    """Return where the global generators of Python, numpy and torch stand: code that draws from one moves it."""
+    """Return the state of the global generators of Python, numpy and torch: code that draws from one changes it."""
     numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     place = numpy["state"]
-    kept = numpy["has_gauss"], numpy["gauss"]  # of two normal numbers, the second waits for the next call
+    kept = numpy["has_gauss"], numpy["gauss"]  # the second of two normal numbers is kept for the next call
     return random.getstate(), place["key"].tobytes(), place["pos"], kept, torch.get_rng_state().numpy().tobytes()
 
 
 def restore_chance(state: tuple[Any, ...]) -> None:
-    """Put the global generators back to where they stood."""
+    """Restore the global generators."""
     python, key, place, kept, ours = state
     random.setstate(python)
     numpy: Any = np.random.get_state(legacy=False)  # noqa: NPY002

@@ -1,7 +1,7 @@
 """What a model reads of a record: one tensor, or several, as a tuple or a dictionary of tensors with one row per record each.
 
 A model is called as `model(inputs)`, `model(*inputs)` or `model(**inputs)`: a tuple's tensors by their order, a dictionary's by
-their names. What works on tensors works on several through `mapped`; nothing is nested, and the order of names means nothing.
+their names. `mapped` applies a function of one tensor to several; there is no nesting, and the order of names does not matter.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Inputs: TypeAlias = Tensor | tuple[Tensor, ...] | dict[str, Tensor]
 
 
 def mapped(function: Callable[..., S], *several: Any) -> Any:
-    """Apply a function to one tensor after another, or to those of several at the same place, and return the same structure."""
+    """Apply a function to each tensor, or to corresponding tensors of several inputs, and return the same structure."""
     first = several[0]
     if isinstance(first, dict):
         return {name: function(*(one[name] for one in several)) for name in sorted(first)}
@@ -29,28 +29,28 @@ def mapped(function: Callable[..., S], *several: Any) -> Any:
 
 
 def parts(several: Several[T]) -> list[T]:
-    """Return the tensors, or whatever it is, one after another."""
+    """Return the tensors, or other parts, as a list."""
     if isinstance(several, dict):
         return [several[name] for name in sorted(several)]
     return list(several) if isinstance(several, tuple) else [several]
 
 
-def rebuilt(like: Any, flat: Sequence[S]) -> Any:
-    """Return what `parts` took apart, with these in the place of its parts."""
+def rebuild(like: Any, flat: Sequence[S]) -> Any:
+    """Return the structure that `parts` took apart, with these parts instead."""
     if isinstance(like, dict):
         return dict(zip(sorted(like), flat, strict=True))
     return tuple(flat) if isinstance(like, tuple) else flat[0]
 
 
 def names(several: Several[Any], name: str = "inputs") -> list[str]:
-    """Return what each part is called in a message."""
+    """Return the name of each part for messages."""
     if isinstance(several, dict):
         return [f"{name}[{key!r}]" for key in sorted(several)]
     return [f"{name}[{place}]" for place in range(len(several))] if isinstance(several, tuple) else [name]
 
 
-def alike(one: Several[Any], other: Several[Any]) -> bool:
-    """Tell whether two have the same structure."""
+def same_structure(one: Several[Any], other: Several[Any]) -> bool:
+    """Return whether two have the same structure."""
     return names(one) == names(other)
 
 
@@ -59,16 +59,16 @@ def kinds(inputs: Inputs) -> Any:
     return mapped(lambda table: (tuple(table.shape[1:]), table.dtype), inputs)
 
 
-def described(inputs: Inputs) -> str:
-    """Say what a record's inputs are, without what they hold."""
+def describe_inputs(inputs: Inputs) -> str:
+    """Describe a record's inputs without their values."""
     words = [f"{table.dtype} and shape {tuple(table.shape[1:])}" for table in parts(inputs)]
     if isinstance(inputs, Tensor):
         return words[0]
     return ", ".join(f"{name} of {kind}" for name, kind in zip(names(inputs), words, strict=True))
 
 
-def checked(inputs: Any, records: int | None = None) -> Inputs:
-    """Return inputs with a dictionary's names in their order, or say what they should be. All have one row per record."""
+def check_inputs(inputs: Any, records: int | None = None) -> Inputs:
+    """Return inputs with a dictionary's names sorted, or raise. All must have one row per record."""
     if isinstance(inputs, dict):
         if not all(isinstance(name, str) and name.isidentifier() for name in inputs):
             raise DataError(
@@ -91,7 +91,7 @@ def checked(inputs: Any, records: int | None = None) -> Inputs:
     return found
 
 
-def called(model: Callable[..., S], inputs: Inputs) -> S:
+def call_model(model: Callable[..., S], inputs: Inputs) -> S:
     """Call a model on a batch."""
     if isinstance(inputs, dict):
         return model(**inputs)
@@ -99,14 +99,14 @@ def called(model: Callable[..., S], inputs: Inputs) -> S:
 
 
 def arguments(inputs: Inputs) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Return what a model is called with: by order, and by name."""
+    """Return a model's positional and keyword arguments."""
     if isinstance(inputs, dict):
         return (), inputs
     return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
 
 
-def stacked(records: Sequence[Inputs]) -> Inputs:
-    """Return single records as a batch."""
+def stack_records(records: Sequence[Inputs]) -> Inputs:
+    """Return single records as one batch."""
     found: Inputs = mapped(lambda *tensors: torch.stack(tensors), *records)
     return found
 

@@ -1,8 +1,8 @@
 """Operations that work on every number, or every record's row of numbers, by itself.
 
-Under `vmap` an operation of torch computes many records in one call. Those that are listed here compute each record as if it
-were alone, as far as reading and trying can tell. A model that uses any other one (factorisations, Fourier transforms,
-operators of one's own) is computed one record at a time.
+Under `vmap` an operation of torch computes many records in one call. Those listed here compute each record as if it
+were alone, as far as reading and testing can show. A model that uses any other (factorisations, Fourier transforms,
+custom operators) is computed one record at a time.
 """
 
 import threading
@@ -74,42 +74,42 @@ _NOT_COMPILED = _names(
     """
 )
 _APART = MOVED | COMPARED | CALCULATED | LAYERS | _NOT_COMPILED
-SEEN = threading.local()  # `depth`: how many calls of torch deep a guard is, if one watches this thread
-_KNOWN: dict[Any, bool] = {}  # of each form of an operation that was met
+SEEN = threading.local()  # `depth`: the nesting of torch calls under a guard, if one watches this thread
+_KNOWN: dict[Any, bool] = {}  # for each form of an operation met so far
 _CONVOLUTIONS = frozenset([torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default])
 _CTC = "ctc_loss"
 
 
-def name_of(operation: Any) -> str:
+def operation_name(operation: Any) -> str:
     """Return an operation's name without its form: `aten._softmax.default` and `aten.exp_.default` are softmax and exp."""
     return str(operation).removeprefix("aten.").split(".")[0].strip("_")
 
 
 def is_apart(operation: Any, args: tuple[Any, ...]) -> bool:
-    """Tell whether an operation computes every record by itself.
+    """Return whether an operation computes every record by itself.
 
-    Convolutions that are not done as products do so in float32, and were seen not to in float64.
+    Convolutions that are not computed as products do so in float32, but not always in float64.
     """
     if operation not in _KNOWN:
-        _KNOWN[operation] = operation.namespace in ("aten", "prim", "prims") and name_of(operation) in _APART
+        _KNOWN[operation] = operation.namespace in ("aten", "prim", "prims") and operation_name(operation) in _APART
     if operation in _CONVOLUTIONS and any(isinstance(each, Tensor) and each.dtype == torch.float64 for each in args):
         return False
     return _KNOWN[operation]
 
 
 def is_hidden() -> bool:
-    """Tell whether an operation comes of no call that a guard has seen, as those of compiled script do."""
+    """Return whether an operation comes from no call that a guard observed, as those of compiled script do."""
     return getattr(SEEN, "depth", None) == 0
 
 
 def check_labels(operation: Any, args: tuple[Any, ...]) -> None:
-    """Raise where an operation would read beyond a record: torch's CTC loss looks neither at labels nor at lengths."""
-    if name_of(operation) != _CTC:
+    """Raise if an operation would read beyond a record: torch's CTC loss checks neither labels nor lengths."""
+    if operation_name(operation) != _CTC:
         return
     log_probs, targets, *lengths = args[:4]
     steps, labels = (torch.as_tensor(each) for each in lengths)
     room, classes = targets.shape[-1], log_probs.shape[-1]
-    used = labels.sum() if targets.ndim == 1 else labels  # of all records, one after another, or of each
+    used = labels.sum() if targets.ndim == 1 else labels  # of all records, concatenated, or of each
     inside = ((targets >= 0) & (targets < classes)).all() & ((steps >= 0) & (steps <= log_probs.shape[0])).all()
     if not bool(inside & (labels >= 0).all() & (used <= room).all()):
-        raise ValueError("a label is not among the classes, or a length is longer than what there is")
+        raise ValueError("a label is not among the classes, or a length is too long")

@@ -1,7 +1,7 @@
-"""Rules by which training records are dealt to agents: the paper's A(t), Dirichlet, and IID.
+"""How training records are divided among agents: the paper's A(t), Dirichlet, and IID.
 
 A rule is called with the targets, the number of classes (None where there are none), the number of agents and
-a generator, and returns for each agent the rows it holds. Each row is dealt to exactly one agent. Its `str`
+a generator, and returns for each agent the rows it holds. Each row goes to exactly one agent. Its `str`
 is a short public description: it becomes part of the owners' names.
 """
 
@@ -16,7 +16,7 @@ from tacit.errors import DataError, InvalidInput
 
 Rows = list[Int64[np.ndarray, "held"]]
 
-# Shares are products of floats: what misses a whole record by less than this is a whole record.
+# Shares are products of floats: this close to a whole record counts as one.
 _ROUNDING = 1e-7
 _DRAWS = 100
 
@@ -65,7 +65,7 @@ class Dirichlet:
         if not 0 < self.alpha <= 1e6:
             raise InvalidInput(f"alpha={self.alpha} is outside (0, 1e6]; 0.1 is very uneven, 100 nearly even")
         if self.min_size < 0:
-            raise InvalidInput(f"min_size={self.min_size} is negative; 1 is the least that an agent can work with")
+            raise InvalidInput(f"min_size={self.min_size} is negative; an agent needs at least 1")
 
     def __str__(self) -> str:
         least = f", min_size={self.min_size}" if self.min_size != 1 else ""
@@ -74,7 +74,7 @@ class Dirichlet:
     def __call__(
         self, targets: Int64[Tensor, "records"], classes: int | None, agents: int, rng: np.random.Generator
     ) -> Rows:
-        """Return the rows that each agent holds; shares are drawn anew until all have `min_size`."""
+        """Return the rows that each agent holds; shares are redrawn until all have `min_size`."""
         per_class = _class_counts(self, targets, classes)
         best = 0
         for _ in range(_DRAWS):
@@ -121,10 +121,10 @@ def class_fractions(t: float, agents: int, classes: int) -> Float64[np.ndarray, 
 def apportion(
     shares: Float64[np.ndarray, "agents classes"], per_class: Int64[np.ndarray, "classes"]
 ) -> Int64[np.ndarray, "agents classes"]:
-    """Turn shares into whole records, so that each class is dealt completely.
+    """Turn shares into whole records, so that each class is divided completely.
 
-    Each agent gets what its share holds in whole records. What is left of a class goes, one each, to those
-    whom rounding has denied most so far. Without that memory the same agents would win in every class: 100
+    Each agent gets the whole records of its share. The remainder of a class goes, one each, to those who have
+    lost most to rounding so far. Without that memory the same agents would win in every class: 100
     classes of 500 over 1,000 agents would leave half of them with 100 records and half with none.
     """
     wanted = shares * per_class
@@ -133,7 +133,7 @@ def apportion(
     for j, left in enumerate(per_class - dealt.sum(axis=0)):
         fraction = wanted[:, j] - dealt[:, j]
         owed += fraction
-        claim = np.where(fraction > _ROUNDING, owed, -np.inf)  # who wants none of a class gets none
+        claim = np.where(fraction > _ROUNDING, owed, -np.inf)  # agents with no share of a class get none
         winners = np.argsort(-claim, kind="stable")[:left]
         dealt[winners, j] += 1
         owed[winners] -= 1

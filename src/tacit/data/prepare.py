@@ -1,8 +1,8 @@
-"""Public preprocessing, applied to records after they were gathered.
+"""Public preprocessing, applied to records after they are gathered.
 
-A preparation treats every record alike and alone: its constants are published or agreed on, never measured on
-the private data, so that a record's prepared value depends on no other record. `apart` makes that so: it shows a
-preparation one record at a time.
+It treats every record alike and alone: its constants are published or agreed on, never measured on the private
+data, so that a record's prepared value depends on no other record. `isolate` guarantees that: it passes one record
+at a time.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.guards import Guard, chance_state, restore_chance
-from tacit.data.inputs import Inputs, alike, mapped, parts, stacked
+from tacit.data.inputs import Inputs, mapped, parts, same_structure, stack_records
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
@@ -42,7 +42,7 @@ class Normalise:
         """Return images, [records, channels, height, width], as normalised float32."""
         if not isinstance(inputs, Tensor):
             raise DataError(
-                "Normalise reads one tensor of images, and these records have several inputs; call it on one of them in a prepare "
+                "Normalise reads one tensor of images, but these records have several inputs; call it on one of them in a prepare "
                 "of your own"
             )
         std = torch.tensor(self.std, device=inputs.device).view(-1, 1, 1)
@@ -51,8 +51,8 @@ class Normalise:
 
 
 @dataclass(frozen=True)
-class Apart:
-    """The preparation of a batch that shows `prepare` each record by itself, as a batch of one; see `apart`."""
+class Isolated:
+    """The preparation of a batch that shows `prepare` each record by itself, as a batch of one; see `isolate`."""
 
     prepare: Prepare
     in_loop: bool = False
@@ -60,7 +60,7 @@ class Apart:
     def __call__(self, inputs: Inputs) -> Inputs:
         """Return all records, prepared."""
         if self.prepare is bytes_to_unit or type(self.prepare) is Normalise:
-            return self.prepare(inputs)  # number by number, each operation rounded once: wherever it stands
+            return self.prepare(inputs)  # number by number, each operation rounded once: the same at every place
         if self.in_loop:
             count = len(parts(inputs)[0])
             return _stacked([self._alone(mapped(itemgetter(number), inputs)) for number in range(count)])
@@ -70,11 +70,11 @@ class Apart:
         if strange := guard.strange | products.strange:
             raise NotImplementedError(
                 f"{', '.join(sorted(strange))} may not keep records apart"
-            )  # `apart` takes a loop
+            )  # `isolate` then uses a loop
         return prepared
 
     def _alone(self, record: Inputs) -> Inputs:
-        """Prepare a record that lies in memory as every other does, and leave no trace of it in a generator."""
+        """Prepare one record, laid out in memory like every other, and leave no trace of it in a generator."""
         before = chance_state()
         try:
             prepared = self._one(mapped(Tensor.clone, record))
@@ -99,35 +99,35 @@ class Apart:
 
 
 def _stacked(records: list[Inputs]) -> Inputs:
-    """Return records of one shape and type as a batch; torch would turn one type into another where they differ."""
+    """Return records of one shape and type as a batch; torch would convert differing types silently."""
     kinds = [mapped(lambda tensor: (tensor.shape, tensor.dtype), record) for record in records]
     if any(kind != kinds[0] for kind in kinds):
         raise DataError("prepare gives records of several shapes or types")
-    return stacked(records)
+    return stack_records(records)
 
 
-def apart(prepare: Prepare, like: Inputs) -> Apart:
-    """Return the preparation record by record: a `vmap`, or, for code that no `vmap` can take, a loop.
+def isolate(prepare: Prepare, like: Inputs) -> Isolated:
+    """Return the preparation record by record: a `vmap` or, for code that does not work under `vmap`, a loop.
 
-    Which of the two follows from the shape and type of `like`, never from what it holds.
+    Which of the two depends on the shape and type of `like`, never on its values.
     """
-    batched = Apart(prepare)
+    batched = Isolated(prepare)
     try:
         batched(mapped(lambda table: table.new_zeros(2, *table.shape[1:]), like))
     except DataError:
         raise
-    except Exception:  # numpy inside, a branch on values, anything that needs real numbers
-        return Apart(prepare, in_loop=True)
+    except Exception:  # numpy inside, a branch on values, anything that needs actual values
+        return Isolated(prepare, in_loop=True)
     return batched
 
 
-def check_apart(prepare: Prepare, public: Inputs) -> None:
-    """Refuse a preparation that mixes records or draws by chance; `public` holds at least two public records."""
-    alone, before = apart(prepare, public), chance_state()
+def check_isolated(prepare: Prepare, public: Inputs) -> None:
+    """Refuse a preparation that mixes records or is random; `public` holds at least two public records."""
+    alone, before = isolate(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
     if not all(_equal(first, other) for other in again) or chance_state() != before:
         raise DataError(
-            "prepare gives another value for the same record the second time: it draws random numbers or keeps something. "
+            "prepare returns another value for the same record the second time: it draws random numbers or keeps state. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
         )
     changes: tuple[Callable[[Tensor], Tensor], ...] = (Tensor.clone, lambda table: table.flip(0), itemgetter(slice(1)))
@@ -140,14 +140,14 @@ def check_apart(prepare: Prepare, public: Inputs) -> None:
 
 
 def _equal(one: Inputs, other: Inputs) -> bool:
-    return alike(one, other) and all(
+    return same_structure(one, other) and all(
         torch.equal(ours.nan_to_num(nan=-1), theirs.nan_to_num(nan=-1))
         for ours, theirs in zip(parts(one), parts(other), strict=True)
     )
 
 
 def _same(one: Inputs, other: Inputs) -> bool:
-    return alike(one, other) and all(map(_close, parts(one), parts(other)))
+    return same_structure(one, other) and all(map(_close, parts(one), parts(other)))
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

@@ -1,8 +1,8 @@
-"""Matrix products that do not round a record by its place: their widths are filled up with zeros, which changes no value.
+"""Matrix products whose rounding does not depend on a record's place: widths are padded with zeros, which changes no value.
 
-Rows of odd widths begin at odd addresses, and libraries round them by where they stand; columns that fill no whole tile of
-the library's kernel are done by another one. The mode below sits beneath `vmap` and autograd, so it sees the products that
-torch really does, of any code and of its backward pass.
+Rows of odd widths begin at odd addresses, where libraries round differently; columns that do not fill a tile of the library's
+kernel are computed by another one. The mode below works beneath `vmap` and autograd, so it sees the products that torch
+actually computes, for any code and in the backward pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tacit.data.operations import check_labels, is_apart, is_hidden, name_of
+from tacit.data.operations import check_labels, is_apart, is_hidden, operation_name
 
-# Multiples to which widths are filled up. Found by trying a record at every place, on x86 with the library that torch comes with;
-# whether they do on another machine is checked before a run.
+# Multiples to which widths are padded, found by testing a record at every place on x86 with torch's library; whether they
+# are right on another machine is tested before a run.
 _EVEN = 4
 _TILE, _TILE_FROM = 24, 13  # of columns in float64
 _aten = torch.ops.aten
 
 
 class EvenProducts(TorchDispatchMode):
-    """While it is entered, every matrix product has even widths.
+    """While active, every matrix product has even widths.
 
-    `needed` says whether any had not, or may not have; `strange` names operations that are not known to keep records apart.
+    `needed` says whether any had odd ones, or may have; `strange` names operations not known to keep records apart.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class EvenProducts(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Leave the compiler's wrapper away, which takes longer than most operations: nothing here is compiled."""
+        """Skip the compiler's wrapper, which takes longer than most operations: nothing here is compiled."""
         return False
 
     def __torch_dispatch__(
@@ -45,7 +45,7 @@ class EvenProducts(TorchDispatchMode):
         form = _EVEN_FORMS.get(func)
         if form is None:
             if not is_apart(func, args) or is_hidden():
-                self.strange.add(name_of(func))
+                self.strange.add(operation_name(func))
                 check_labels(func, args)
             return func(*args, **(kwargs or {}))
         self.needed = self.needed or func is not _aten.bmm.default or any(_fill(*args))
@@ -61,21 +61,21 @@ def even_product(left: Tensor, right: Tensor) -> Tensor:
     if across or beside:
         right = functional.pad(right, (0, beside, 0, across))
     product = (torch.mm if left.ndim == 2 else torch.bmm)(left, right)
-    return product[..., :rows, :columns].contiguous()  # as torch's own would be: some functions ask for that
+    return product[..., :rows, :columns].contiguous()  # like torch's own result: some functions rely on that
 
 
 def _fill(left: Tensor, right: Tensor) -> tuple[int, int, int]:
-    """Return how many rows, inner places and columns are missing to even widths."""
+    """Return how many rows, inner places and columns must be added for even widths."""
     (rows, inner), columns = left.shape[-2:], right.shape[-1]
     return (
         -rows % _EVEN if left.ndim == 2 else 0,  # in a stack, rows are records; in one product columns may be
-        -inner % _EVEN if inner > 1 else 0,  # a single number is not added to anything
+        -inner % _EVEN if inner > 1 else 0,  # with a single inner place nothing is added up
         even_width(columns, right.dtype) - columns,
     )
 
 
 def even_width(columns: int, dtype: torch.dtype) -> int:
-    """Return how many columns a product should have in the place of so many."""
+    """Return the padded number of columns of a product."""
     tile = _TILE if dtype == torch.float64 and columns >= _TILE_FROM else _EVEN
     return columns + -columns % tile
 
@@ -89,9 +89,9 @@ def even_convolution(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Return a convolution of one or two dimensions, by columns and products where the library rounds by place.
+    """Return a convolution of one or two dimensions, by columns and products where the library's rounding depends on the place.
 
-    That is in float64, and for kernels of a single pixel, which it does by products of its own.
+    That is in float64, and for kernels of a single pixel, which the library computes by products of its own.
     """
     axes = weight.ndim - 2
     if weight.dtype != torch.float64 and any(side > 1 for side in weight.shape[2:]):
@@ -120,7 +120,7 @@ def _for_axes(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
 
 
 def padding_of(padding: str | int | Sequence[int], kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
-    """Return what is added before and after, the last axis first."""
+    """Return the padding before and after, last axis first."""
     if padding == "same":
         total = [dilation * (side - 1) for dilation, side in zip(dilations, kernel, strict=True)]
         both = [(each // 2, each - each // 2) for each in total]
@@ -132,7 +132,7 @@ def padding_of(padding: str | int | Sequence[int], kernel: Sequence[int], dilati
 def _added(added: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = even_product(left, right)
     product = product if alpha == 1 else alpha * product
-    if beta == 0:  # then not even NaN in what is added counts
+    if beta == 0:  # then not even NaN in the padding counts
         return product
     return (added if beta == 1 else beta * added) + product
 

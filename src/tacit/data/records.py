@@ -2,8 +2,8 @@
 
 A record's input is one tensor, or several in a tuple or a dictionary; see `inputs`.
 
-Tensors stay as compact as they were given (images of bytes stay bytes); turning them into what a model reads
-is the data set's `prepare`, which runs on a batch after it was gathered.
+Tensors stay as compact as they were given (images of bytes stay bytes); the data set's `prepare` turns them into
+what a model reads, for each batch after gathering.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from jaxtyping import Int64, Shaped
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from tacit.data.inputs import Inputs, checked, described, kinds, mapped, stacked
+from tacit.data.inputs import Inputs, check_inputs, describe_inputs, kinds, mapped, stack_records
 from tacit.errors import DataError
 
 Array: TypeAlias = Tensor | np.ndarray
@@ -26,7 +26,7 @@ Column: TypeAlias = Array | list[Any]
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Inputs and targets, one record per row; and, where records are protected together, to whom each belongs.
+    """Inputs and targets, one record per row, and optionally the unit that each belongs to.
 
     units: a number for each record. Records with the same number belong to one unit, such as a patient.
     """
@@ -36,10 +36,10 @@ class Records:
     units: Int64[Tensor, "records"] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", checked(self.inputs))
+        object.__setattr__(self, "inputs", check_inputs(self.inputs))
         if not isinstance(self.targets, Tensor) or self.targets.ndim == 0:
             raise DataError(f"targets must be a tensor with one row per record, not {_describe(self.targets)}")
-        checked(self.inputs, len(self.targets))
+        check_inputs(self.inputs, len(self.targets))
         if self.units is not None and (self.units.dtype, self.units.shape) != (torch.int64, self.targets.shape[:1]):
             raise DataError(
                 f"units are {_describe(self.units)}; give one int64 number for each of {len(self.targets)} records"
@@ -49,15 +49,15 @@ class Records:
         return len(self.targets)
 
     def __repr__(self) -> str:
-        # Records are private: no log or error text that shows this object may show what they hold.
-        return f"Records({len(self)} of {described(self.inputs)})"
+        # Records are private: a log or error message with this object must not show their values.
+        return f"Records({len(self)} of {describe_inputs(self.inputs)})"
 
     @property
     def table(self) -> Shaped[Tensor, "records *shape"]:
         """The inputs, where a record has one; records with several are refused."""
         if isinstance(self.inputs, Tensor):
             return self.inputs
-        raise DataError(f"this takes records with one input, and these have several: {described(self.inputs)}")
+        raise DataError(f"this takes records with one input, but these have several: {describe_inputs(self.inputs)}")
 
     def take(self, indices: Int64[Tensor, "chosen"]) -> "Records":
         """Return the records at `indices`, in that order."""
@@ -65,7 +65,7 @@ class Records:
         return Records(inputs, self.targets[indices], None if self.units is None else self.units[indices])
 
     def of_units(self, column: Any) -> "Records":
-        """Return the same records with a column that says to whom each belongs: whole numbers or texts, and nothing missing."""
+        """Return the same records with a column of units: whole numbers or strings, none missing."""
         plain = isinstance(column, Array) and not isinstance(column, np.ma.MaskedArray)
         ids = list(column.tolist() if plain else column)
         if not (all(type(one) is int for one in ids) or all(type(one) is str for one in ids)):
@@ -78,16 +78,16 @@ class Records:
         return Records(self.inputs, self.targets, torch.tensor([numbers[one] for one in ids], dtype=torch.int64))
 
     @staticmethod
-    def of(source: "Source") -> "Records":
+    def of(source: "RecordsLike") -> "Records":
         """Make a table of an (inputs, targets) pair, or of a map-style data set of (input, target) items.
 
-        Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of some, for models that read several.
-        A data set is read once, item by item: whatever random transformation it applies is frozen there.
+        Inputs are a tensor, an array or a list of lists, or a tuple or dictionary of these, for models that read several.
+        A data set is read once, item by item, so the result of any random transformation in it is fixed.
         """
         if isinstance(source, Records):
             return source
         if isinstance(source, tuple | list) and len(source) == 2:
-            # Two lists in a tuple are inputs and targets; a list may also hold two records.
+            # A tuple of two lists is inputs and targets; a list may also hold two records.
             columns = (Array, list) if isinstance(source, tuple) else Array
             if isinstance(source[1], columns) and (isinstance(source[0], columns) or _is_several(source[0])):
                 return Records(_inputs(source[0], "inputs"), _tensor(source[1], "targets"))
@@ -99,21 +99,21 @@ class Records:
         return _read_items(source)
 
 
-Source: TypeAlias = (
+RecordsLike: TypeAlias = (
     Records | tuple[Column | tuple[Column, ...] | dict[str, Column], Column] | Dataset[Any] | Sequence[tuple[Any, Any]]
 )
 """What `Records.of` takes."""
 
 
 def concatenate(tables: Sequence[Records]) -> Records:
-    """Put tables of equally shaped records below each other."""
+    """Concatenate tables of records of one shape."""
     for name in ("inputs", "targets"):
         first: Inputs = getattr(tables[0], name)
         for i, table in enumerate(tables):
             own: Inputs = getattr(table, name)
             if kinds(own) != kinds(first):
                 raise DataError(
-                    f"{name} of part {i} are {described(own)} but those of part 0 are {described(first)}; all parts must be alike"
+                    f"{name} of part {i} are {describe_inputs(own)} but those of part 0 are {describe_inputs(first)}; all parts must be alike"
                 )
     units = [table.units for table in tables if table.units is not None]
     if len(units) not in (0, len(tables)):
@@ -130,8 +130,8 @@ def _read_items(items: Any) -> Records:
         raise DataError(f"{_describe(items)} holds no records")
     inputs: list[Inputs] = []
     targets: list[Tensor] = []
-    wrong: list[str] = []  # what is the matter with each item that cannot be used
-    number = 0  # of the first item that can
+    wrong: list[str] = []  # what is wrong with each item that cannot be used
+    number = 0  # of the first usable item
     for i in range(len(items)):
         item = items[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
@@ -151,7 +151,7 @@ def _read_items(items: Any) -> Records:
             targets.append(pair[1])
     if wrong:
         raise DataError(f"{len(wrong)} of {len(items)} records cannot be used. The first: {wrong[0]}")
-    return Records(stacked(inputs), torch.stack(targets))
+    return Records(stack_records(inputs), torch.stack(targets))
 
 
 def _shape(one: Inputs) -> Any:
@@ -159,7 +159,7 @@ def _shape(one: Inputs) -> Any:
 
 
 def _is_several(value: Any) -> bool:
-    """Tell whether this is a tuple of tensors or arrays, or a dictionary of these or lists; a tuple of numbers is one tensor."""
+    """Return whether this is a tuple of tensors or arrays, or a dictionary of these or lists; a tuple of numbers is one tensor."""
     if isinstance(value, dict):
         return bool(value) and all(isinstance(column, Array | list) for column in value.values())
     return isinstance(value, tuple) and bool(value) and all(isinstance(column, Array) for column in value)
@@ -178,14 +178,14 @@ def _tensor(value: Any, name: str) -> Tensor:
     try:
         if isinstance(value, int | float) or _is_plain(value):
             return torch.as_tensor(value)
-        # torch shares an array's memory only where it is writable and laid out row by row.
+        # torch shares an array's memory only if it is writable and laid out row by row.
         return torch.from_numpy(np.require(value, requirements=["C", "W"]))
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} cannot become a tensor: {_describe(value)} ({error})") from None
 
 
 def _is_plain(value: Any) -> bool:
-    """Tell whether this is a list of Python's own numbers, or a list of such lists."""
+    """Return whether this is a list of Python numbers, or a list of such lists."""
     while isinstance(value, list | tuple) and len(value):
         value = value[0]
     return isinstance(value, int | float)

@@ -1,8 +1,8 @@
-"""Wavelet scattering: features of images that nobody trained, and that a private linear model learns well from.
+"""Wavelet scattering: untrained features of images from which a private linear model learns well.
 
 Two layers of Morlet wavelets and moduli, then a low-pass (Bruna & Mallat, *Invariant Scattering Convolution Networks*,
 2013), with the scales and the normalisation that Tramèr & Boneh found best for private training (*Differentially Private
-Learning Needs Better Features*, 2021). The filters are fixed, and each record is treated alone: this costs no privacy.
+Learning Needs Better Features*, 2021). The filters are fixed, and each record is treated alone, so this costs no privacy.
 """
 
 import math
@@ -44,7 +44,7 @@ def scattering(
     first = torch.fft.ifft2(torch.fft.fft2(flat)[:, None, None] * filters.wavelets).abs()  # [records, scale, angle, …]
     orders.append(first.flatten(1, 2))
     finest = torch.fft.fft2(first[:, 0])
-    for angle in range(ANGLES):  # only from the finer scale to the coarser: the other way round nothing is left
+    for angle in range(ANGLES):  # only from the finer scale to the coarser: the other way nothing remains
         orders.append(torch.fft.ifft2(finest[:, angle, None] * filters.wavelets[1]).abs())
     found = filters.rows @ torch.cat(orders, dim=1) @ filters.columns.mT
     normal = group_norm(found, _GROUPS)
@@ -54,15 +54,16 @@ def scattering(
 def scattered(data: DataSet) -> DataSet:
     """Return the same records as their features, computed once.
 
-    The data set keeps its name, and its owners keep theirs: the ledger counts what is asked of these records wherever
-    and in whatever form.
+    The data set and its owners keep their names: the ledger counts queries of these records in any form.
     """
 
     def features(records: Records | None) -> Records | None:
         if records is None:
             return None
         one = scattering(data.prepare(records.table[:1]))
-        found = one.new_empty(len(records), *one.shape[1:])  # parts put together in the end would be held twice
+        found = one.new_empty(
+            len(records), *one.shape[1:]
+        )  # concatenating parts at the end would need twice the memory
         for place, part in zip(found.split(_AT_ONCE), records.table.split(_AT_ONCE), strict=True):
             place.copy_(scattering(data.prepare(part)))
         return Records(found, records.targets)

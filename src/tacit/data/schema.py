@@ -1,7 +1,7 @@
-"""The public declaration of what a record may be, and the check that training records keep to it.
+"""The public declaration of what a record may be, and the check that training records fit it.
 
-A schema is public and kept with a run. Whether records fit it is private: the check runs where they are held, before
-anything is asked or sent, and its error is for their holder alone.
+A schema is public and stored with a run. Whether records fit it is private: the check runs where they are held, before
+anything is queried or sent, and its error is for their holder only.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from tacit.data.fields import Field, Misfits
-from tacit.data.inputs import Several, alike, described, mapped, names, parts
+from tacit.data.inputs import Several, describe_inputs, mapped, names, parts, same_structure
 from tacit.data.records import Records
 from tacit.errors import DataError
 
@@ -31,7 +31,7 @@ class Schema:
     """What the inputs and targets of every record may be, before `prepare`. Public."""
 
     inputs: Several[Field]
-    """Of a model that reads several inputs: a tuple or dictionary of fields, as the inputs are."""
+    """For a model with several inputs: a tuple or dictionary of fields, like the inputs."""
     targets: Field
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class Schema:
     def draft(data: "DataSet", model: nn.Module | None = None) -> "Schema":
         """Write down what is public: shapes, types, classes, and the rows of an embedding that reads the inputs.
 
-        No training value is looked at, and no range is guessed from records: floats are finite, and no more.
+        No training value is read, and no range is guessed from records: floats must be finite, nothing more.
         """
         from tacit.data.drafting import draft, narrowed  # which makes schemas
 
@@ -87,23 +87,23 @@ class Schema:
 
     @property
     def fingerprint(self) -> str:
-        """Tells this schema from any other, the same on every machine."""
+        """Identifies this schema, the same on every machine."""
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def classes(self) -> int | None:
-        """How many classes the targets name, where they are whole numbers with a highest one; otherwise None."""
+        """How many classes the targets name, if they are whole numbers with a declared maximum; otherwise None."""
         highest = self.targets.high
         if highest is None or highest < 0 or self.targets.shape or not self.targets.is_integer:
             return None
         return int(highest) + 1
 
     def check_kind(self, records: Records, name: str) -> None:
-        """Refuse a table whose shape or type is another one: these are public facts."""
-        if not alike(records.inputs, self.inputs):
+        """Refuse a table of another shape or type; these are public facts."""
+        if not same_structure(records.inputs, self.inputs):
             raise DataError(
-                f"inputs of {name} are {described(records.inputs)}, but the schema says {self}; make them alike"
+                f"inputs of {name} are {describe_inputs(records.inputs)}, but the schema says {self}; make them alike"
             )
         for part, field, table in self._columns(records):
             if (tuple(table.shape[1:]), table.dtype) != (field.shape, field.dtype):
@@ -111,7 +111,7 @@ class Schema:
                 raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them alike")
 
     def fits(self, records: Records) -> Bool[Tensor, "records"]:
-        """Say which records fit. This tells about each of them: on private records the answer is private."""
+        """Return which records fit. For private records the answer is private."""
         self.check_kind(records, "these records")
         fit = torch.ones(len(records), dtype=torch.bool, device=records.targets.device)
         for rows in self.misfits(records).values():
@@ -144,21 +144,21 @@ _checked: WeakKeyDictionary[Records, dict[tuple[Schema, tuple[int, ...]], Misfit
 
 
 def check_records(data: "AgentData", schema: Schema) -> None:
-    """Refuse records that do not fit. Held-out ones are public; of training records only counts are named.
+    """Refuse records that do not fit. Held-out ones are public; for training records the message has only counts.
 
-    A table is read once for each schema, unless torch knows that it was changed since.
+    A table is read once per schema, unless torch knows that it has changed.
     """
-    for part, held_out in (("validation", data.data.validation), ("test", data.data.test)):
+    for part, held_out in (("validation", data.dataset.validation), ("test", data.dataset.test)):
         if held_out is not None:
             schema.check_kind(held_out, f"the {part} set")
             if wrong := _misfits(held_out, schema):
                 raise DataError(f"the {part} set does not fit its schema: {_counted(wrong)}")
-    schema.check_kind(data.data.train, "the training set")
+    schema.check_kind(data.dataset.train, "the training set")
     _check_missing(data, schema)
-    wrong = _misfits(data.data.train, schema)
+    wrong = _misfits(data.dataset.train, schema)
     if not wrong:
         return
-    bad = torch.zeros(len(data.data.train), dtype=torch.bool)
+    bad = torch.zeros(len(data.dataset.train), dtype=torch.bool)
     bad[torch.cat(list(wrong.values())).cpu()] = True
     holders = [agent for agent, rows in enumerate(data.indices) if bool(bad[rows.cpu()].any())]
     if not holders:  # rows that nobody holds are never read
@@ -167,23 +167,23 @@ def check_records(data: "AgentData", schema: Schema) -> None:
     if len(holders) > _SHOWN:
         lines.append(f"and {len(holders) - _SHOWN} more agents")
     raise DataError(
-        f"training records do not fit the schema of {data.data.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
+        f"training records do not fit the schema of {data.dataset.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
         f"tells which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
         "records: do not forward it"
     )
 
 
 def _check_missing(data: "AgentData", schema: Schema) -> None:
-    """Refuse an agent more of whose records hold NaN or infinity than `most_missing` lets in."""
-    if data.data.most_missing >= 1 or schema.is_finite:
+    """Refuse an agent if more of its records hold NaN or infinity than `most_missing` allows."""
+    if data.dataset.most_missing >= 1 or schema.is_finite:
         return
     kinds = mapped(lambda field: Field(shape=field.shape, dtype=field.dtype), schema.inputs)
     whole = Schema(inputs=kinds, targets=Field(shape=schema.targets.shape, dtype=schema.targets.dtype))
-    found = [rows.cpu() for rows in _misfits(data.data.train, whole).values()]
-    missing = torch.zeros(len(data.data.train), dtype=torch.bool)
+    found = [rows.cpu() for rows in _misfits(data.dataset.train, whole).values()]
+    missing = torch.zeros(len(data.dataset.train), dtype=torch.bool)
     missing[torch.cat(found) if found else []] = True
     counts = [int(missing[rows.cpu()].sum()) for rows in data.indices]
-    most = data.data.most_missing
+    most = data.dataset.most_missing
     lines = [
         f"agent {agent} ({data.owners[agent]}): {count} of {size}"
         for agent, (count, size) in enumerate(zip(counts, data.sizes, strict=True))
@@ -192,14 +192,14 @@ def _check_missing(data: "AgentData", schema: Schema) -> None:
     if lines:
         more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
         raise DataError(
-            f"more records of {data.data.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
+            f"more records of {data.dataset.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
             f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
             "not forward it"
         )
 
 
 def _misfits(records: Records, schema: Schema) -> Misfits:
-    """Look a table through, or remember what was found; the memory goes with the table."""
+    """Check a table, or return the cached result, which lives as long as the table."""
     tables = (*parts(records.inputs), records.targets)
     versions = tuple(0 if table.is_inference() else table._version for table in tables)
     seen, key = _checked.setdefault(records, {}), (schema, versions)
@@ -214,7 +214,7 @@ def _held(wrong: Misfits, held: Tensor) -> str:
 
 
 def _missing(wrong: Misfits) -> str:
-    """Say how to let NaN in, where there is any."""
+    """Describe how to allow NaN, if there is any."""
     if not any(words.endswith("that are not finite") for words in wrong):
         return ""
     return "; allow_missing=0.05 lets in a share of what is not finite, which training mostly counts as zero"

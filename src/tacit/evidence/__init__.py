@@ -1,4 +1,4 @@
-"""What an auditor receives: archives of runs, signed heads, and their verification."""
+"""What an auditor receives: archives of runs, signed heads, and how both are verified."""
 
 from typing import TYPE_CHECKING
 
@@ -6,18 +6,18 @@ from tacit.lazy import lazily
 
 if TYPE_CHECKING:
     from tacit.evidence.archive import Archive, pack
-    from tacit.evidence.findings import Finding
-    from tacit.evidence.signing import Statement, new_key, read_signature, sign
-    from tacit.evidence.verifying import verify
+    from tacit.evidence.outcomes import Verification
+    from tacit.evidence.signatures import Statement, new_key, read_signature, sign
+    from tacit.evidence.verification import verify
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "tacit.evidence.archive": ("Archive", "pack"),
-            "tacit.evidence.findings": ("Finding",),
-            "tacit.evidence.signing": ("Statement", "new_key", "read_signature", "sign"),
-            "tacit.evidence.verifying": ("verify",),
+            "tacit.evidence.outcomes": ("Verification",),
+            "tacit.evidence.signatures": ("Statement", "new_key", "read_signature", "sign"),
+            "tacit.evidence.verification": ("verify",),
         },
     )
 
-__all__ = ["Archive", "Finding", "Statement", "new_key", "pack", "read_signature", "sign", "verify"]
+__all__ = ["Archive", "Statement", "Verification", "new_key", "pack", "read_signature", "sign", "verify"]

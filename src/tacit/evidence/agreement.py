@@ -1,7 +1,7 @@
 """Whether a run's settings, plan, events, summary and account in the ledger agree in every field.
 
-Each function yields a sentence for every disagreement. They serve `tacit ledger --verify`, which looks at folders, and
-`tacit verify`, which looks at what an auditor was given.
+Each function yields a sentence for every disagreement. `tacit ledger --verify` uses them on folders, and `tacit verify` on
+archives.
 """
 
 import hashlib
@@ -11,22 +11,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
-from tacit.privacy.guarantees import shown, stated
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.accounting import ceil_digits
+from tacit.privacy.guarantees import format_epsilon
+from tacit.privacy.mechanisms import Masks, Observer
+from tacit.privacy.observers import epsilons_against
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Check, CheckpointSaved, Events, Finish, Plan, Resume
-from tacit.runs.naming import is_own
+from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent
+from tacit.runs.events import Events
 from tacit.runs.python_config import AnyConfig, PythonConfig
+from tacit.runs.user_code import is_user_code
 
 ROUNDING = 1e-6
-# Held against something else, or of a clock: nobody can say that these are right.
+# Compared elsewhere, or measured by a clock, so that nobody can check them.
 _ALSO_IN_SUMMARIES = {
     "accuracy_mean",
     "accuracy_min",
     "accuracy_max",
     "epsilon",
     "epsilon_per_agent",
+    "epsilon_against",
     "exposed",
     "heads",
     "evaluation_seconds",
@@ -36,36 +40,39 @@ _QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Told:
-    """All that a run's files and the ledger tell of it."""
+class RunEvidence:
+    """Everything that a run's files and the ledger say about it."""
 
     name: str
     config: AnyConfig
     events: Events
-    plan: Plan
+    plan: PlanEvent
     ledger: Ledger
     account: Account | None
     token: str | None
     anchors: tuple[str, ...]
-    """Heads of the run's events that the ledger has taken in, the oldest first."""
+    """Heads of the run's events that were written into the ledger, oldest first."""
     rows: Sequence[str]
     """The hashes of all rows of the ledger."""
     summary: dict[str, Any] | None
     checkpoint: bytes | None
     running: bool = False
-    """Whether a process is at work on it, so that files may be ahead of each other."""
+    """Whether a process is still working on it, so that some files may be newer than others."""
 
 
-def settings_problems(told: Told) -> Iterator[str]:
-    """Yield in what the plan differs from what follows from the settings."""
-    config, plan = told.config, told.plan
+def check_settings(run: RunEvidence) -> Iterator[str]:
+    """Yield where the plan differs from what follows from the settings."""
+    config, plan = run.config, run.plan
     agents = 1 if config.algorithm == "sgd" else config.agents
     if plan.agents != agents:
-        yield f"the settings are for {agents} agents and the plan for {plan.agents}"
+        yield f"the settings have {agents} agents, but the plan has {plan.agents}"
         return
     expected: dict[str, Any] = {
         "fingerprint": config.fingerprint,
         "rounds": config.rounds,
+        "gossip_rounds": config.gossip_rounds,
+        "exchanges_per_query": config.exchanges_per_query,
+        "absences": tuple(each.model_dump(exclude_none=True) for each in config.absences),
         "private": config.private,
         "spare_queries": config.spare_queries if config.private or not isinstance(config, RunConfig) else 0,
         "delta": config.delta if config.private else None,
@@ -75,37 +82,68 @@ def settings_problems(told: Told) -> Iterator[str]:
         "epsilon": _spread(config.epsilon, agents) if config.private else None,
         "lot_sizes": _spread(config.lot_size, agents),
     }
-    if config.source in ("secret", "seeded", "fast"):  # and not an object of the owner's
+    if config.source in ("secret", "seeded", "fast"):  # and not an object of the owner
         expected["release"] = config.private and config.source == "secret" and not config.private_diagnostics
     if config.private:
         expected["clips"] = _spread(config.clip, agents)
-    if config.private and config.noise_multiplier is not None:
+    if config.private and config.noise_multiplier is not None and plan.masks is None:
         expected["noise_multipliers"] = _spread(config.noise_multiplier, agents)
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
+    yield from _check_masks(config, plan)
     known = not isinstance(config, RunConfig) or config.algorithm in (*_QUERIES_A_ROUND, "dinno")
-    if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule by name is called as its class is
-        yield f"algorithm is {plan.algorithm!r} in the plan and {config.algorithm!r} in the settings"
+    if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule given by name has the name of its class
+        yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
     if known and isinstance(config, RunConfig):
         asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
         if plan.queries - plan.spare_queries != asked:
-            yield f"the plan has {plan.queries - plan.spare_queries} queries beside spare ones, and the settings make {asked}"
+            yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but the settings need {asked}"
     if isinstance(config, PythonConfig):
         for key in ("model", "loss", "lr", "graph"):
             if key in config.parts and config.parts[key].shown != getattr(config, key):
-                yield f"{key} is {short(getattr(config, key))} in the settings, which keep {short(config.parts[key].shown)} of it"
+                yield f"{key} is {short(getattr(config, key))} in the settings, but their facts about it say {short(config.parts[key].shown)}"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
-    if not is_own(config.dataset) and plan.dataset != config.dataset and not made_up:
+    if not is_user_code(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
-            yield f"agent {agent} samples at {rate:g}, and its lot of {lot:g} out of {size} records is not that"
+            yield f"agent {agent} samples at rate {rate:g}, which is not its lot of {lot:g} divided by its {size} records"
 
 
-def record_problems(told: Told) -> Iterator[str]:
+def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
+    """Yield in what masks are not those of the settings, or protect less than these say."""
+    if plan.masks is None:
+        if config.noise == "cancelling" and config.mask_ratio != "auto":
+            yield "the plan has no masks, but the settings ask for them"
+        return
+    if config.noise == "local":
+        yield "the plan has masks, but the settings ask for none"
+        return
+    masks = Masks.of_json(plan.masks)
+    if plan.observer != str(config.curious):
+        yield f"ε is promised against {short(plan.observer)} in the plan, and against {config.curious} curious agents in the settings"
+    if masks.lost != config.lost:
+        yield f"{masks.lost} agents may be lost by the plan, and {config.lost} by the settings"
+    sharing, neighbours = set(masks.keys.all_pairs), {(min(edge), max(edge)) for edge in plan.edges}
+    follows = True  # of a graph that is named otherwise; that is made again later
+    if isinstance(config.keys, list):
+        follows = sharing == {(low, high) for low, high in config.keys}
+    elif config.keys == "complete":
+        follows = masks.keys.pairs is None
+    elif config.keys == "graph":
+        follows = sharing <= neighbours if plan.changing else sharing == neighbours
+    if not follows:
+        yield "the pairs that share masks in the plan are not those of the settings"
+    for agent, sigma in enumerate(_spread(config.noise_multiplier, plan.agents) or ()):
+        protects = plan.mechanisms[agent].noise_against(plan.promised_against)
+        if protects < sigma * (1 - ROUNDING):
+            yield f"agent {agent} is protected as by σ = {protects:g}, and the settings promise {sigma:g}"
+
+
+def check_record(run: RunEvidence) -> Iterator[str]:
     """Yield in what the ledger holds a run otherwise than it was planned."""
-    plan, account, name = told.plan, told.account, told.name
+    plan, account, name = run.plan, run.account, run.name
     if account is None:
         yield f"run {name!r} is not on record"
         return
@@ -113,72 +151,97 @@ def record_problems(told: Told) -> Iterator[str]:
     found = {(line.owner, line.mechanism, line.release) for line in account.lines}
     if found != expected:
         which = sorted({row[0] for row in found ^ expected})
-        yield f"run {name!r} was planned with another mechanism than is on record, for {', '.join(which[:3])}"
+        yield f"run {name!r} has a different mechanism on record than in its plan, for {', '.join(which[:3])}"
     if plan.private and account.allowed != plan.queries:
-        yield f"run {name!r} was planned for {plan.queries} queries and is allowed {account.allowed}"
-    if told.token != plan.token:
-        yield f"the ledger knows another run by the name {name!r}"
+        yield f"run {name!r} was planned for {plan.queries} queries, but is allowed {account.allowed}"
+    if run.token != plan.token:
+        yield f"the ledger has a different run of the name {name!r}"
     if any(line.records != plan.dataset for line in account.lines):
-        yield f"run {name!r} is on record for other records than {plan.dataset!r}"
+        yield f"run {name!r} is on record with a data set other than {plan.dataset!r}"
 
 
-def query_problems(told: Told) -> Iterator[str]:
-    """Yield where files tell of more queries than are on record, or of an end that did not come."""
-    plan, account, name = told.plan, told.account, told.name
-    made = 0 if account is None else account.spent
-    events = told.events
-    answered = max((look.queries for look in events.snapshots), default=0)
-    if told.checkpoint is not None:
-        answered = max(answered, Checkpoint.of(told.checkpoint, f"the checkpoint of run {name!r}").answered)
+def check_queries(run: RunEvidence) -> Iterator[str]:
+    """Yield where files show more queries than are on record, or an end that the ledger does not have."""
+    plan, account, name = run.plan, run.account, run.name
+    made, state = (0, "") if account is None else (account.spent, account.state)
+    events = run.events
+    answered = max((each.queries for each in events.snapshots), default=0)
+    if run.checkpoint is not None:
+        answered = max(answered, Checkpoint.of(run.checkpoint, f"the checkpoint of run {name!r}").answered)
     if not plan.private:
         if answered and not made:
-            yield f"run {name!r} has read records without privacy, which is not on record"
+            yield f"run {name!r} has read records without privacy, but this is not on record"
         return
-    lost = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    lost = max((each.queries + events.lost_before[each.round] for each in events.snapshots), default=0)
     if made < max(answered, lost):
-        yield f"run {name!r} was answered {max(answered, lost)} queries; {made} are on record"
-    elif account is not None and account.state == "finished" and answered < plan.queries - plan.spare_queries:
-        yield f"run {name!r} is finished by the record; its files tell of {answered} of {plan.queries} queries"
-    elif account is not None and account.state == "finished" and events.finish is None:
-        yield f"run {name!r} is finished by the record, and its events tell of no end"
-    elif account is not None and account.state == "finished" and made != answered + events.lost_queries:
-        yield f"run {name!r} has {made} queries on record; its files tell of {answered} and of {events.lost_queries} that were lost"
-    elif account is not None and events.finish is not None and account.state != "finished" and told.summary is not None:
-        yield f"run {name!r} is finished by its files and {account.state} by the record"
+        yield f"run {name!r} made {max(answered, lost)} queries, but {made} are on record"
+    elif state == "finished" and answered < plan.queries - plan.spare_queries:
+        yield f"run {name!r} is finished in the ledger, but its files show {answered} of {plan.queries} queries"
+    elif state == "finished" and events.finish is None:
+        yield f"run {name!r} is finished in the ledger, but its events have no end"
+    elif state == "finished" and made != answered + events.lost_queries:
+        yield f"run {name!r} has {made} queries on record, but its files show {answered} answered and {events.lost_queries} lost"
+    elif state not in ("", "finished") and events.finish is not None and run.summary is not None:
+        yield f"run {name!r} is finished in its files, but {state} in the ledger"
 
 
-def epsilon_problems(told: Told, kept: Sequence[Guarantee]) -> Iterator[str]:
-    """Yield where a finished private run states another ε than `kept`, which follow from the record, owner by owner."""
-    name, summary, plan = told.name, told.summary, told.plan
+def check_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:
+    """Yield where a finished private run states a different ε than `kept`, which follow from the ledger, owner by owner."""
+    name, summary, plan = run.name, run.summary, run.plan
     if not plan.private:
         return
     if summary is not None:
         claimed = summary.get("epsilon_per_agent")
         if not isinstance(claimed, list) or len(kept) != len(claimed):
-            yield f"run {name!r} does not state ε of all {len(kept)} owners that are on record"
+            yield f"run {name!r} does not state ε of all {len(kept)} owners in the ledger"
             return
-        most, told_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
-        follow = [stated(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
-        if told_most not in follow:
-            yield f"run {name!r} states ε = {told_most}; {shown(most)} follows from the record"
+        most, claimed_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
+        follow = [ceil_digits(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
+        if claimed_most not in follow:
+            yield f"run {name!r} states ε = {claimed_most}; {format_epsilon(most)} follows from the record"
+        yield from _check_observers(run, summary.get("epsilon_against"))
         for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
             if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
-                yield f"run {name!r} states ε = {short(value)} for {owner}; {shown(derived.epsilon)} follows from the record"
-    if plan.epsilon is None or told.account is None:
+                yield f"run {name!r} states ε = {short(value)} for {owner}; ε = {format_epsilon(derived.epsilon)} follows from the ledger"
+    if plan.epsilon is None or run.account is None:
         return
-    for line, wanted, derived in zip(told.account.lines, plan.epsilon, kept, strict=True):
-        # Of very many owners, most ε are bounds within some percent; one by itself is not.
-        if derived.epsilon > wanted and (exact := _exact(told, line)) > wanted * (1 + ROUNDING):
-            yield f"{line.owner} was promised ε = {wanted:g}; {shown(exact)} follows from the record"
+    for line, wanted, derived in zip(run.account.lines, plan.epsilon, kept, strict=True):
+        # With very many owners most ε are bounds, up to some percent too high; computed alone, ε is exact.
+        if derived.epsilon > wanted and (exact := _exact(run, line)) > wanted * (1 + ROUNDING):
+            yield f"{line.owner} was promised ε = {wanted:g}, but {format_epsilon(exact)} follows from the ledger"
 
 
-def summary_problems(told: Told) -> Iterator[str]:
+def _check_observers(run: RunEvidence, claimed: Any) -> Iterator[str]:
+    """Yield where a summary states another ε against some observer than follows from the record."""
+    plan, account = run.plan, run.account
+    if account is None:
+        return
+    assert plan.delta is not None
+    assert plan.adjacency is not None
+    assert plan.accountant is not None
+    follow = epsilons_against(
+        account,
+        delta=plan.delta,
+        adjacency=plan.adjacency,
+        accountant=plan.accountant,
+        promised=plan.promised_against,
+    )
+    if not isinstance(claimed, dict) or claimed.keys() != follow.keys():
+        yield f"run {run.name!r} does not state ε against {', '.join(follow)} curious agents"
+        return
+    for key, value in follow.items():
+        if claimed[key] not in [ceil_digits(value * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]:
+            against = Observer.of_key(key)
+            yield f"run {run.name!r} states ε = {short(claimed[key])} against {against}; {format_epsilon(value)} follows from the record"
+
+
+def check_summary(run: RunEvidence) -> Iterator[str]:
     """Yield where a summary differs from the last of the events, or states a promise that the plan does not."""
-    summary, plan, events = told.summary, told.plan, told.events
+    summary, plan, events = run.summary, run.plan, run.events
     if summary is None:
         return
     if events.finish is None or not events.snapshots:
-        yield f"run {told.name!r} has a summary, and its events tell of no end"
+        yield f"run {run.name!r} has a summary, but its events have no end"
         return
     last = events.snapshots[-1]
     scores = None if last.accuracy is None else [value if math.isfinite(value) else None for value in last.accuracy]
@@ -190,29 +253,31 @@ def summary_problems(told: Told) -> Iterator[str]:
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "accountant": plan.accountant,
-        "observer": str(EVERYBODY) if plan.private else None,
+        "observer": str(plan.promised_against) if plan.private else None,
         "unit": plan.protected if plan.private else None,
-        "algorithm": told.config.algorithm,
-        "dataset": told.config.dataset,
+        "algorithm": run.config.algorithm,
+        "dataset": run.config.dataset,
         "consensus_distance": last.consensus_distance if math.isfinite(last.consensus_distance) else None,
         "models_sha256": events.finish.models_sha256,
         "seconds": events.finish.seconds,
     }
+    if not plan.private:
+        expected["epsilon_against"] = None
     if strange := sorted(set(summary) - set(expected) - _ALSO_IN_SUMMARIES):
         yield f"the summary has a field {short(strange[0])}, which summaries do not have"
     for field, value in expected.items():
         if summary.get(field) != value:
-            yield f"{field} is {short(summary.get(field))} in the summary, and {short(value)} by the events"
+            yield f"{field} is {short(summary.get(field))} in the summary, but {short(value)} in the events"
     if last.accuracy and all(map(math.isfinite, last.accuracy)):
         mean, least, most = sum(last.accuracy) / len(last.accuracy), min(last.accuracy), max(last.accuracy)
         for field, value in (("accuracy_mean", mean), ("accuracy_min", least), ("accuracy_max", most)):
             claimed = summary.get(field)
             if not isinstance(claimed, int | float) or not math.isclose(claimed, value, abs_tol=1e-9):
-                yield f"{field} is {short(claimed)} in the summary, and {value:.6g} by the events"
+                yield f"{field} is {short(claimed)} in the summary, but {value:.6g} in the events"
     speed = last.queries * sum(plan.lot_sizes) / events.finish.seconds if events.finish.seconds else math.nan
     if not _is_close(summary.get("samples_per_second"), speed):
-        yield f"samples_per_second is {short(summary.get('samples_per_second'))} in the summary, and {speed:.6g} by the events"
-    if plan.private and summary.get("exposed") is not True and (reader := _reader_before(told)) is not None:
+        yield f"samples_per_second is {short(summary.get('samples_per_second'))} in the summary, but {speed:.6g} follows from the events"
+    if plan.private and summary.get("exposed") is not True and (reader := _reader_before(run)) is not None:
         yield f"the summary does not say that run {reader!r} had read these records without privacy"
 
 
@@ -222,78 +287,78 @@ def _is_close(value: Any, expected: float) -> bool:
     return isinstance(value, int | float) and math.isclose(value, expected, rel_tol=ROUNDING)
 
 
-def _reader_before(told: Told) -> str | None:
-    """Return a run without privacy on the same records that was opened before this one, if there is one."""
-    names = [account.run for account in told.ledger.accounts]
-    if told.name not in names:
+def _reader_before(run: RunEvidence) -> str | None:
+    """Return the name of an earlier run without privacy on the same records, if there is one."""
+    names = [account.run for account in run.ledger.accounts]
+    if run.name not in names:
         return None
-    before = set(names[: names.index(told.name)])
-    found = told.ledger.readers_without_privacy(told.plan.owners).values()
+    before = set(names[: names.index(run.name)])
+    found = run.ledger.readers_without_privacy(run.plan.owners).values()
     return next((run for readers in found for run in readers if run in before), None)
 
 
-def head_problems(told: Told) -> Iterator[str]:
-    """Yield where the ends of chains that were written down are not in the chains."""
-    events, name = told.events, told.name
+def check_heads(run: RunEvidence) -> Iterator[str]:
+    """Yield where heads that were written down are not in the chains."""
+    events, name = run.events, run.name
     known = set(events.hashes)
-    if missing := [anchor for anchor in told.anchors if anchor not in known]:
-        yield f"the ledger has a head {missing[0][:16]}… of the events of run {name!r} that they do not lead to"
-    if events.finish is not None and events.played_head not in told.anchors and told.summary is not None:
+    if missing := [anchor for anchor in run.anchors if anchor not in known]:
+        yield f"the ledger has a head {missing[0][:16]}… that is not in the events of run {name!r}"
+    if events.finish is not None and events.played_head not in run.anchors and run.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
-    for line, (event, follows) in enumerate([] if told.running else _followed(events), 1):
+    for line, (event, follows) in enumerate([] if run.running else _followed(events), 1):
         # A run that was killed in between goes on with a resume, and the last event may have no time for it.
-        due = isinstance(event, Plan | CheckpointSaved | Finish) and follows is not None
-        if due and not isinstance(follows, Resume) and events.hashes[line - 1] not in told.anchors:
+        due = isinstance(event, PlanEvent | CheckpointEvent | FinishEvent) and follows is not None
+        if due and not isinstance(follows, ResumeEvent) and events.hashes[line - 1] not in run.anchors:
             yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"
-    if told.summary is None:
+    if run.summary is None:
         return
-    heads = told.summary.get("heads")
+    heads = run.summary.get("heads")
     if not isinstance(heads, dict) or set(heads) != {"ledger", "ledger_rows", "events"}:
         yield f"the summary of run {name!r} does not state the heads of ledger and events"
         return
     rows = heads["ledger_rows"]
-    if type(rows) is not int or not 1 <= rows <= len(told.rows) or told.rows[rows - 1] != heads["ledger"]:
+    if type(rows) is not int or not 1 <= rows <= len(run.rows) or run.rows[rows - 1] != heads["ledger"]:
         yield f"the head of the ledger that the summary of run {name!r} states is not in the ledger"
     if heads["events"] != events.played_head:
-        yield f"the head of the events that the summary of run {name!r} states is not theirs"
+        yield f"the head of the events that the summary of run {name!r} states is not their head"
 
 
 def _followed(events: Events) -> Iterator[tuple[Any, Any]]:
-    """Yield every event with the one after it, checks of the settings aside: these may come at any time."""
+    """Yield every event with the next one that is not a check of the settings: checks may come at any time."""
     follows, pairs = None, []
     for event in reversed(list(events)):
         pairs.append((event, follows))
-        follows = follows if isinstance(event, Check) else event
+        follows = follows if isinstance(event, CheckEvent) else event
     return reversed(pairs)
 
 
-def checkpoint_problems(told: Told) -> Iterator[str]:
-    """Yield where checkpoints were not saved when they were due, or the last is not the one of which the events tell."""
-    saved, every, end = told.events.checkpoint, told.config.checkpoint_every, told.events.finish
-    if told.running:
+def check_checkpoint(run: RunEvidence) -> Iterator[str]:
+    """Yield where checkpoints were not saved when due, or the last is not the one in the events."""
+    saved, every, end = run.events.checkpoint, run.config.checkpoint_every, run.events.finish
+    if run.running:
         return
-    due = range(every, told.events.round, every) if end is None else {*range(every, end.round, every), end.round}
-    if missing := sorted(set(due) - {event.round for event in told.events if isinstance(event, CheckpointSaved)}):
-        yield f"run {told.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
-    if told.checkpoint is None:
+    due = range(every, run.events.round, every) if end is None else {*range(every, end.round, every), end.round}
+    if missing := sorted(set(due) - {event.round for event in run.events if isinstance(event, CheckpointEvent)}):
+        yield f"run {run.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
+    if run.checkpoint is None:
         if saved is not None:
-            yield f"run {told.name!r} has saved a checkpoint at round {saved.round}, which is gone"
+            yield f"run {run.name!r} saved a checkpoint at round {saved.round}, which is missing"
         return
-    held = Checkpoint.of(told.checkpoint, f"the checkpoint of run {told.name!r}")
-    # Killed right after a checkpoint, a run has one of which no event tells yet.
-    newer = int(held.tensors["round"]) > (-1 if saved is None else saved.round) and told.events.finish is None
-    known = saved is not None and hashlib.sha256(told.checkpoint).hexdigest() == saved.sha256
-    if not (known or newer) or (held.token, held.fingerprint) != (told.plan.token, told.plan.fingerprint):
-        yield f"the checkpoint of run {told.name!r} is not the one that it saved"
+    held = Checkpoint.of(run.checkpoint, f"the checkpoint of run {run.name!r}")
+    # A run that was killed right after a checkpoint has no event of it yet.
+    newer = int(held.tensors["round"]) > (-1 if saved is None else saved.round) and run.events.finish is None
+    known = saved is not None and hashlib.sha256(run.checkpoint).hexdigest() == saved.sha256
+    if not (known or newer) or (held.token, held.fingerprint) != (run.plan.token, run.plan.fingerprint):
+        yield f"the checkpoint of run {run.name!r} is not the one that it saved"
 
 
-def _exact(told: Told, line: Line) -> float:
-    plan, account = told.plan, told.account
+def _exact(run: RunEvidence, line: Line) -> float:
+    plan, account = run.plan, run.account
     assert account is not None
     assert plan.delta is not None
     assert plan.adjacency is not None
     assert plan.accountant is not None
-    charged = [line.event(account.charged)]
+    charged = [line.event(account.charged, plan.promised_against)]
     return epsilon(charged, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
 
 

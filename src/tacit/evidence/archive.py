@@ -1,16 +1,16 @@
-"""The archive of one run, for an auditor: a plain zip file of a few named parts, none of which is code.
+"""The archive of one run for an auditor: a plain zip file of a few named parts, none of which is code.
 
-manifest.json            which run it is of, and SHA-256 of every other part
+manifest.json            the name of the run, and SHA-256 of every other part
 config.toml              the settings
 events.jsonl             plan, snapshots, checkpoints, resumes, the end; hash-chained
-ledger.jsonl             the ledger's log, row by row; rows that are not about these records as digests ("sealed")
-summary.json             what the run states of itself, once it is finished
+ledger.jsonl             the ledger's log, row by row; rows about other records are replaced by their digests ("sealed")
+summary.json             the results as the run states them, once it is finished
 models.safetensors       all agents' final models, once it is finished
 checkpoint.safetensors   the last checkpoint
-code.json                SHA-256 of the library's files, and versions of what it stands on
+code.json                SHA-256 of the library's files, and versions of its dependencies
 
-The same run gives the same bytes. Parts are stored without compression, so that what is read is never larger than the file;
-nothing is written to disk, and whatever is not such an archive is refused. A part that was changed is found by `verify`, which names it.
+The same run gives the same bytes. Parts are stored without compression, so that reading never needs more memory than the file is
+large. Nothing is written to disk, and anything that is not such an archive is refused. `verify` names a part that was changed.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.io import chains
 from tacit.privacy import DurableLedger
 from tacit.privacy.ledger import EVERYONE
-from tacit.privacy.log import Row
+from tacit.privacy.log import LogRow
 from tacit.runs import RunFolder
 from tacit.runs.environment import code_files
 
@@ -39,21 +39,21 @@ REQUIRED = ("config.toml", "events.jsonl", "ledger.jsonl", "code.json")
 OPTIONAL = ("summary.json", "models.safetensors", "checkpoint.safetensors")
 MOST_BYTES = 2 * 2**30
 _TIME = (1980, 1, 1, 0, 0, 0)
-_STANDS_ON = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "safetensors")
+_DEPENDENCIES = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "safetensors")
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The parts of an archive, as bytes, and the run that it is of. What they say is not verified yet."""
+    """The parts of an archive, as bytes, and the name of its run. Their contents are not verified yet."""
 
     run: str
     parts: Mapping[str, bytes]
     problems: tuple[str, ...] = ()
-    """Which parts are not as the manifest lists them, or are not there."""
+    """Which parts differ from the manifest, or are missing."""
 
     @staticmethod
     def read(path: Path) -> "Archive":
-        """Read an archive, or say why it is none."""
+        """Read an archive, or raise an error that says why it is not one."""
         try:
             size = path.stat().st_size
             if size > MOST_BYTES:
@@ -65,7 +65,7 @@ class Archive:
 
     @staticmethod
     def of(content: bytes, where: str) -> "Archive":
-        """Read an archive that is in memory, or say why what is `where` is none. Parts that were changed are `problems`."""
+        """Read an archive in memory, which came from `where`. Parts that were changed are listed in `problems`."""
         parts, damaged = _unzip(content, where)
         try:
             manifest = chains.parse(parts.pop(MANIFEST))
@@ -76,7 +76,7 @@ class Archive:
                 raise ValueError("it does not list the parts of an archive")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{where} is not an archive for an audit: {MANIFEST}: {error}") from None
-        return Archive(run, parts, tuple(_problems(parts, damaged, files)))
+        return Archive(run, parts, tuple(_compare_parts(parts, damaged, files)))
 
     def to_bytes(self) -> bytes:
         """Return the archive as a file."""
@@ -85,8 +85,8 @@ class Archive:
         return _zip({MANIFEST: _json(manifest), **self.parts})
 
 
-def _problems(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
-    """Yield in what the parts are not those that a manifest lists."""
+def _compare_parts(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
+    """Yield where the parts differ from those that a manifest lists."""
     for name in (*REQUIRED, *OPTIONAL):
         if name in damaged:
             yield f"{name} is damaged: its checksum in the archive is wrong"
@@ -96,13 +96,13 @@ def _problems(parts: Mapping[str, bytes], damaged: Collection[str], files: Mappi
         elif name not in files:
             yield f"{name} was added: the manifest does not list it"
         elif files[name] != hashlib.sha256(parts[name]).hexdigest():
-            yield f"{name} was changed: the manifest lists another hash"
+            yield f"{name} was changed: the manifest lists a different hash"
 
 
 def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
-    """Return all that an auditor needs of a run.
+    """Return everything that an auditor needs of a run.
 
-    Of the ledger, rows about other records than the run's are given by their digests alone, unless `whole_ledger`.
+    Rows of the ledger that are about other records are replaced by their digests, unless `whole_ledger`.
     """
     if folder.is_running:
         raise InvalidInput(f"a process is working on {folder.path}; stop it, or let it finish")
@@ -116,9 +116,9 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
         rows = sealed(rows, folder.name)
     parts = {
         "config.toml": _content(folder.config_file),
-        "events.jsonl": _whole(_content(folder.events_file)),
+        "events.jsonl": _complete(_content(folder.events_file)),
         "ledger.jsonl": "".join(f"{row}\n" for row in rows).encode(),
-        "code.json": _json({"files": code_files(), "versions": {name: version(name) for name in _STANDS_ON}}),
+        "code.json": _json({"files": code_files(), "versions": {name: version(name) for name in _DEPENDENCIES}}),
     }
     for path in (folder.summary_file, folder.models_file, folder.checkpoint_file):
         if path.exists():
@@ -127,12 +127,12 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
 
 
 def sealed(rows: list[str], run: str) -> list[str]:
-    """Return the log with a digest in the place of each row that does not concern the run.
+    """Return the log with each row that does not concern the run replaced by its digest.
 
-    What concerns it are all accounts with its owners, or on records that these have ever held, with what was decided about them and
-    about the budgets of their owners. From these every ε of its owners follows, over all runs, too.
+    A run is concerned by all accounts of its owners, or on records that these ever held, and by decisions about these accounts and the
+    budgets of their owners. Every ε of its owners follows from these, also over all runs.
     """
-    read: list[Row] = [json.loads(row) for row in rows]
+    read: list[LogRow] = [json.loads(row) for row in rows]
     opened = [row for row in read if row["kind"] == "open"]
     own = {line["owner"] for row in opened if row["run"] == run for line in row["lines"]}
     records = {line["records"] for row in opened for line in row["lines"] if line["owner"] in own} - {""}
@@ -142,7 +142,7 @@ def sealed(rows: list[str], run: str) -> list[str]:
     accounts, runs = {row["account"] for row in related}, {row["run"] for row in related}
     owners = {EVERYONE, *(line["owner"] for row in related for line in row["lines"])}
 
-    def is_told(row: Row) -> bool:
+    def is_shown(row: LogRow) -> bool:
         if row["kind"] == "budget":
             return row["owner"] in owners
         if row["kind"] == "decision":
@@ -150,13 +150,13 @@ def sealed(rows: list[str], run: str) -> list[str]:
         return row["account"] in accounts
 
     return [
-        text if is_told(row) else chains.canonical({"sealed": chains.digest(text)})
+        text if is_shown(row) else chains.canonical({"sealed": chains.digest(text)})
         for text, row in zip(rows, read, strict=True)
     ]
 
 
-def _whole(content: bytes) -> bytes:
-    """Return the lines of a file without one that a crash cut off."""
+def _complete(content: bytes) -> bytes:
+    """Return the complete lines of a file, without one that a crash cut off."""
     return content[: content.rfind(b"\n") + 1]
 
 
@@ -172,7 +172,7 @@ def _json(document: Any) -> bytes:
 
 
 def _zip(parts: Mapping[str, bytes]) -> bytes:
-    """Return a zip file that follows from its parts alone: no dates, no compression, in the order of names."""
+    """Return a zip file that depends only on its parts: no dates, no compression, ordered by name."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_STORED) as file:
         for name in sorted(parts):
@@ -183,7 +183,7 @@ def _zip(parts: Mapping[str, bytes]) -> bytes:
 
 
 def _unzip(content: bytes, where: str) -> tuple[dict[str, bytes], list[str]]:
-    """Return the parts of a zip file, in memory, and the names of damaged ones; a name, a kind or a size that no archive has is refused."""
+    """Return the parts of a zip file and the names of damaged ones; refuse names, kinds or sizes that no archive has."""
     parts: dict[str, bytes] = {}
     damaged: list[str] = []
     try:
@@ -191,7 +191,7 @@ def _unzip(content: bytes, where: str) -> tuple[dict[str, bytes], list[str]]:
             for info in file.infolist():
                 if info.filename not in (MANIFEST, *REQUIRED, *OPTIONAL):
                     raise InvalidInput(
-                        f"{where} holds {info.filename[:80]!r}, which is no part of an archive for an audit"
+                        f"{where} holds {info.filename[:80]!r}, which is not part of an archive for an audit"
                     )
                 if info.filename in parts or info.filename in damaged:
                     raise InvalidInput(f"{where} holds {info.filename!r} twice")
@@ -216,6 +216,6 @@ def _unzip(content: bytes, where: str) -> tuple[dict[str, bytes], list[str]]:
             raise
         raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: {error}") from None
     if MANIFEST not in parts:
-        lost = "is damaged" if MANIFEST in damaged else "is not there"
-        raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: its {MANIFEST} {lost}")
+        state = "is damaged" if MANIFEST in damaged else "is missing"
+        raise InvalidInput(f"{where} is not an archive for an audit, or is damaged: its {MANIFEST} {state}")
     return parts, damaged

@@ -1,18 +1,18 @@
-"""The heads of a ledger and of a run as they are now, and what a folder tells of a run."""
+"""The current heads of a ledger and of a run, and the evidence in a run's folder."""
 
 from contextlib import closing
 from pathlib import Path
 
 from tacit.errors import InvalidInput
-from tacit.evidence.agreement import Told
-from tacit.evidence.signing import Statement
+from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.signatures import Statement
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder
 from tacit.runs.folder import ledger_in
 
 
-def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
-    """Return what can be signed now: the head of the ledger and, of a run, those of its events and models."""
+def make_statement(runs: Path, folder: RunFolder | None) -> Statement:
+    """Return the statement to sign now: the head of the ledger and, for a run, the head of its events and the hash of its models."""
     path = ledger_in(runs) if folder is None else folder.ledger_file
     with closing(DurableLedger(path, read_only=True)) as ledger:
         head = ledger.head
@@ -35,15 +35,15 @@ def statement_of(runs: Path, folder: RunFolder | None) -> Statement:
     )
 
 
-def told_by(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> Told | None:
-    """Return all that a folder and the ledger beside it tell of a run; None if it has no plan yet. `rows` are the log's hashes."""
-    # In this order, a run that goes on meanwhile is ahead of what was read before, and never behind.
+def read_evidence(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> RunEvidence | None:
+    """Read the evidence of a run from its folder and the ledger beside it; None if it has no plan yet. `rows` are the log's hashes."""
+    # Read in this order, a run that continues meanwhile can only be ahead of what was read before.
     running = folder.is_running
     anchors, events = ledger.anchors(folder.name), folder.events()
     if events.plan is None:
         return None
     account = ledger.account(folder.name)
-    return Told(
+    return RunEvidence(
         name=folder.name,
         config=folder.config(),
         events=events,

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.audit import LEAST_RUNS, Claim, Collected, Findings, judge, paper_attack
 from tacit.data import load
-from tacit.experiments.drawing import DASHED, INK, SERIES, Figure, panels
+from tacit.experiments.drawing import DASHED, INK, SERIES, SOFT, Figure, panels
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, write_list
 from tacit.experiments.statistics import select
 from tacit.privacy import Event
@@ -134,7 +134,7 @@ def _draw(rows: list[ResultRow]) -> Figure:
         ax.set(ylabel=f"ε at δ = {_DELTA:g}")
         ax.set_xticks(range(len(found)), [_NAMES[rule] for rule in found])
         ax.grid(axis="x", visible=False)
-        ax.axhline(0, color="#4d5a69", lw=0.7)
+        ax.axhline(0, color=SOFT, lw=0.7)
         figure.legend(loc="outside lower center", ncols=2)
         return figure
 

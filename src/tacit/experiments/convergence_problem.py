@@ -80,7 +80,7 @@ def problem(agents: int) -> tuple[AgentData, Tensor]:
 
 
 def _optimum(data: AgentData) -> Tensor:
-    inputs, targets = data.data.train.table, data.data.train.targets
+    inputs, targets = data.dataset.train.table, data.dataset.train.targets
 
     def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
         theta = torch.from_numpy(values).clone().requires_grad_()

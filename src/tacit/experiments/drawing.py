@@ -1,18 +1,19 @@
-"""What all figures of the experiments share: their style, their colours, and how they are saved.
+"""What all figures of the experiments share: panels, axes, colours and legends.
 
 matplotlib is slow to import, so it is imported when something is drawn.
 """
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.experiments.hyperparameters import NAMES
 from tacit.experiments.statistics import Summary
-from tacit.io.files import write_atomically
+from tacit.report.figures.palette import EDGE as EDGE
+from tacit.report.figures.palette import GREY as GREY
+from tacit.report.figures.palette import INK as INK
 from tacit.report.figures.palette import SERIES as SERIES
+from tacit.report.figures.palette import SOFT as SOFT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -23,41 +24,8 @@ else:
 
 COLOURS = dict(zip(NAMES, SERIES, strict=False))
 MARKERS = {"dsgd": "o", "dsgt": "s", "dinno": "^", "central": "D"}
-INK, GREY = "#17202b", "#6b7280"
 DASHED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}
 """A thin line to compare with."""
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures look the same everywhere
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#4d5a69",
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e7ec",
-    "grid.linewidth": 0.7,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.linewidth": 1.6,
-    "errorbar.capsize": 2.5,
-    "figure.constrained_layout.use": True,
-    "text.parse_math": False,
-    "pdf.fonttype": 42,  # fonts that journals can embed and edit
-}
-_DATES = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw all figures alike, whatever a user's own settings are."""
-    import matplotlib as mpl
-
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
 
 
 @contextmanager
@@ -67,6 +35,8 @@ def panels(
     """Yield a figure with so many panels, and the panels as a table, to draw on in the common style."""
     from matplotlib.figure import Figure
 
+    from tacit.report.figures.style import style
+
     with style():
         figure = Figure(figsize=(width * columns + 0.3, height * rows + 0.3))
         yield figure, figure.subplots(rows, columns, squeeze=False, **options)
@@ -74,12 +44,12 @@ def panels(
 
 def show_accuracy(ax: Axes, label: str = "accuracy on test records") -> None:
     """Show accuracies on y in percent, between 0 and 100; call it when everything is drawn."""
-    from matplotlib.ticker import FuncFormatter
+    from tacit.report.figures.axes import format_percents
 
     ax.set_ylabel(label)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, 0.0), min(high, 1.0))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+    ax.yaxis.set_major_formatter(format_percents())
 
 
 def make_logarithmic(axis: Axis) -> None:
@@ -103,11 +73,3 @@ def add_legend_below(figure: Figure, ax: Axes, title: str, ncols: int | None = N
     handles, labels = ax.get_legend_handles_labels()
     ncols = ncols or len(labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=ncols, title=title, title_fontsize=8)
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Save a figure in the format of its file's ending; the same figure makes the same file."""
-    content, ending = io.BytesIO(), path.suffix.removeprefix(".")
-    with style():
-        figure.savefig(content, format=ending, dpi=200, metadata=_DATES[ending])
-    write_atomically(path, content.getvalue())

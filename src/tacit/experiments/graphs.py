@@ -2,10 +2,10 @@
 
 import networkx as nx
 
-from tacit.experiments.drawing import INK, Figure, panels
+from tacit.experiments.drawing import EDGE, INK, SERIES, Figure, panels
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 from tacit.graphs import find_graph, measure
-from tacit.report.figures.layout import positions
+from tacit.report.figures.layout import lay_out
 
 AGENTS = 10
 _TOLERANCE = 0.002  # of the values divided by N: a plain connectivity within 0.02
@@ -69,10 +69,10 @@ def _draw(rows: list[ResultRow]) -> Figure:
     with panels(1, len(rows), width=3.6, height=3.6) as (figure, axes):
         for ax, row in zip(axes[0], rows, strict=True):
             graph = graph_of(row)
-            places = positions(graph)
+            places = lay_out(graph)
             for i, j in graph.edges:
-                ax.plot(*zip(places[i], places[j], strict=True), color="#aab4c0", lw=1.2, zorder=1)
-            colours = [INK] + ["#3d9fd6"] * (len(graph) - 1)
+                ax.plot(*zip(places[i], places[j], strict=True), color=EDGE, lw=1.2, zorder=1)
+            colours = [INK] + [SERIES[6]] * (len(graph) - 1)
             ax.scatter(places[:, 0], places[:, 1], s=260, c=colours, edgecolors="w", zorder=2)
             for agent, (x, y) in enumerate(places):
                 ax.text(x, y, str(agent), ha="center", va="center_baseline", color="w", fontsize=8)

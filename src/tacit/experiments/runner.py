@@ -18,7 +18,6 @@ from typing import Any
 import tacit
 from tacit.errors import InvalidInput
 from tacit.experiments import journal
-from tacit.experiments.drawing import save
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 from tacit.experiments.journal import Facts, Finished, PointResult
 from tacit.io.files import finite, write_atomically
@@ -181,9 +180,11 @@ def _write(
     write_atomically(folder / TABLE, _table(rows))
     whole = json.dumps({**document, "rows": rows}, indent=1, allow_nan=False)
     write_atomically(folder / DOCUMENT, whole.encode() + b"\n")
+    from tacit.report.figures.style import save_figure  # matplotlib is slow to import
+
     figure = experiment.draw(rows)
     for name in FIGURES:
-        save(figure, folder / name)
+        save_figure(figure, folder / name)
     page = (
         f"# {experiment.title}\n\n**The paper.** {experiment.claim}\n\n"
         f"**Here**, profile `{profile}`. {finding}\n\n![{experiment.title}]({FIGURES[0]})\n\n"

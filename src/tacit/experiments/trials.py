@@ -60,7 +60,7 @@ def train_point(
     return train_trials(
         trials,
         chosen.rule,
-        model=partial(_model, point, data.data),
+        model=partial(_model, point, data.dataset),
         loss=views_cross_entropy if point.named.get("views") else cross_entropy,
         data=data.pooled() if central else data,
         graph=None if central else [graph_of(point, trial) for trial in range(trials)],

@@ -1,6 +1,5 @@
 """`tuning`: which steps are best on validation records, for the accuracy table, and what trying them would cost."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ from tacit.experiments.statistics import select
 from tacit.experiments.trials import estimate_seconds, train_point
 from tacit.models import CROSS
 from tacit.privacy import Event, epsilon
+from tacit.privacy.accounting import ceil_digits
 from tacit.report.wording import counted, promised
 
 STEPS, CHANGES = "steps", "changes"
@@ -159,7 +159,7 @@ def _cost(runs: Sequence[ResultRow]) -> str:
         Event(sample_rate=rate, noise_multiplier=noise, count=times * queries)
         for (rate, noise, queries), times in kinds.items()
     ]
-    return promised(math.ceil(100 * epsilon(events, delta=DELTA)) / 100, DELTA)
+    return promised(ceil_digits(epsilon(events, delta=DELTA)), DELTA)
 
 
 def _draw(rows: list[ResultRow]) -> Figure:

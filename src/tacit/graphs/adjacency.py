@@ -36,7 +36,7 @@ def adjacency(graph: nx.Graph) -> sparse.csr_array:
 
 
 def require_undirected(graph: nx.Graph) -> None:
-    """Raise for a graph of one-way links, which says nothing of how the average is kept."""
+    """Raise for a directed graph, which does not say how the average is kept."""
     if graph.is_directed():
         raise GraphError(
             "a directed graph cannot be mixed over: with one-way links the agents' average drifts towards those whom many "
@@ -61,7 +61,7 @@ def simple(agents: int, pairs: Pairs) -> Pairs:
 
 
 def connected(agents: int, pairs: Pairs) -> bool:
-    """Return whether these edges join all the agents."""
+    """Return whether these edges connect all agents."""
     if len(pairs) < agents - 1:
         return False
     return int(csgraph.connected_components(_matrix(agents, pairs), directed=False)[0]) == 1

@@ -16,7 +16,7 @@ from scipy.sparse import linalg as sparse_linalg
 Vector = NDArray[np.float64]
 
 DENSE_LIMIT = 1500
-NARROW = 1e9  # operations to factorise a banded matrix that are sooner done than tried without
+NARROW = 1e9  # up to this many operations, factorising a banded matrix is faster than trying without
 PATIENCE = 40  # restarts of Lanczos before its matrix counts as crowded
 
 
@@ -28,7 +28,7 @@ def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vec
     """
     size = matrix.shape[0]
     bound = float(abs(matrix).sum(axis=1).max())  # no eigenvalue is larger
-    lift = bound / size if beside_ones else 0.0  # moves the all-ones vector out of the way
+    lift = bound / size if beside_ones else 0.0  # moves the all-ones vector to the other end of the spectrum
     if size <= DENSE_LIMIT:
         values, vectors = linalg.eigh(matrix.toarray() + lift, subset_by_index=[0, 0])
         return float(values[0]), vectors[:, 0]
@@ -47,8 +47,8 @@ def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vec
 def perron(matrix: NDArray[np.float64]) -> Vector:
     """Return the positive unit eigenvector of a connected graph's dense adjacency matrix."""
     values, vectors = np.linalg.eigh(matrix)
-    # Two hubs far apart tie to machine precision, and any mixture of theirs may come out. What the all-ones
-    # vector shows of a tie is positive.
+    # Two distant hubs can tie to machine precision, and the solver may return any mixture of their vectors. The
+    # projection of the all-ones vector on a tie is positive.
     tied = vectors[:, values >= values[-1] * (1 - 1e-13)]
     return positive_unit(tied @ tied.sum(axis=0))
 

@@ -1,14 +1,14 @@
-"""Communication graphs in files: edge lists and adjacency matrices, told apart by what is in them.
+"""Communication graphs in files: edge lists and adjacency matrices, distinguished by content.
 
 A file that starts as numpy arrays do is an adjacency matrix in .npy form. Any other is text, with `#`
 comments, blank lines, and numbers separated by spaces or commas. It is an edge list if it says `# agents N`
 or if its first line of numbers holds two; otherwise it is an adjacency matrix of zeros and ones. (Two lines
 `0 1` and `1 0` are the same graph either way.) Agents are numbered from 0 with none left out; self-loops and
 repeated edges count for nothing, as in `as_graph`. Agents may have names instead, which begin with a letter; sorted, they are
-agents 0, 1, 2 and so on, and stand in `graph.graph["names"]`. A third value on every line, between 0 and 1, is the weight that the two
-give each other's value in mixing, or where both `i j` and `j i` are listed, the weight that the first gives the second's. With what is
-left of 1 on the diagonal, these must make a doubly stochastic matrix, which stands in `graph.graph["weights"]` and is what `train`
-mixes with.
+agents 0, 1, 2 and so on, and are stored in `graph.graph["names"]`. A third value on every line, between 0 and 1, is the weight that
+the two agents give each other's value in mixing or, if both `i j` and `j i` are listed, the weight that the first gives the second's.
+With the rest of 1 on the diagonal, they must form a doubly stochastic matrix, which is stored in `graph.graph["weights"]` and which
+`train` mixes with.
 """
 
 import math
@@ -62,7 +62,7 @@ def graph_of(agents: int, edges: Sequence[tuple[int, int]], weights: Sequence[fl
 
 
 def both_ways(edges: Sequence[tuple[int, int]], weights: Sequence[float]) -> dict[tuple[int, int], float]:
-    """Return what each end of a link takes of the other: one weight for both, or all of one direction and then all of the other."""
+    """Return the weights in both directions: one weight for both, or all of one direction followed by all of the other."""
     if len(weights) not in (len(edges), 2 * len(edges)):
         raise GraphError(f"{len(weights)} weights for {len(edges)} links; give one or two for each")
     there, back = weights[: len(edges)], weights[-len(edges) :]
@@ -142,7 +142,7 @@ def _from_edges(path: Path, lines: list[Line], agents: int | None) -> nx.Graph:
 
 
 def _has_weight(fields: list[str]) -> bool:
-    """Say whether a line is an edge and its weight; a row of an adjacency matrix holds zeros and ones."""
+    """Return whether a line is an edge with a weight; a row of an adjacency matrix holds zeros and ones."""
     if len(fields) != 3:
         return False
     try:
@@ -169,7 +169,7 @@ def _weight(path: Path, number: int, fields: list[str]) -> float:
 def _weights(
     path: Path, numbers: list[int], pairs: NDArray[np.int64], values: list[float], agents: int
 ) -> sparse.csr_array:
-    """Return the matrix that weights make with what is left of one on the diagonal."""
+    """Return the matrix of these weights, with the rest of one on the diagonal."""
     found: dict[tuple[int, int], float] = {}
     for number, (i, j), value in zip(numbers, pairs.tolist(), values, strict=True):
         if i == j:
@@ -191,7 +191,7 @@ def _weights(
 
 
 def _with_own(agents: int, found: dict[tuple[int, int], float]) -> tuple[sparse.csr_array, NDArray[np.float64]]:
-    """Return the matrix of weights in both directions, with what is left of one on the diagonal, and that."""
+    """Return the matrix of weights in both directions, with the rest of one on the diagonal, and that diagonal."""
     rows, columns = (np.array(side) for side in zip(*sorted(found), strict=True))
     matrix = sparse.csr_array(([found[pair] for pair in sorted(found)], (rows, columns)), shape=(agents, agents))
     own: NDArray[np.float64] = 1 - np.asarray(matrix.sum(axis=1), dtype=np.float64)
@@ -223,7 +223,7 @@ def _from_rows(path: Path, lines: list[Line]) -> nx.Graph:
 
 def _from_npy(path: Path) -> nx.Graph:
     try:
-        matrix = np.load(path, mmap_mode="r", allow_pickle=False)  # a map, so that a short file is an error
+        matrix = np.load(path, mmap_mode="r", allow_pickle=False)  # memory-mapped, so that a short file is an error
     except (ValueError, OSError, EOFError) as error:
         raise GraphError(f"{path}: not a readable numpy array: {error}") from error
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.dtype.kind not in "biuf":

@@ -1,6 +1,6 @@
 """How well a graph connects its agents: algebraic connectivity, density, spectral gap, centrality, diameter.
 
-Two numbers go by the name of Fiedler value. Here `fiedler` and `algebraic_connectivity` are the second
+Two numbers are called the Fiedler value. Here `fiedler` and `algebraic_connectivity` are the second
 smallest eigenvalue of the Laplacian, and the normalised ones divide it by N, so that a complete graph is 1 (a
 ring of ten: 0.382 and 0.0382). A single agent counts as a complete graph.
 """
@@ -21,7 +21,7 @@ from tacit.graphs.mixing import TOLERANCE, check_mixing_matrix, mixing_matrix
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """Everything measured of one graph; the spectral gap is that of the mixing rule asked for."""
+    """All measures of one graph; the spectral gap is that of the chosen mixing rule."""
 
     agents: int
     edges: int
@@ -42,9 +42,7 @@ def measure(graph: nx.Graph, rule: str = "metropolis") -> Measures:
     if (weights := graph.graph.get("weights")) is None:
         weights = mixing_matrix(graph, rule)
     elif rule != "metropolis":
-        raise GraphError(
-            f"the graph's file has weights of its own, so that {rule} means nothing; leave one of them out"
-        )
+        raise GraphError(f"the graph's file has its own weights, so {rule} has no effect; leave one of them out")
     links, fiedler = adjacency(graph), algebraic_connectivity(graph)
     return Measures(
         agents=links.shape[0],
@@ -83,7 +81,7 @@ def density(graph: nx.Graph) -> float:
 def spectral_gap(matrix: Any) -> float:
     """Return one minus the second largest singular value of a mixing matrix: the share of disagreement that a round removes.
 
-    Where W is symmetric that is the second largest absolute eigenvalue.
+    For symmetric W that is the second largest absolute eigenvalue.
     """
     weights = check_mixing_matrix(matrix)
     if weights.shape[0] == 1:

@@ -1,9 +1,9 @@
 """Mixing matrices W: how much of each neighbour's value an agent takes in a round.
 
 W must be doubly stochastic: rows that sum to one keep agreement, columns that sum to one keep the agents'
-average. `metropolis` and `max_degree` are so on every graph, and symmetric, too. The paper's `uniform` is so only
-on regular graphs and needs an explicit flag elsewhere, which is there for reproducing the published code and
-nothing else. One's own W need not be symmetric in simulation; between real peers it must be, since both ends of
+average. `metropolis` and `max_degree` are doubly stochastic on every graph, and symmetric too. The paper's
+`uniform` is only on regular graphs and needs an explicit flag elsewhere, which exists only to reproduce the
+published code. Your own W need not be symmetric in simulation; between real peers it must be, since both ends of
 a link have to agree on whether it was used in a round.
 """
 
@@ -35,7 +35,7 @@ def mixing_matrix(graph: nx.Graph, rule: str = "metropolis", *, allow_drift: boo
 
 
 def weights_for(adjacent: sparse.csr_array, rule: str = "metropolis", *, allow_drift: bool = False) -> sparse.csr_array:
-    """Return the same for a symmetric 0/1 matrix of who is whose neighbour, connected or not."""
+    """Return the same for a symmetric 0/1 adjacency matrix, connected or not."""
     choose("mixing rule", rule, RULES)
     links = adjacent.copy()
     degree = np.diff(links.indptr)
@@ -59,11 +59,11 @@ def weights_for(adjacent: sparse.csr_array, rule: str = "metropolis", *, allow_d
 
 
 def check_mixing_matrix(matrix: Any, graph: nx.Graph | None = None) -> sparse.csr_array:
-    """Return one's own W, dense or sparse, in the form of `mixing_matrix`, or say why it cannot mix.
+    """Return your own W, dense or sparse, in the form of `mixing_matrix`, or raise if it cannot mix.
 
     W must be square and non-negative, with rows and columns that sum to one, all within 1e-9. Given a graph,
-    it must also be exactly zero wherever two agents are not neighbours, and join all agents. A weight that is
-    negative by rounding becomes zero.
+    it must also be exactly zero wherever two agents are not neighbours, and connect all agents. A weight that
+    rounding made negative becomes zero.
     """
     weights = _plain(matrix)
     if not np.isfinite(weights.data).all():
@@ -121,8 +121,8 @@ def _check_support(weights: sparse.csr_array, links: sparse.csr_array) -> None:
     parts = csgraph.connected_components(weights, directed=True, connection="strong")[0]
     if parts > 1:
         raise GraphError(
-            f"W leaves the agents in {parts} groups that take nothing of each other, so they never agree; its weights "
-            "above zero must join all agents"
+            f"W divides the agents into {parts} groups that take nothing of each other, so they never agree; its weights "
+            "above zero must connect all agents"
         )
 
 

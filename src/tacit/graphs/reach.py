@@ -1,4 +1,4 @@
-"""What no graph can have: targets out of reach for a reason that can be proved, said before any search.
+"""Targets that provably no graph can have, refused before any search.
 
 For N agents, with the Fiedler value normalised by N: a connected graph has at least N-1 edges; the path has
 the smallest Fiedler value; only the complete graph is above (N-2)/N; no Fiedler value exceeds the density,
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from tacit.errors import GraphError
 from tacit.graphs.arguments import fraction, whole
 
-SLACK = 1e-9  # a value that misses by rounding has not missed
+SLACK = 1e-9  # tolerance for rounding
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The values a graph is wanted to have, each to within the tolerance; None where any will do."""
+    """The target values of a graph, each to within the tolerance; None for any value."""
 
     agents: int
     fiedler: float | None
@@ -42,13 +42,13 @@ class Target:
 
 
 def edge_counts(target: Target) -> range:
-    """Return the numbers of edges a graph may have to meet the target, or say why there is none."""
+    """Return the numbers of edges with which a graph may meet the target, or raise if there is none."""
     low, high = _from_density(target)
     if target.fiedler is not None:
         least, most = _from_fiedler(target, target.fiedler)
         if least > high or most < low:
             raise GraphError(
-                f"fiedler {target.fiedler:g} does not go with density {target.density:g}: for "
+                f"fiedler {target.fiedler:g} is not possible with density {target.density:g}: for "
                 f"{target.agents} agents it takes a density from {least / target.pairs:.4g} to "
                 f"{most / target.pairs:.4g}"
             )

@@ -1,7 +1,7 @@
-"""A random connected graph with a wanted Fiedler value, density or centrality, to study what topology does.
+"""A random connected graph with a given Fiedler value, density or centrality, to study the effect of topology.
 
-The search starts from a random tree with random further links and anneals it by adding, removing and moving
-links. Graphs that qualify are not all equally likely, but everything not asked for is left to chance.
+The search starts from a random tree with additional random links and anneals it by adding, removing and moving
+links. Graphs that qualify are not all equally likely, but everything not specified is random.
 """
 
 from bisect import bisect_left
@@ -17,8 +17,8 @@ from tacit.graphs.arguments import Seed, generator, whole
 from tacit.graphs.eigen import perron
 from tacit.graphs.reach import SLACK, Target, edge_counts
 
-STARTS = 10  # graphs drawn for one restart, which anneals the nearest
-HOT, COLD = 0.3, 0.01  # first and last temperature, in units of 1/N: about what one link does to a value
+STARTS = 10  # graphs drawn for one restart, which anneals the closest
+HOT, COLD = 0.3, 0.01  # first and last temperature, in units of 1/N: about the effect of one link
 
 Links = NDArray[np.bool_]  # one for each pair of agents: (0,1), (0,2), …, (N-2,N-1)
 
@@ -27,8 +27,8 @@ Links = NDArray[np.bool_]  # one for each pair of agents: (0,1), (0,2), …, (N-
 class _Candidate:
     links: Links
     fiedler: float
-    centrality: float | None  # of agent 0, where it is wanted
-    miss: float  # how far the wanted values are beyond the tolerance, in sum; infinite if disconnected
+    centrality: float | None  # of agent 0, if it is a target
+    miss: float  # by how much the values miss the tolerance, in sum; infinite if disconnected
 
 
 def find_graph(
@@ -46,7 +46,7 @@ def find_graph(
 
     `fiedler` is the algebraic connectivity divided by N, `density` the share of pairs that are linked, and
     `centrality` the eigenvector centrality of agent 0. Values that no graph has are an error at once; a
-    search that does not arrive after `restarts` walks of `steps` steps is an error that says how close it came.
+    search that fails after `restarts` walks of `steps` steps is an error that says how close it came.
     """
     target = Target(agents=agents, fiedler=fiedler, density=density, centrality=centrality, tolerance=tolerance)
     counts = edge_counts(target)
@@ -68,7 +68,7 @@ def find_graph(
 
 
 def _anneal(current: _Candidate, target: Target, counts: range, steps: int, rng: np.random.Generator) -> _Candidate:
-    """Return the best graph met on a walk that gets choosier, stopping at the first that qualifies."""
+    """Return the best graph of an annealing walk, stopping at the first that qualifies."""
     best = current
     for temperature in np.geomspace(HOT, COLD, steps) / target.agents:
         if best.miss == 0:
@@ -94,7 +94,7 @@ def _neighbour(links: Links, target: Target, counts: range, rng: np.random.Gener
 
 
 def _start(target: Target, counts: range, rng: np.random.Generator) -> _Candidate:
-    """Return a uniformly random tree with random further links, as many as the target suggests."""
+    """Return a uniformly random tree with additional random links, as many as the target suggests."""
     agents = target.agents
     tree = nx.from_prufer_sequence(rng.integers(agents, size=agents - 2).tolist())
     order = np.flatnonzero(nx.to_numpy_array(tree, nodelist=range(agents))[np.triu_indices(agents, 1)])

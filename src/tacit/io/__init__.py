@@ -1,1 +1,1 @@
-"""Files, locks, processes and signals: what touches the operating system and knows nothing about training."""
+"""Files, locks, processes and signals: everything that uses the operating system and knows nothing about training."""

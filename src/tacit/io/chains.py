@@ -1,7 +1,7 @@
 """Hash chains: every line's hash covers that line and all lines before it.
 
-Whoever keeps one hash, a *head*, can tell later whether the lines that led to it are still there as they were. A line counts
-with the digest of its canonical JSON, so that a chain can also be followed where some lines are shown by their digests alone.
+Keep one hash, a *head*, to check later that all lines up to it are unchanged. A line enters the chain by the digest of its
+canonical JSON, so that a chain can be followed even if some lines are shown by their digests alone.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ _MOST = 2**63
 
 
 def canonical(document: Any) -> str:
-    """Return a document as the one JSON text that stands for it: sorted keys, no spaces, ASCII, finite numbers."""
+    """Return the canonical JSON of a document: sorted keys, no spaces, ASCII, finite numbers."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -24,7 +24,7 @@ def digest(text: str) -> str:
 
 
 def start(name: str) -> str:
-    """Return the hash that the first line of a kind of chain follows on."""
+    """Return the hash at the start of a kind of chain, before its first line."""
     return digest(name)
 
 
@@ -34,12 +34,12 @@ def link(previous: str, of_line: str) -> str:
 
 
 def is_hash(text: Any) -> bool:
-    """Say whether something is a hash as this module writes it."""
+    """Return whether something is a hash as this module writes it."""
     return isinstance(text, str) and len(text) == 64 and not set(text) - set("0123456789abcdef")
 
 
 def parse(text: str | bytes) -> Any:
-    """Read JSON strictly: no NaN, no infinity, no number beyond 64 bits, no key twice, no deep nesting; else ValueError."""
+    """Read JSON strictly: no NaN, no infinity, no number beyond 64 bits, no repeated key, no deep nesting; otherwise ValueError."""
     try:
         found = json.loads(text, parse_constant=_refuse, parse_float=_finite, parse_int=_whole, object_pairs_hook=_once)
     except RecursionError:
@@ -49,7 +49,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not a number that JSON knows")
+    raise ValueError(f"{word} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
@@ -68,7 +68,7 @@ def _whole(text: str) -> int:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is repeated")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of one; and what may stand in them."""
+"""Writing files so that a crash leaves the old one or the new one, never half of one; and what JSON can hold."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from tacit.errors import StorageError
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Replace a file, synced to disk, and return its path; whatever goes wrong, the old one stays."""
+    """Replace a file, synced to disk, and return its path; if anything fails, the old one stays."""
     path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def write_atomically(path: str | os.PathLike[str], content: bytes) -> Path:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that a name which was just made or moved survives a power cut."""
+    """Make sure that a file just created or moved survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -41,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Return a document for JSON, with nothing in the place of numbers that JSON has no word for."""
+    """Return a document for JSON, with None for numbers that are not finite."""
     if isinstance(value, dict):
         return {key: finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,17 +1,24 @@
-"""Files that grow by lines, each on the disk before the next is written."""
+"""Files of JSON lines, each on the disk before the next is written. The one place that appends to such files or splits them."""
 
 import os
 from pathlib import Path
 
 from tacit.errors import StorageError
 
-_BLOCK = 2**16  # bytes, read at once from the end
+_BLOCK = 2**16  # bytes read at once from the end
 
 
-def append_line(path: Path, line: bytes) -> None:
-    """Append one line, which has its end, and wait until it is on disk."""
+def append_line(path: Path, line: bytes, *, shared: bool = False, new_folder: bool = False) -> None:
+    """Append a line with its line break, or several at once, and wait until they are on disk.
+
+    shared: other processes may append at the same time, so an unfinished last line may be theirs and is left alone.
+    new_folder: make the folder of the file if it is not there.
+    """
     try:
-        _drop_cut_line(path)
+        if new_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if not shared:
+            _drop_cut_line(path)
         with path.open("ab") as file:
             file.write(line)
             file.flush()
@@ -21,9 +28,9 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def whole_lines(path: Path) -> list[tuple[int, bytes]]:
-    """Return the lines of a file that were written to their end, with their numbers; none if there is no file.
+    """Return the complete lines of a file with their numbers; none if there is no file.
 
-    Blank lines are left out, and so is a last line without an end: a crash cut it off, and whoever appends removes it.
+    Blank lines are left out, and so is a last line without a line break: a crash cut it off, and the next append removes it.
     """
     if not path.exists():
         return []
@@ -31,12 +38,18 @@ def whole_lines(path: Path) -> list[tuple[int, bytes]]:
         content = path.read_bytes()
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
-    lines = content.split(b"\n")[:-1]
+    lines, _ = split_lines(content)
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
+def split_lines(content: bytes) -> tuple[list[bytes], bytes]:
+    """Return the complete lines, without their line breaks, and what stands after the last line break."""
+    *lines, rest = content.split(b"\n")
+    return lines, rest
+
+
 def last_whole_line(path: Path) -> bytes | None:
-    """Return the last line that was written to its end and is not blank, without its end; None if there is none."""
+    """Return the last complete line that is not blank, without its line break; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -47,7 +60,7 @@ def last_whole_line(path: Path) -> bytes | None:
                 place -= step
                 file.seek(place)
                 found = file.read(step) + found
-                lines = [line for line in found.split(b"\n")[:-1] if line.strip()]
+                lines = [line for line in split_lines(found)[0] if line.strip()]
                 if len(lines) > 1 or (lines and not place):
                     return lines[-1]
             return None
@@ -56,7 +69,7 @@ def last_whole_line(path: Path) -> bytes | None:
 
 
 def _drop_cut_line(path: Path) -> None:
-    """Remove a last line that a crash cut off, so that what follows stands on a line of its own."""
+    """Remove a last line that a crash cut off, so that the next one starts on a line of its own."""
     if not path.exists() or path.stat().st_size == 0:
         return
     with path.open("rb+") as file:

@@ -1,4 +1,4 @@
-"""Who works on something. A lock goes with the process that holds it, however that ends."""
+"""Locks in files. A lock ends with the process that holds it, however that ends."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tacit.errors import InvalidInput, StorageError
 
-_PATIENCE = 0.5  # seconds, for whoever asks holds the lock for a moment
+_PATIENCE = 0.5  # seconds: `is_held` shares the lock for a moment
 
 
 def hold(path: Path) -> int | None:
@@ -37,7 +37,7 @@ def held(path: Path, what: Path) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Say whether some process holds the lock. Whoever asks shares it for a moment, which `held` waits out."""
+    """Return whether a process holds the lock. This shares the lock for a moment, which `hold` waits out."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

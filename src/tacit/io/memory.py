@@ -1,4 +1,4 @@
-"""Memory that is given back only to be asked for again costs more than what is done with it."""
+"""Keeping freed memory: returning it to the system and requesting it again takes more time than using it."""
 
 import ctypes
 import sys
@@ -9,8 +9,8 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # of glibc's mallopt
 def keep_pages() -> bool:
     """Let this process keep freed memory for its next large tensors; return whether that is possible here.
 
-    By default glibc hands every tensor above 32 MB back to the system, and each new one is mapped and zeroed page by page:
-    a fifth of the time of a hundred stacked systems. Only for a process of one's own: all of it is affected.
+    By default glibc returns every tensor above 32 MB to the system, and each new one is mapped and zeroed page by page:
+    a fifth of the time of a hundred stacked systems. It affects the whole process, so use it only in a process of Tacit's own.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,7 +1,7 @@
-"""Work spread over processes that do not hear Ctrl-C: it is for the one who waits for them, and who then ends them.
+"""Work spread over processes that ignore Ctrl-C: the parent process handles it, and ends them.
 
-On Linux they are forked from a server that has imported the library and done nothing else, so that each begins at once, also
-where work is spread again and again. Elsewhere every process imports it.
+On Linux they are forked from a server that has imported the library and done nothing else, so that each starts at once.
+Elsewhere every process imports it.
 """
 
 import os
@@ -19,7 +19,7 @@ import torch
 
 from tacit.errors import ProcessLost
 
-# What most work imports sooner or later; the first gradient imports the first of them.
+# What most work imports at some point; the first gradient imports the first of them.
 _IMPORTED = ["torch._dynamo", "tacit.audit", "tacit.experiments", "tacit.privacy.losses", "tacit.training.session"]
 
 Item = TypeVar("Item")
@@ -29,9 +29,9 @@ Result = TypeVar("Result")
 def spread(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Yield each item with what came of it, in the order in which they finish.
+    """Yield each item with its result, in the order in which they finish.
 
-    Whoever stops early must close this. Queued items are then dropped, and those under way are lost.
+    A caller that stops early must close the generator. Queued items are then dropped, and running ones are lost.
     """
     others = set(active_children())
     pool = ProcessPoolExecutor(
@@ -44,8 +44,8 @@ def spread(
             yield futures[future], future.result()
     except BrokenProcessPool:
         raise ProcessLost(
-            "a process that did part of the work was ended from outside, as happens where memory runs out; what was finished "
-            "is kept. Try fewer at once (--workers 1)"
+            "a worker process was killed, as happens when memory runs out; finished work is kept. Try fewer "
+            "workers (--workers 1)"
         ) from None
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -57,7 +57,7 @@ def spread(
 
 
 def _context() -> BaseContext:
-    """Return how processes are started: never by a fork of this one, which would copy locks of threads that are not there."""
+    """Return how processes are started: never by forking this one, which would copy locks of threads that do not exist there."""
     if sys.platform != "linux":
         return get_context("spawn")
     context = get_context("forkserver")
@@ -67,7 +67,7 @@ def _context() -> BaseContext:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Block Ctrl-C. Processes that are started meanwhile inherit this, and so do not hear it while they import."""
+    """Block Ctrl-C. Processes started meanwhile inherit this, so they ignore it while importing."""
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
         return

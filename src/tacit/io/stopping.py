@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop: at once while nothing has begun, and then between two rounds."""
+"""Ctrl-C and SIGTERM as requests to stop: at once before training starts, and then between two rounds."""
 
 import signal
 from collections.abc import Callable, Sequence
@@ -9,9 +9,9 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Takes these signals for as long as it is entered. The second one stops at once, which loses only the current round.
+    """Handles these signals while active. The second one stops at once, which loses only the current round.
 
-    say: is told that the first one was heard.
+    say: called with a message when the first one arrives.
     """
 
     def __init__(self, say: Callable[[str], None], signals: Sequence[signal.Signals] = BOTH) -> None:
@@ -22,16 +22,16 @@ class Stopping:
 
     @property
     def asked(self) -> bool:
-        """Whether one of the signals came."""
+        """Whether a signal has arrived."""
         return self._signal is not None
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a program that such a signal ended: 130 for Ctrl-C, 143 for SIGTERM."""
+        """The exit code that a shell expects after such a signal: 130 for Ctrl-C, 143 for SIGTERM."""
         return 128 + (self._signal or signal.SIGINT)
 
     def let_rounds_end(self) -> Callable[[], bool]:
-        """From now on, let the round end before the run stops; return what tells whether it is to stop."""
+        """From now on, let the round finish before the run stops; return a function that says whether to stop."""
         self._between_rounds = True
         return lambda: self.asked
 

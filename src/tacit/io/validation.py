@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a value, in our words: what it is, and what would be right."""
+"""Validation errors of pydantic in our words: the value, and what would be right."""
 
 import re
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ _QUOTED = re.compile(r"'([^']*)'")
 
 
 def mistake(name: str, error: Mapping[str, Any]) -> str:
-    """Say what is wrong with the value called `name`; `error` is one of those that a `ValidationError` lists."""
+    """Describe what is wrong with the value called `name`; `error` is one that a `ValidationError` lists."""
     value, kind = error["input"], error["type"]
     if kind == "missing":
         return f"{name} is missing"
     if wanted := _WANTED.get(kind):
         return f"{name} is {value!r}; it must be {wanted.format(**error.get('ctx', {}))}"
-    # A choice is a finding of pydantic's in a file, and of typer's on a command line.
+    # pydantic reports a wrong choice in a file, typer one on the command line.
     if kind == "literal_error" or "is not one of" in error["msg"]:
         known = _QUOTED.findall(
             error["ctx"]["expected"] if kind == "literal_error" else error["msg"].split("one of")[1]

@@ -1,9 +1,9 @@
-"""Refuses a module for which a per-sample gradient does not exist, by the name of the layer at fault.
+"""Refuses a module without per-sample gradients, and names the layer at fault.
 
 A layer that mixes samples (batch norm) lets one record change the gradients of others, so clipping would bound
-nothing. A layer that changes itself during a forward pass keeps a trace of private records. Known layers are told
-by type; any other is probed on a copy, with public inputs: the same record must give the same output whatever stands
-beside it in the batch, and twice in a row.
+nothing. A layer that changes itself during a forward pass keeps a trace of private records. Known layers are recognised
+by type; others are probed on a copy, with public inputs: the same record must give the same output with any other
+records in the batch, and twice in a row.
 """
 
 import copy
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tacit.data.inputs import Inputs, called, mapped, names, parts
+from tacit.data.inputs import Inputs, call_model, mapped, names, parts
 from tacit.errors import ModelError
 
 
 def check_module(module: nn.Module, example: Inputs) -> None:
-    """Raise a `ModelError` that names the layer which mixes samples or changes itself.
+    """Raise a `ModelError` that names a layer that mixes samples or changes itself.
 
-    `example` holds at least three prepared inputs which are not private.
+    `example` holds at least three prepared public inputs.
     """
     for name, layer in module.named_modules():
         label = f"{type(layer).__name__} {name!r}"
@@ -56,7 +56,7 @@ _OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
 def _attributes(module: nn.Module) -> dict[str, dict[str, Any]]:
-    """Return, for every layer, its buffers and whatever else it keeps that a forward pass might change."""
+    """Return, for every layer, its buffers and other state that a forward pass might change."""
     kept = {}
     for name, layer in module.named_modules():
         own = {key: value for key, value in vars(layer).items() if key not in _OF_EVERY_MODULE}
@@ -94,12 +94,12 @@ def _watch(module: nn.Module, batch: Inputs, seed: int) -> Seen:
 
         return watch
 
-    # The hooks are on the caller's probe, a copy, and are removed again all the same.
+    # The hooks are on a copy, and are removed all the same.
     handles = [layer.register_forward_hook(watcher(name), with_kwargs=True) for name, layer in module.named_modules()]
     try:
         with torch.no_grad(), torch.random.fork_rng():
             torch.manual_seed(seed)
-            called(module, batch)
+            call_model(module, batch)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         several = zip(names(batch), parts(batch), strict=True)
         kind = ", ".join(f"{name}, {each.dtype} of shape {tuple(each.shape)}" for name, each in several)

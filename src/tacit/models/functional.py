@@ -1,6 +1,6 @@
 """A module as a pure function of one flat parameter vector, so that agents can be stacked as rows.
 
-The user's module is copied, never touched: no hooks, no wrappers. Only parameters that require a gradient are
+The user's module is copied, never changed: no hooks, no wrappers. Only parameters that require a gradient are
 in the vector; frozen ones stay constants of the copy, shared by all agents.
 """
 
@@ -46,11 +46,11 @@ class FlatModel:
 
     @property
     def layout(self) -> list[tuple[str, list[int]]]:
-        """Names and shapes of the parameters, in the order in which they stand in θ."""
+        """Names and shapes of the parameters, in their order in θ."""
         return [(name, list(shape)) for name, shape in zip(self.names, self._shapes, strict=True)]
 
     def double(self) -> "FlatModel":
-        """Return the same model in float64, to check things exactly."""
+        """Return the same model in float64, for exact checks."""
         return FlatModel(copy.deepcopy(self.training_module).double(), self.loss)
 
     def to(self, device: torch.device) -> "FlatModel":
@@ -60,7 +60,7 @@ class FlatModel:
         return self
 
     def flatten(self, module: nn.Module) -> Float[Tensor, " params"]:
-        """Return the trainable parameters of a module of the same make as one vector."""
+        """Return the trainable parameters of a module of the same structure as one vector."""
         parameters = dict(module.named_parameters())
         return torch.cat([parameters[name].detach().reshape(-1) for name in self.names])
 
@@ -85,7 +85,7 @@ class FlatModel:
         return self.losses_of(self.outputs(theta, inputs, training=training), targets)
 
     def losses_of(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, " records"]:
-        """Return one loss per record of a batch of outputs: each from its own output and target, and nothing else."""
+        """Return one loss per record of a batch of outputs, each from its own output and target only."""
         return vmap(lambda output, target: self.loss_at(output[None], target))(outputs, targets)
 
     def loss_of_one(
@@ -113,7 +113,7 @@ class FlatModel:
         }
 
     def cast(self, inputs: Inputs) -> Inputs:
-        """Return floating inputs in the kind of number that the model computes with."""
+        """Return floating inputs in the model's type."""
         found: Inputs = mapped(lambda tensor: tensor.to(self.dtype) if tensor.is_floating_point() else tensor, inputs)
         return found
 

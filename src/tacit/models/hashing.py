@@ -1,4 +1,4 @@
-"""All agents' models as a file, and their hash, by which runs are compared: resumed or not, replayed, on one runtime or another."""
+"""All agents' models as a file, and their hash, by which runs are compared: resumed, replayed, or on another runtime."""
 
 import hashlib
 import sys
@@ -11,16 +11,16 @@ from torch import Tensor
 
 
 def models_file(theta: Float[Tensor, "agents params"], facts: dict[str, str] | None = None) -> bytes:
-    """Return the content of a file of all agents' models: safetensors with one tensor, `theta`, an agent's model a row."""
+    """Return the content of a file of all agents' models: safetensors with one tensor, `theta`, one agent's model per row."""
     return save({"theta": theta.detach().cpu().contiguous()}, metadata=facts)
 
 
 def read_models(content: bytes) -> Float[Tensor, "agents params"]:
-    """Read the content of a file of all agents' models back, or raise a ValueError."""
+    """Read the content of a file of all agents' models, or raise a ValueError."""
     try:
         tensors = load(content)
     except SafetensorError as error:
-        raise ValueError(f"it is no file of safetensors: {error}") from None
+        raise ValueError(f"it is not a safetensors file: {error}") from None
     theta = tensors.get("theta")
     if theta is None or len(tensors) > 1 or theta.ndim != 2 or theta.dtype not in (torch.float32, torch.float64):
         raise ValueError("it does not hold one matrix `theta`, with a model in each row")

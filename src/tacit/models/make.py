@@ -1,4 +1,4 @@
-"""What a module is made of, as a value that can be compared: two modules with the same make compute the same function of θ."""
+"""The structure of a module as a value to compare: two modules with the same one compute the same function of θ."""
 
 import hashlib
 import sys
@@ -20,11 +20,11 @@ _PLAIN = (int, float, str, bool, type(None))
 def make_of(module: nn.Module) -> tuple[Any, ...] | None:
     """Return classes, settings, shapes and constants of all layers, or None if there is code or state that is not torch's.
 
-    What a user wrote may change from one call to the next; layers of torch with the same settings cannot.
+    A user's code may behave differently from call to call; torch's layers with the same settings cannot.
     """
     if any(getattr(all_modules, name) for name in _GLOBAL_HOOKS):
         return None
-    first: dict[int, str] = {}  # the name under which a parameter is met first: it may be tied to others
+    first: dict[int, str] = {}  # the first name of each parameter, which may be tied to others
     made: list[Any] = []
     for name, layer in module.named_modules(remove_duplicate=False):
         settings = {key: value for key, value in vars(layer).items() if key not in _INTERNAL}
@@ -41,12 +41,12 @@ def make_of(module: nn.Module) -> tuple[Any, ...] | None:
 
 
 def is_own(function: Any) -> bool:
-    """Whether a function is torch's or this library's, or a dataclass of theirs with nothing else in it."""
+    """Return whether a function, or a dataclass with everything in it, is torch's or this library's."""
     if function is None:
         return True
     if isinstance(function, FunctionType | BuiltinFunctionType):
         named = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
-        return _is_known(function) and named is function  # and not another one that goes by its name
+        return _is_known(function) and named is function  # and not another one under its name
     if not _is_known(type(function)) or not is_dataclass(function):
         return False
     values = [getattr(function, field.name) for field in fields(function)]

@@ -1,7 +1,7 @@
-"""Max pooling as maxima of slices: the same numbers as torch's own, in a tenth of its time on a processor.
+"""Max pooling as maxima of slices: the same numbers as torch's own, in a tenth of the time on a CPU.
 
-torch's kernel goes through an image number by number. Where pooling windows do not overlap, a maximum over rows and one over columns
-find the largest of every window, and both work on whole vectors. This is for scoring only: the gradient at a tie would differ.
+torch's kernel reads an image number by number. If pooling windows do not overlap, a maximum over rows and one over columns give
+the largest number of every window, and both work on whole vectors. This is for scoring only: the gradient at a tie would differ.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,12 +16,12 @@ Sides = int | Sequence[int]
 
 
 class QuickPools(TorchFunctionMode):
-    """While active, two-dimensional max pooling takes maxima of slices wherever that gives the same numbers."""
+    """While active, two-dimensional max pooling uses maxima of slices wherever that gives the same numbers."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Call the function, or its quick form."""
+        """Call the function, or its fast form."""
         given = kwargs or {}
         quick = _pooled(*args, **given) if func in _POOLS else None
         return func(*args, **given) if quick is None else quick
@@ -38,8 +38,8 @@ def _pooled(
 ) -> Tensor | None:
     """Return the maxima of windows, or None where they overlap, leave gaps or reach beyond the image."""
     tall, wide = _pair(kernel_size)
-    apart = stride in (None, [], ()) or _pair(stride) == (tall, wide)
-    if not apart or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or ceil_mode or return_indices:
+    disjoint = stride in (None, [], ()) or _pair(stride) == (tall, wide)
+    if not disjoint or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or ceil_mode or return_indices:
         return None
     height, width = input.shape[-2] // tall * tall, input.shape[-1] // wide * wide
     if input.device.type != "cpu" or not height or not width:

@@ -1,8 +1,8 @@
 """Augmentation before clipping: a record's loss is the mean over several views of it.
 
 The gradient of that mean is one gradient of one record, clipped as a whole, so views cost time and no privacy (De et al.,
-*Unlocking High-Accuracy Differentially Private Image Classification through Scale*, 2022). Views are fixed, not drawn: a
-model's forward pass takes no chance.
+*Unlocking High-Accuracy Differentially Private Image Classification through Scale*, 2022). Views are fixed, not random: a
+model's forward pass must be deterministic.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ from tacit.errors import InvalidInput
 from tacit.models.functional import Loss, cross_entropy
 
 View = Callable[[Tensor], Tensor]
-"""Makes another picture of every record of a batch, each on its own."""
+"""Makes another version of every record of a batch, each by itself."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Moves images down and to the right, by so many pixels; zeros come in at the edge."""
+    """Shifts images down and to the right by a number of pixels, and fills the edge with zeros."""
 
     down: int
     right: int
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the moved images, which are as large as before."""
+        """Return the shifted images, of the same size."""
         padded = (max(self.right, 0), max(-self.right, 0), max(self.down, 0), max(-self.down, 0))
         height, width = images.shape[-2:]
         top, left = max(-self.down, 0), max(-self.right, 0)
@@ -34,26 +34,26 @@ class Shift:
 
 
 CROSS = (Shift(0, 0), Shift(1, 0), Shift(-1, 0), Shift(0, 1), Shift(0, -1))
-"""Where an image is, and one pixel off in four directions."""
+"""An image as it is, and shifted by one pixel in four directions."""
 
 
 class Views(nn.Module):
     """A model that is trained on all views of a record, [records, views, ...], and used on the record itself.
 
-    Its loss must take the views along: `views_cross_entropy`, or one of your own.
+    Its loss must handle the views: `views_cross_entropy`, or one of your own.
     """
 
     def __init__(self, model: nn.Module, views: Sequence[View] = CROSS) -> None:
         super().__init__()
         if not views or any(isinstance(view, nn.Module) for view in views):
             raise InvalidInput(
-                "views are one or more fixed functions; a layer, with parameters of its own, belongs into the model"
+                "views are one or more fixed functions; a layer, with parameters of its own, belongs in the model"
             )
         self.model = model
         self.views = tuple(views)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return what the model says, to each view while it is trained."""
+        """Return the model's outputs, for each view while it is trained."""
         if self.training:
             return torch.stack([self.model(view(inputs)) for view in self.views], dim=1)
         outputs: Tensor = self.model(inputs)
@@ -61,7 +61,7 @@ class Views(nn.Module):
 
 
 def views_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the cross-entropy of every record, the mean over its views where it has some."""
+    """Return the cross-entropy of every record, averaged over its views if there are any."""
     if outputs.dim() == 2:
         return cross_entropy(outputs, targets)
     losses = [cross_entropy(outputs[:, view], targets) for view in range(outputs.shape[1])]

@@ -39,9 +39,9 @@ def convnet(input_shape: Sequence[int], classes: int) -> nn.Module:
 
 
 def resnet9(input_shape: Sequence[int], classes: int, groups: int = 16, width: int = 64) -> nn.Module:
-    """The paper's network for CIFAR-100: three residual stages, group norm in the place of batch norm.
+    """The paper's network for CIFAR-100: three residual stages, group norm instead of batch norm.
 
-    `width` channels come of the first convolution, and eight times as many of the last.
+    The first convolution has `width` channels, and the last eight times as many.
     """
     channels, _, _ = _image(input_shape, at_least=8)
     layers: list[nn.Module] = [_convolution(channels, width, groups, pool=False)]

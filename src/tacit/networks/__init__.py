@@ -1,4 +1,4 @@
-"""How neighbours' values arrive: who hears whom in which round, what a message is, and what carries it."""
+"""How neighbours' values arrive: who hears whom in which round, the format of messages, and their transport."""
 
 from tacit.networks.checks import check_topology
 from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK

@@ -1,7 +1,7 @@
 """Weighted sums over neighbours, always in one order: an agent's own value, then its neighbours' by ascending number.
 
-Products and additions are done one after another, each rounded once as every processor rounds it. So a stack of all agents
-and an agent that is alone in its process get the same bits, which a matrix product does not promise.
+Products and additions are computed one after another, each rounded once, in the same way on every processor. So a stack of all
+agents and a single agent in its own process get the same bits, which a matrix product does not guarantee.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.networks.topology import Links
 
-# Numbers that are worked on at once: they stay in the processor's cache while all neighbours' are added to them.
+# Numbers processed at once: they stay in the processor's cache while all neighbours' are added to them.
 _BLOCK_NUMBERS = 2**17
 # Measured on a processor: a sparse product costs as much as a dense one with 320 more agents, and each neighbour as
 # much as eleven of them.
@@ -27,14 +27,14 @@ Sum = Callable[[Float[Tensor, "rows ..."]], Float[Tensor, "rows ..."]]
 
 
 class _Rank(NamedTuple):
-    """The n-th neighbours of all rows that have so many; rows with more neighbours stand first."""
+    """The n-th neighbours of all rows that have at least n; rows with more neighbours come first."""
 
     rows: Int[Tensor, " some"]
     weights: Float[Tensor, "some 1"] | None
 
 
 class OrderedSum:
-    """Σ wᵢⱼ xⱼ over neighbours j, after wᵢᵢ xᵢ if there is an own weight; plain sums have no weights."""
+    """Σ wᵢⱼ xⱼ over neighbours j, after wᵢᵢ xᵢ if there are own weights; plain sums have no weights."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OrderedSum:
         return (sums if self._back is None else sums.index_select(0, self._back)).reshape(x.shape)
 
     def _add(self, columns: Tensor, target: Tensor, first: int, room: Tensor) -> None:
-        """Write the sums of the rows from `first` on, by number of neighbours, into `target`."""
+        """Write the sums of the rows that start at `first`, ordered by number of neighbours, into `target`."""
         last, done = first + len(target), 0
         if self._own is not None:
             own = columns[first:last] if self._order is None else columns.index_select(0, self._order[first:last])
@@ -111,7 +111,7 @@ def plain_sum(links: Sequence[Links], trials: int, dtype: torch.dtype, device: t
 
 
 def product(matrices: Sequence[sparse.csr_array], trials: int, dtype: torch.dtype, device: torch.device) -> Sum:
-    """Return x ↦ Mx by a dense or a sparse product, whichever is cheaper: quick, and added in the library's own order."""
+    """Return x ↦ Mx by a dense or a sparse product, whichever is cheaper: fast, and added in the library's own order."""
     agents = matrices[0].shape[0]
     entries = sum(m.nnz for m in matrices) / (len(matrices) * agents)
     if agents <= _SPARSE_FROM + _SPARSE_PER_NEIGHBOR * entries:

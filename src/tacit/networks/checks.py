@@ -1,4 +1,4 @@
-"""Whether links keep the agents' average in every round and join everybody over a stated number of rounds."""
+"""Whether links keep the agents' average in every round and connect all agents over a stated number of rounds."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from tacit.networks.topology import Links, Topology
 
 
 def check_topology(topology: Topology, rounds: int) -> None:
-    """Raise unless every round keeps the average and every window of rounds joins all agents.
+    """Raise unless every round keeps the average and every window of rounds connects all agents.
 
-    All rounds of a run are looked at, or one period; of a run that is shorter than the window, the rounds that would follow.
+    All rounds of a run are checked, or one period; for a run shorter than the window, also the rounds that would follow.
     """
     window = topology.window
     last = max(rounds, window)
@@ -30,14 +30,14 @@ def check_topology(topology: Topology, rounds: int) -> None:
                 _check_average(links, topology.agents, round)
         known = {id(links) for links in exchanges}
         if round == end:
-            # Every window that ends before the next `end` holds the rounds that were found to join everybody.
+            # Every window that ends before the next `end` contains the rounds found to connect all agents.
             end = _joined_since(topology, round) + window
 
 
 def _joined_since(topology: Topology, end: int) -> int:
-    """Return the latest round from which on, up to `end`, the links join all agents; raise if that is more than a window.
+    """Return the latest round from which the links up to `end` connect all agents; raise if that takes more than a window.
 
-    Where rows and columns of weights sum to one, whatever flows one way through a group flows back: which way links point
+    If rows and columns of weights sum to one, the flow into a group equals the flow out of it, so the direction of links
     does not matter.
     """
     window, groups = topology.window, topology.agents

@@ -1,7 +1,7 @@
-"""What a message is on the wire: rows of numbers as they are, rounded, or only their largest ones.
+"""How a message is encoded: all numbers as they are, rounded, or only the largest ones.
 
-A codec turns stacked rows into a packet, whose parts are what really travels, row by row, and back into what a neighbour
-reads. Encoding a row does not look at the others, so a stack and a single agent send the same bytes.
+A codec turns stacked rows into a packet, whose parts are sent row by row, and back into what a neighbour reads. A row is
+encoded independently of the others, so a stack and a single agent send the same bytes.
 """
 
 import math
@@ -25,17 +25,17 @@ class Packet(NamedTuple):
 
     @property
     def bytes_of_row(self) -> int:
-        """How many bytes one agent sends to one neighbour."""
+        """The number of bytes that one agent sends to one neighbour."""
         return sum(part[0].numel() * part.element_size() for part in self.parts)
 
     def to_bytes(self, row: int = 0) -> bytes:
-        """Return one agent's row as it travels."""
+        """Return one agent's row as bytes."""
         return b"".join(_raw(part[row]) for part in self.parts)
 
     def like(self, data: bytes) -> "Packet":
-        """Return a neighbour's row, which has the parts of one's own. Raises if its length is another."""
+        """Return a neighbour's row, which has the same parts as this packet. Raises if the length differs."""
         if len(data) != self.bytes_of_row:
-            raise InvalidInput(f"a message has {len(data)} bytes in the place of {self.bytes_of_row}")
+            raise InvalidInput(f"a message has {len(data)} bytes instead of {self.bytes_of_row}")
         parts, first = [], 0
         for part in self.parts:
             size = part[0].numel() * part.element_size()
@@ -49,10 +49,10 @@ class Codec(Protocol):
     """How rows travel."""
 
     def encode(self, rows: Float[Tensor, "rows ..."]) -> Packet:
-        """Return what is sent, every row by itself."""
+        """Return the packet to send, every row by itself."""
 
     def decode(self, packet: Packet) -> Float[Tensor, "rows ..."]:
-        """Return what neighbours read, in the kind of numbers that was sent."""
+        """Return what neighbours read, in the type that was sent."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ class BFloat16:
         return Packet((rows.to(torch.bfloat16),), rows.shape[1:], rows.dtype)
 
     def decode(self, packet: Packet) -> Float[Tensor, "rows ..."]:
-        """Return them in the kind of numbers that was sent."""
+        """Return the rows in the type that was sent."""
         return packet.parts[0].to(packet.dtype)
 
 
 @dataclass(frozen=True)
 class TopK:
-    """The share of a row's numbers that is largest by size, with their places; the rest is read as zero.
+    """The given share of a row's numbers with the largest absolute values, with their places; the rest is read as zero.
 
-    Of equal ones, those that stand first are sent.
+    Of equal numbers, the first are sent.
     """
 
     share: float
@@ -107,11 +107,11 @@ class TopK:
         return Packet((places.to(torch.int32), flat.gather(1, places)), rows.shape[1:], rows.dtype)
 
     def decode(self, packet: Packet) -> Float[Tensor, "rows ..."]:
-        """Return rows that are zero but for the numbers that were sent. Raises if a place is not in a row."""
+        """Return rows of zeros with the numbers that were sent. Raises if a place is outside a row."""
         places, values = packet.parts
         width = math.prod(packet.shape)
         if len(places) and not bool(((places >= 0) & (places < width)).all()):
-            raise InvalidInput(f"a message names a place that is not among its {width} numbers")
+            raise InvalidInput(f"a message has a place outside its {width} numbers")
         flat = values.new_zeros(len(values), width).scatter_(1, places.long(), values)
         return flat.reshape(len(values), *packet.shape)
 
@@ -120,6 +120,6 @@ DENSE = Dense()
 
 
 def _raw(row: Tensor) -> bytes:
-    """Return the bytes of a row, little end first."""
+    """Return the bytes of a row, little-endian."""
     plain = row.detach().cpu().contiguous().reshape(-1)
     return plain.view(torch.uint8).numpy().tobytes()

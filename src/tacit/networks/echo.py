@@ -1,4 +1,4 @@
-"""A network on which neighbours say what one says oneself: enough to count a rule's messages without anybody else."""
+"""A network whose neighbours echo an agent's own values: enough to count a rule's messages without other agents."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from tacit.networks.topology import Links, Topology
 
 
 class EchoNetwork:
-    """Counts what the hosted agents send along each trial's topology. Weights sum to one, so a mix is one's own value."""
+    """Counts what the hosted agents send along each trial's topology. Weights sum to one, so a mix is the agent's own value."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class EchoNetwork:
                 raise InvalidInput(f"an exchange got {tensor.shape[0]} rows for {len(self.hosted)} agents")
         each = [topology.at(round) for topology in self._topologies]
         if len({len(stages) for stages in each}) > 1:
-            raise InvalidInput("the trials' topologies have other numbers of exchanges in a round")
+            raise InvalidInput("the trials' topologies have different numbers of exchanges in a round")
         stages = list(zip(*each, strict=True))
         return EchoInbox(self, stages, codec, tensors)
 
@@ -47,19 +47,19 @@ class EchoNetwork:
         """Nothing holds it."""
 
     def send(self, links: tuple[Links, ...], codec: Codec, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return what neighbours would read of a message, which is counted."""
+        """Count a message and return what neighbours would read."""
         packets = [codec.encode(tensor) for tensor in tensors]
         bytes_of_row = sum(packet.bytes_of_row for packet in packets)
         self.bytes_sent += bytes_of_row * np.concatenate([each.listeners[self._agents] for each in links])
         return tuple(codec.decode(packet) for packet in packets)
 
     def degrees(self, links: tuple[Links, ...]) -> np.ndarray:
-        """Return how many neighbours each row hears."""
+        """Return the number of neighbours of each row."""
         return np.concatenate([each.degrees[self._agents] for each in links])
 
 
 class EchoInbox:
-    """What neighbours would send if all were alike; see `tacit.networks.Inbox`."""
+    """What neighbours would send if all agents were equal; see `tacit.networks.Inbox`."""
 
     def __init__(
         self, network: EchoNetwork, stages: list[tuple[Links, ...]], codec: Codec, tensors: tuple[Tensor, ...]
@@ -69,31 +69,31 @@ class EchoInbox:
 
     @property
     def degree(self) -> Float[Tensor, "rows 1"]:
-        """How many neighbours each agent hears."""
+        """The number of neighbours of each agent."""
         self._require_one("degree")
         return torch.from_numpy(self._network.degrees(self._stages[0])).to(self._read[0])[:, None]
 
     @property
     def own(self) -> Any:
-        """What neighbours would read of one's own message."""
+        """What neighbours would read of the agent's own message."""
         self._require_one("own")
         return one_or_all(self._read)
 
     def mix(self) -> Any:
-        """Return one's own values, sent on in every exchange of the round."""
+        """Return the agents' own values, sent in every exchange of the round."""
         mixed = self._read
         for links in self._stages[1:]:
             mixed = self._network.send(links, self._codec, mixed)
         return one_or_all(tuple(each.clone() for each in mixed))
 
     def sum(self) -> Any:
-        """Return one's own values, as many times as there are neighbours."""
+        """Return the agents' own values times the number of neighbours."""
         self._require_one("sum()")
         require_balance(self._stages[0])
         return one_or_all(tuple(x * self.degree.reshape(-1, *[1] * (x.ndim - 1)).to(x) for x in self._read))
 
     def messages(self) -> Any:
-        """Return one's own values in the place of every neighbour's."""
+        """Return the agents' own values instead of every neighbour's."""
         self._require_one("messages()")
         degrees = self._network.degrees(self._stages[0])
         present = torch.arange(int(degrees.max(initial=0)))[None, :] < torch.from_numpy(degrees)[:, None]

@@ -1,7 +1,7 @@
-"""What a network is: how neighbours' values arrive at the agents that are hosted here.
+"""What a network is: how neighbours' values arrive at the agents hosted here.
 
-A process hosts all agents of a run, some, or one. Rows of tensors are the hosted agents, and nothing above a network knows
-where the others are.
+A process hosts all agents of a run, some, or one. Rows of tensors are the hosted agents, and no code above a network knows
+where the others run.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from tacit.networks.topology import Links
 
 
 class Messages(NamedTuple):
-    """Every neighbour's value by itself, neighbours ascending; where an agent has fewer, `present` is False and the value zero."""
+    """Every neighbour's value by itself, in ascending order; where an agent has fewer, `present` is False and the value zero."""
 
     values: Float[Tensor, "rows neighbors ..."]
     present: Bool[Tensor, "rows neighbors"]
@@ -27,23 +27,23 @@ class Messages(NamedTuple):
 class Inbox(Protocol):
     """What the hosted agents' neighbours sent in one exchange.
 
-    Where one tensor was sent, one is returned, otherwise a tuple of as many as were sent. Values are added in one order on every
-    network: an agent's own first, then its neighbours' by ascending number.
+    Methods return one tensor if one was sent, otherwise a tuple. Values are added in the same order on every network: an agent's
+    own first, then its neighbours' by ascending number.
     """
 
     @property
     def degree(self) -> Float[Tensor, "rows 1"]:
-        """How many neighbours each agent hears, itself not counted."""
+        """The number of neighbours that each agent hears, without itself."""
 
     @property
     def own(self) -> Any:
-        """What neighbours read of one's own message."""
+        """What neighbours read of the agents' own messages."""
 
     def mix(self) -> Any:
         """Return the sum over self and neighbours, weighted by the mixing matrix, of what was read."""
 
     def sum(self) -> Any:
-        """Return the plain sum over neighbours, without self. Everyone must be heard by as many as it hears."""
+        """Return the plain sum over neighbours, without self. Every agent must be heard by as many as it hears."""
 
     def messages(self) -> Any:
         """Return every neighbour's value by itself, as `Messages`."""
@@ -54,21 +54,21 @@ class Network(Protocol):
 
     @property
     def trials(self) -> int:
-        """How many independent systems lie side by side on the rows."""
+        """The number of independent trials side by side on the rows."""
 
     @property
     def hosted(self) -> Int[Tensor, " rows"]:
-        """The number of the agent to whom each row belongs."""
+        """The number of each row's agent."""
 
     @property
     def bytes_sent(self) -> NDArray[np.int64]:
-        """How many bytes each row's agent has sent."""
+        """The number of bytes that each row's agent has sent."""
 
     def exchange(self, round: int, *tensors: Float[Tensor, "rows ..."], codec: Codec = DENSE) -> Inbox:
         """Send one message with these rows to every neighbour in this round, and return what neighbours sent."""
 
     def close(self) -> None:
-        """Let go of whatever holds it to others."""
+        """Close all connections."""
 
 
 class Transport(Protocol):
@@ -81,7 +81,7 @@ class Transport(Protocol):
         """Wait for the message with this label."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 def one_or_all(values: tuple[Any, ...]) -> Any:
@@ -90,7 +90,7 @@ def one_or_all(values: tuple[Any, ...]) -> Any:
 
 
 def require_one_exchange(exchanges: int, what: str) -> None:
-    """Raise where a round has several exchanges, which only `mix` can follow."""
+    """Raise if a round has several exchanges, which only `mix` supports."""
     if exchanges > 1:
         raise InvalidInput(
             f"the rule uses {what} of an inbox, which needs one exchange in a round; this topology has {exchanges}, where only "
@@ -99,7 +99,7 @@ def require_one_exchange(exchanges: int, what: str) -> None:
 
 
 def require_balance(links: Iterable[Links]) -> None:
-    """Raise where someone hears more than hear it: what sums over neighbours add up to would then drift."""
+    """Raise if an agent hears more neighbours than hear it: sums over neighbours would then drift."""
     for each in links:
         if not each.balanced:
             agent = int((each.degrees != each.listeners).argmax())

@@ -1,4 +1,4 @@
-"""How well links that change bring agents together."""
+"""How well changing links bring agents to agreement."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from tacit.errors import GraphError
 from tacit.networks.checks import check_topology
 from tacit.networks.topology import Links, Topology, edges_over
 
-_MOST_AGENTS = 2_000  # whose matrices are multiplied whole
+_MOST_AGENTS = 2_000  # agents up to which whole matrices are multiplied
 _EXACT = 1e-12
 
 
@@ -19,23 +19,23 @@ class ScheduleMeasures:
 
     agents: int
     rounds: int
-    """Over how many rounds it was measured: one period, or as many as were asked for."""
+    """The number of rounds measured: one period, or as many as requested."""
     window: int
-    """Within how many rounds all agents are joined."""
+    """The number of rounds within which all agents are connected."""
     pairs: int
-    """Pairs that talk in some round."""
+    """The pairs that exchange messages in some round."""
     most_neighbors: int
-    """Whom an agent hears in one exchange, at most."""
+    """The most neighbours that an agent hears in one exchange."""
     messages: float
-    """What an agent sends in a round, on average."""
+    """The messages that an agent sends in a round, on average."""
     symmetric: bool
-    """Whether in every round neighbours hear each other and weigh each other alike, as real peers must."""
+    """Whether in every round links are mutual with equal weights, as real peers need."""
     contraction: float
-    """What is left of disagreement after these rounds, at worst: 0 is an exact average."""
+    """The share of disagreement left after these rounds, at worst: 0 is an exact average."""
 
     @property
     def of_a_round(self) -> float:
-        """What is left of disagreement after a round, on average over the rounds."""
+        """The share of disagreement left after a round, on average."""
         return float(self.contraction ** (1 / self.rounds))
 
     def to_dict(self) -> dict[str, Any]:
@@ -44,10 +44,10 @@ class ScheduleMeasures:
 
 
 def measure_schedule(topology: Topology, rounds: int = 100) -> ScheduleMeasures:
-    """Measure one period of a topology, or so many rounds of one that never repeats; refuse one that does not mix."""
+    """Measure one period of a topology, or the given number of rounds if it never repeats; refuse one that does not mix."""
     agents = topology.agents
     if agents > _MOST_AGENTS:
-        raise GraphError(f"a schedule of {agents:,} agents is too large to be measured; up to {_MOST_AGENTS:,} can be")
+        raise GraphError(f"a schedule of {agents:,} agents is too large to be measured; the limit is {_MOST_AGENTS:,}")
     rounds = rounds if topology.period is None else topology.period
     check_topology(topology, max(rounds, topology.window))
     exchanges = [links for number in range(rounds) for links in topology.at(number)]
@@ -64,7 +64,7 @@ def measure_schedule(topology: Topology, rounds: int = 100) -> ScheduleMeasures:
 
 
 def _contraction(agents: int, exchanges: list[Links]) -> float:
-    """Return what is left of the worst disagreement; 0 where an exchange leaves no more of it than rounding."""
+    """Return the share left of the worst disagreement; 0 if no more than rounding is left."""
     left, size = np.eye(agents) - 1 / agents, 1.0
     for links in exchanges:
         left = links.weights @ left

@@ -1,4 +1,4 @@
-"""Topologies that change by a rule: matchings by chance, one peer at a time, exact averages, agents that move."""
+"""Topologies that change by a rule: random matchings, one peer at a time, exact averages, agents that move."""
 
 import inspect
 import math
@@ -16,13 +16,13 @@ from tacit.graphs.arguments import whole
 from tacit.networks.topology import Cycle, Links, Several, Topology, links_from_pairs
 
 _REMEMBERED = 64
-_MATCHING_WINDOW = 32  # rounds: that so many matchings leave a part of the agents alone has a chance below 3⁻³¹
+_MATCHING_WINDOW = 32  # rounds: the probability that this many matchings leave some agents disconnected is below 3⁻³¹
 
 Edges = dict[tuple[int, int], float]
 
 
 class RandomMatchings:
-    """In every round agents meet in pairs by chance and take the mean of both; of an odd number, one stays alone.
+    """In every round agents are paired at random and average with their partner; with an odd number, one stays alone.
 
     The pairs follow from `seed` and the round's number.
     """
@@ -45,9 +45,9 @@ class RandomMatchings:
 
 
 def one_peer_exponential(agents: int) -> Cycle:
-    """In round k everyone hears the one 2^k places before, in turns, and takes the mean of both.
+    """In round k every agent hears the one 2^k places before it, cyclically in k, and averages with it.
 
-    The links are directed. With a power of two of agents, one turn through all gives everyone the exact average.
+    The links are directed. If the number of agents is a power of two, one cycle gives every agent the exact average.
     """
     agents = whole("agents", agents, least=1)
     turns = max(1, math.ceil(math.log2(agents)))
@@ -61,7 +61,7 @@ def one_peer_exponential(agents: int) -> Cycle:
 
 
 def base_graphs(agents: int, *, peers: int = 1) -> Cycle:
-    """Rounds after which everyone has the exact average, whatever the number of agents, with at most `peers` each.
+    """Rounds that give every agent the exact average, for any number of agents, with at most `peers` neighbours each.
 
     These are the Base-(k+1) graphs of Takezawa et al., 2023, for k = `peers`: of their two forms, the shorter one.
     """
@@ -78,10 +78,10 @@ def base_graphs(agents: int, *, peers: int = 1) -> Cycle:
 
 
 class Moving:
-    """Agents that move about in a square of side 1 and hear whoever is within `reach`.
+    """Agents that move in a square of side 1 and hear all agents within `reach`.
 
-    Each walks straight from one place, chosen by chance, to the next, in `leg` rounds. Over `window` rounds everyone must be
-    joined; a run says so before it begins if that is not so.
+    Each moves in a straight line from one random place to the next in `leg` rounds. Over `window` rounds all agents must be
+    connected; otherwise a run is refused before it starts.
     """
 
     period = None
@@ -94,7 +94,7 @@ class Moving:
         self._at = lru_cache(maxsize=_REMEMBERED)(self._make)
 
     def places(self, round: int) -> NDArray[np.float64]:
-        """Return where everyone is in a round."""
+        """Return the positions of all agents in a round."""
         number, way = divmod(round, self.leg)
         start, end = (
             np.random.default_rng([self.seed, each]).random((self.agents, 2)) for each in (number, number + 1)
@@ -102,7 +102,7 @@ class Moving:
         return np.asarray(start + (end - start) * (way / self.leg))
 
     def at(self, round: int) -> tuple[Links, ...]:
-        """Return who is near enough in a round."""
+        """Return the links of a round."""
         return self._at(round)
 
     def _make(self, round: int) -> tuple[Links, ...]:
@@ -119,9 +119,9 @@ SCHEDULES: dict[str, Callable[..., Topology]] = {
 
 
 def schedule(kind: str, agents: int, seed: int = 0, *, exchanges: int = 1, **options: Any) -> Topology:
-    """Return links that change, by the name of their rule; what is not by chance does not use the seed.
+    """Return a schedule by name; those that are not random do not use the seed.
 
-    `exchanges` is how many there are in each round.
+    `exchanges` is the number of exchanges in each round.
     """
     make = SCHEDULES[choose("schedule", kind, SCHEDULES)]
     known = set(inspect.signature(make).parameters) - {"agents"}
@@ -146,9 +146,9 @@ def _factors(number: int) -> Iterator[tuple[int, int]]:
 
 
 def _hypercube(agents: Sequence[int], base: int) -> list[Edges]:
-    """Return rounds of cliques of at most `base` agents that give all of them the average; all prime factors are so small.
+    """Return rounds of cliques of at most `base` agents that give all of them the average; no prime factor may be larger.
 
-    An agent's place is written in digits, one to a factor; in each round those meet that differ in one digit.
+    An agent's place is written in digits, one per factor; in each round agents meet that differ in one digit.
     """
     rounds, stride, left = [], 1, len(agents)
     for factor in range(base, 1, -1):
@@ -163,16 +163,16 @@ def _hypercube(agents: Sequence[int], base: int) -> list[Edges]:
 
 
 def _simple_base(agents: Sequence[int], base: int) -> list[Edges]:
-    """Return rounds that give all of them the average, whatever their number.
+    """Return rounds that give all agents the average, for any number of agents.
 
-    Written in digits of `base`, the number says how to divide them into groups that can average among themselves. When each
-    has, agents of smaller groups meet some of every larger one, in turns, so that each of the larger group's parts holds its
-    share of the whole, and averages that among itself.
+    Written in digits of `base`, the number says how to divide them into groups that can average among themselves. Then agents
+    of smaller groups meet some of every larger one, in turn, so that each part of the larger group has its share of the
+    total, and averages it within the part.
     """
     count = len(agents)
     if all(factor <= base for factor, _ in _factors(count)):
         return _hypercube(agents, base)
-    groups: list[list[list[int]]] = []  # of parts of agents
+    groups: list[list[list[int]]] = []  # of groups of agents
     size, first = base ** int(math.log(count, base) + 1e-9), 0
     while first < count:
         digit = (count - first) // size
@@ -203,7 +203,7 @@ def _merged(several: Iterable[Edges]) -> Edges:
 
 
 def _side_by_side(groups: list[list[Edges]]) -> list[Edges]:
-    """Return the rounds of equally many groups as rounds of all of them."""
+    """Return the rounds of several groups, equally many each, as rounds of all agents."""
     return [_merged(each) for each in zip(*groups, strict=True)]
 
 

@@ -20,18 +20,18 @@ from tacit.networks.interface import Messages, one_or_all, require_balance, requ
 from tacit.networks.topology import Links, Topology
 
 Tap = Callable[[tuple[Tensor, ...]], None]
-_REMEMBERED = 64  # links of other rounds
+_REMEMBERED = 64  # sets of links kept for other rounds
 
 
 class _Slots(NamedTuple):
-    """Which row is whose n-th neighbour; row 0 where an agent has fewer."""
+    """The row of each row's n-th neighbour; row 0 where an agent has fewer."""
 
     rows: Int[Tensor, "rows neighbors"]
     present: Bool[Tensor, "rows neighbors"]
 
 
 class _Exchange:
-    """One set of links of all trials, made ready for tensors of one kind."""
+    """One set of links of all trials, prepared for tensors of one type."""
 
     def __init__(
         self, links: Sequence[Links], trials: int, dtype: torch.dtype, device: torch.device, *, any_order: bool
@@ -109,7 +109,7 @@ class StackedNetwork:
         """Nothing holds it."""
 
     def send(self, over: _Exchange, codec: Codec, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return what neighbours read of a message, which is counted and shown to taps."""
+        """Count a message, show it to taps, and return what neighbours read."""
         packets = [codec.encode(tensor) for tensor in tensors]
         self.bytes_sent += sum(packet.bytes_of_row for packet in packets) * over.listeners
         read = tuple(codec.decode(packet) for packet in packets)
@@ -118,14 +118,14 @@ class StackedNetwork:
         return read
 
     def _stages(self, round: int) -> list[_Exchange]:
-        """Return the exchanges of a round; trials whose links differ have equally many."""
+        """Return the exchanges of a round; all trials must have the same number."""
         each = [topology.at(round) for topology in self._topologies]
         if len({len(stages) for stages in each}) > 1:
-            raise InvalidInput("the trials' topologies have other numbers of exchanges in a round")
+            raise InvalidInput("the trials' topologies have different numbers of exchanges in a round")
         return [self._made_ready(links) for links in zip(*each, strict=True)]
 
     def _made_ready(self, links: tuple[Links, ...]) -> _Exchange:
-        key = tuple(map(id, links))  # each is kept, so no other can have its number
+        key = tuple(map(id, links))  # each is kept alive, so no other object can have its id
         if key not in self._ready:
             if len(self._ready) >= _REMEMBERED:
                 self._ready.pop(next(iter(self._ready)))
@@ -145,13 +145,13 @@ class StackedInbox:
 
     @property
     def degree(self) -> Float[Tensor, "agents 1"]:
-        """How many neighbours each agent hears."""
+        """The number of neighbours of each agent."""
         self._require_one("degree")
         return self._first.degree
 
     @property
     def own(self) -> Any:
-        """What neighbours read of one's own message."""
+        """What neighbours read of the agents' own messages."""
         self._require_one("own")
         return one_or_all(self._read)
 

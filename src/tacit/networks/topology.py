@@ -1,7 +1,7 @@
-"""Who talks to whom in round k, and with which weights: a pure, public function of k that every agent can work out.
+"""Who talks to whom in round k, and with which weights: a pure, public function of k that every agent can compute.
 
-A graph that stays is the constant one. Whatever changes must keep the agents' average in every round (weights whose rows and
-columns sum to one) and join all agents over a stated number of rounds; `check_topology` says which round does not.
+A static graph is the constant one. A changing one must keep the agents' average in every round (rows and columns of weights sum
+to one) and connect all agents over a stated number of rounds; `check_topology` names a round that does not.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ _REMEMBERED = 64  # rounds
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """One exchange: row i of `weights` says how much agent i takes of everybody, `heard` whom it hears at all.
+    """One exchange: row i of `weights` says how much agent i takes of every agent, `heard` whom it hears.
 
-    Someone may be heard with weight zero: `sum` counts all who are heard.
+    An agent may be heard with weight zero: `sum` counts all who are heard.
     """
 
     weights: sparse.csr_array
@@ -34,7 +34,7 @@ class Links:
 
     @classmethod
     def of(cls, weights: sparse.csr_array, heard: sparse.csr_array | None = None) -> "Links":
-        """Return links with sorted neighbours; wherever a weight is not zero one is heard, unless given."""
+        """Return links with sorted neighbours; by default agents with non-zero weights are heard."""
         weights = weights.astype(np.float64)
         heard = (weights if heard is None else heard.astype(np.float64)).copy()
         heard.setdiag(0)
@@ -46,27 +46,27 @@ class Links:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return int(self.weights.shape[0])
 
     @cached_property
     def degrees(self) -> Numbers:
-        """How many neighbours each agent hears."""
+        """The number of neighbours that each agent hears."""
         return np.diff(self.heard.indptr).astype(np.int64)
 
     @cached_property
     def listeners(self) -> Numbers:
-        """How many neighbours hear each agent."""
+        """The number of neighbours that hear each agent."""
         return np.bincount(self.heard.indices, minlength=self.agents).astype(np.int64)
 
     @cached_property
     def own_weights(self) -> NDArray[np.float64]:
-        """What each agent takes of itself."""
+        """Each agent's weight for its own value."""
         return np.asarray(self.weights.diagonal(), dtype=np.float64)
 
     @cached_property
     def neighbor_weights(self) -> NDArray[np.float64]:
-        """What each agent takes of those it hears, in the order of `heard.indices`."""
+        """Each agent's weights for those it hears, in the order of `heard.indices`."""
         rows = np.repeat(np.arange(self.agents), self.degrees)
         if not len(rows):
             return np.zeros(0)
@@ -74,17 +74,17 @@ class Links:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Whether whoever is heard also hears, and both give each other the same weight: real peers need that."""
+        """Whether all links are mutual with equal weights: real peers need that."""
         apart = (abs(self.heard - self.heard.T), abs(self.weights - self.weights.T))
         return all(gap.nnz == 0 or gap.max() <= TOLERANCE for gap in apart)
 
     @cached_property
     def balanced(self) -> bool:
-        """Whether everyone is heard by as many as it hears."""
+        """Whether every agent is heard by as many as it hears."""
         return bool((self.degrees == self.listeners).all())
 
     def of_agent(self, agent: int) -> tuple[Numbers, NDArray[np.float64]]:
-        """Return whom an agent hears, ascending, and how much it takes of each."""
+        """Return whom an agent hears, ascending, and its weight for each."""
         some = slice(self.heard.indptr[agent], self.heard.indptr[agent + 1])
         return self.heard.indices[some].astype(np.int64), self.neighbor_weights[some]
 
@@ -95,22 +95,22 @@ class Links:
 
 
 class Topology(Protocol):
-    """Links in every round. `window` is a number of rounds within which all agents are joined; `period` after how many it repeats."""
+    """Links in every round. `window` is a number of rounds within which all agents are connected; `period` after how many it repeats."""
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
 
     @property
     def window(self) -> int:
-        """Within how many rounds, begun anywhere, all agents are joined."""
+        """The number of rounds, from any start, within which all agents are connected."""
 
     @property
     def period(self) -> int | None:
-        """After how many rounds the links repeat; None if they never do."""
+        """The number of rounds after which the links repeat; None if they never do."""
 
     def at(self, round: int) -> tuple[Links, ...]:
-        """Return the links of a round: one exchange, or several that follow each other."""
+        """Return the links of a round: one exchange, or several in sequence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Static:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return self.links.agents
 
     def at(self, round: int) -> tuple[Links, ...]:
@@ -133,7 +133,7 @@ class Static:
 
 @dataclass(frozen=True, eq=False)
 class Cycle:
-    """Some links after another, then the first again. Their union must join all agents."""
+    """Several sets of links in turn, repeated. Their union must connect all agents."""
 
     each: tuple[Links, ...]
 
@@ -145,7 +145,7 @@ class Cycle:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return self.each[0].agents
 
     @property
@@ -159,7 +159,7 @@ class Cycle:
         return len(self.each)
 
     def at(self, round: int) -> tuple[Links, ...]:
-        """Return the links whose turn it is."""
+        """Return the links of a round."""
         return (self.each[round % len(self.each)],)
 
 
@@ -196,17 +196,17 @@ class Several:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return self._inner.agents
 
     @property
     def window(self) -> int:
-        """Within how many rounds all agents are joined."""
+        """The number of rounds within which all agents are connected."""
         return -(-self._inner.window // self.exchanges)
 
     @property
     def period(self) -> int | None:
-        """After how many rounds the links repeat."""
+        """The number of rounds after which the links repeat."""
         inner = self._inner.period
         return None if inner is None else int(np.lcm(inner, self.exchanges)) // self.exchanges
 
@@ -236,7 +236,7 @@ def as_links(value: Any, mixing: str = "metropolis") -> Links:
 
 
 def links_from_pairs(agents: int, pairs: Pairs, mixing: str = "metropolis") -> Links:
-    """Return links along these edges, weighed by a rule."""
+    """Return links along these edges, weighted by a rule."""
     pairs = simple(agents, pairs)
     rows, columns = np.concatenate([pairs, pairs[:, ::-1]]).T
     heard = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(agents, agents))
@@ -245,12 +245,12 @@ def links_from_pairs(agents: int, pairs: Pairs, mixing: str = "metropolis") -> L
 
 
 def is_topology(value: Any) -> TypeGuard[Topology]:
-    """Tell whether something says who hears whom in a round."""
+    """Return whether an object is a topology."""
     return not isinstance(value, type) and hasattr(value, "at") and hasattr(value, "agents")
 
 
 def as_topology(value: Any, *, mixing: str = "metropolis") -> Topology:
-    """Return the topology of a connected graph or of a matrix of weights, of a sequence of such that take turns, or one itself."""
+    """Return the topology of a connected graph, of a matrix of weights, or of a sequence of these in turn; a topology is returned as it is."""
     if is_topology(value):
         return value
     if isinstance(value, nx.Graph):
@@ -270,7 +270,7 @@ def rounds_of(topology: Topology, rounds: int) -> range:
 
 
 def edges_over(topology: Topology, rounds: int) -> list[tuple[int, int]]:
-    """Return all pairs that talk in some round of a run, the smaller number first."""
+    """Return all pairs that exchange messages in some round of a run, smaller number first."""
     pairs: set[tuple[int, int]] = set()
     for number in rounds_of(topology, rounds):
         for links in topology.at(number):

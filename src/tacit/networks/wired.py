@@ -1,6 +1,6 @@
-"""One agent in its own place: messages travel as bytes, over any transport.
+"""One agent in its own process: messages are bytes, sent over any transport.
 
-It sends to whoever hears it, waits for everyone it hears, and adds their values in the order that all networks keep.
+It sends to all who hear it, waits for all it hears, and adds their values in the order that all networks use.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tacit.networks.topology import Links, Topology
 
 
 class WiredNetwork:
-    """Hosts one agent. Rows of tensors are one: its own."""
+    """Hosts one agent. Tensors have one row: its own."""
 
     trials = 1
 
@@ -52,13 +52,13 @@ class WiredNetwork:
         return WiredInbox(self, self._topology.at(round), codec, (round, self._exchanges), tensors)
 
     def close(self) -> None:
-        """Let go of the transport."""
+        """Close the transport."""
         self._transport.close()
 
     def swap(
         self, links: Links, codec: Codec, label: tuple[int, ...], tensors: tuple[Tensor, ...]
     ) -> tuple[tuple[Tensor, ...], dict[int, tuple[Tensor, ...]]]:
-        """Return what neighbours read of one's own message, and what each of them sent."""
+        """Return what neighbours read of this agent's message, and what each of them sent."""
         packets = [codec.encode(tensor) for tensor in tensors]
         message = b"".join(packet.to_bytes() for packet in packets)
         for listener in links.hearing(self.agent).tolist():
@@ -88,13 +88,13 @@ class WiredInbox:
 
     @property
     def degree(self) -> Float[Tensor, "1 1"]:
-        """How many neighbours it hears."""
+        """The number of neighbours it hears."""
         self._require_one("degree")
         return self._own[0].new_full((1, 1), len(self._theirs))
 
     @property
     def own(self) -> Any:
-        """What neighbours read of one's own message."""
+        """What neighbours read of this agent's message."""
         self._require_one("own")
         return one_or_all(self._own)
 
@@ -149,10 +149,10 @@ class WiredInbox:
 
 
 def _read(message: bytes, packets: list[Packet], codec: Codec) -> tuple[Tensor, ...]:
-    """Return the tensors of a neighbour's message, which is made up like one's own."""
+    """Return the tensors of a neighbour's message, which has the same layout as this agent's."""
     expected = sum(packet.bytes_of_row for packet in packets)
     if len(message) != expected:
-        raise InvalidInput(f"a neighbour's message has {len(message)} bytes in the place of {expected}")
+        raise InvalidInput(f"a neighbour's message has {len(message)} bytes instead of {expected}")
     first, tensors = 0, []
     for packet in packets:
         last = first + packet.bytes_of_row

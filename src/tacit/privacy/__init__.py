@@ -1,4 +1,4 @@
-"""The promise and its keeping: oracle, sampling, clipping, secret sources, accounting, ledger."""
+"""Privacy settings and what enforces them: oracle, lots, clipping, noise, accounting, ledger."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tacit.privacy.cancelling import Cancelling
     from tacit.privacy.decisions import Decision
     from tacit.privacy.gradients import Chosen, Compile, GhostEngine, VmapEngine, choose_engine
-    from tacit.privacy.gradients.clipping import Engine, Lot, PerSample, Record
+    from tacit.privacy.gradients.clipping import Engine, Lot, PerSample, Sample
     from tacit.privacy.guarantees import Basis, Budget, Guarantee
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.mechanisms import Mechanism, Observer
@@ -25,7 +25,7 @@ else:
         {
             "tacit.privacy.accounting": ("Accountant", "Adjacency", "Event", "epsilon", "noise_multiplier"),
             "tacit.privacy.accounts": ("Account", "Entry", "Line"),
-            "tacit.privacy.gradients.clipping": ("Engine", "Lot", "PerSample", "Record"),
+            "tacit.privacy.gradients.clipping": ("Engine", "Lot", "PerSample", "Sample"),
             "tacit.privacy.cancelling": ("Cancelling",),
             "tacit.privacy.decisions": ("Decision",),
             "tacit.privacy.gradients": ("Chosen", "Compile", "GhostEngine", "VmapEngine", "choose_engine"),
@@ -71,7 +71,7 @@ __all__ = [
     "Plan",
     "Privacy",
     "PrivateOracle",
-    "Record",
+    "Sample",
     "Secret",
     "Seeded",
     "Sources",

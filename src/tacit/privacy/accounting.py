@@ -1,11 +1,11 @@
-"""From events to ε, and from a wanted ε to σ. Nothing here holds data or changes anything.
+"""From events to ε, and from a target ε to σ. Nothing here holds data or changes anything.
 
 An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
-Gaussian noise of σ times the clipping norm, or by whichever of several mechanisms is worst. Everything is an upper bound computed by `dp-accounting`:
+Gaussian noise of σ times the clipping norm, or by the worst of several mechanisms. Everything is an upper bound computed by `dp-accounting`:
 privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
 cannot handle is an error, never a guess. Calibration is by secant steps on the accountant itself, from a guess by the
-central limit theorem: as quick as a bracket by Rényi divergences, and good for both adjacencies. What noise on its grid is
-away from ideal noise is part of δ.
+central limit theorem: as fast as a bracket by Rényi divergences, and valid for both adjacencies. The distance between noise on
+its grid and ideal noise is part of δ.
 """
 
 import math
@@ -20,7 +20,7 @@ from tacit.privacy.distances import LOG2_DISTANCE
 from tacit.privacy.event import Case
 from tacit.privacy.event import Event as Event
 
-if TYPE_CHECKING:  # slow to import, and whoever reads a ledger needs none of it
+if TYPE_CHECKING:  # slow to import, and not needed for reading a ledger
     import dp_accounting
 
 Accountant = Literal["pld", "rdp"]
@@ -30,7 +30,7 @@ Adjacency = Literal["add_remove", "replace_one"]
 # for thousands of queries, and by more for millions.
 _CELL = 4e-5
 _LARGEST_CELL = 2.0**-7
-# Where very many distinct rates are asked for at once: coarser cells and rates rounded up to a geometric
+# For very many distinct rates at once: coarser cells and rates rounded up to a geometric
 # grid. Both err on the safe side, by up to about two percent of σ.
 _COARSE_CELL = 4e-4
 _RATE_GRID = 1.02
@@ -38,12 +38,12 @@ _MANY = 12
 _SIGMA_RANGE = (0.05, 1e6)
 MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 """A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `for_ideal_noise`."""
-# More cells than this, for noise that protects nothing, are not worth their memory: ε counts as infinite.
+# With more cells than this the noise protects nothing, and they are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
 
 def check(accountant: str, adjacency: str, delta: float) -> None:
-    """Refuse what no accountant here can answer."""
+    """Refuse combinations that no accountant here supports."""
     choose("accountant", accountant, get_args(Accountant))
     choose("adjacency", adjacency, get_args(Adjacency))
     if accountant == "rdp" and adjacency == "replace_one":
@@ -54,8 +54,16 @@ def check(accountant: str, adjacency: str, delta: float) -> None:
         raise PrivacyError(f"delta is {delta}; it must lie strictly between 0 and 1")
     if delta < sys.float_info.min:
         raise PrivacyError(
-            f"delta is {delta}; below {sys.float_info.min:.3g} nothing is left for the distance to ideal noise"
+            f"delta is {delta}; below {sys.float_info.min:.3g} there is no room for the distance to ideal noise"
         )
+
+
+def ceil_digits(value: float, digits: int = 4) -> float:
+    """Round up to so many significant digits: what is shown of an ε is never less than it is. The one place that does so."""
+    if not 0 < value < math.inf:
+        return value
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1 - 1e-12)) / scale
 
 
 def epsilon(
@@ -77,9 +85,9 @@ def epsilons(
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
 ) -> list[float]:
-    """Return ε of each history. With very many distinct ones, most are upper bounds within some percent.
+    """Return ε of each history. With very many distinct ones, most are upper bounds within a few percent.
 
-    The largest is that of `largest_epsilon`, however many there are.
+    The largest always equals that of `largest_epsilon`.
     """
     check(accountant, adjacency, delta)
     merged = [_merge(events) for events in histories]
@@ -101,14 +109,14 @@ def largest_epsilon(
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
 ) -> tuple[int, float]:
-    """Return which history has the largest ε, by its place, and that ε, as exactly as for one history alone.
+    """Return the index of the history with the largest ε, and that ε, as exactly as for one history alone.
 
-    Histories that another one dominates (as many events, none of a larger rate or count or of less noise, in this order)
-    cannot have more. Of the others, a coarse upper bound decides which are worth deriving.
+    Histories that another one dominates (the same number of events, none with a larger rate or count or less noise, in this
+    order) cannot have more. For the others, a coarse upper bound decides which are worth deriving.
     """
     check(accountant, adjacency, delta)
     if not histories:
-        raise PrivacyError("the largest ε of no histories does not exist")
+        raise PrivacyError("there is no largest ε of no histories")
     front = _undominated(histories)
     exact = [(place, _merge(histories[place])) for place in front]
     if len(front) > 1 and accountant == "pld":
@@ -149,7 +157,7 @@ def noise_multipliers(
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
 ) -> list[float]:
-    """Calibrate many agents at once; equal ones share the work, very many distinct rates are rounded up."""
+    """Calibrate many agents at once. Equal ones are calibrated once; very many distinct rates are rounded up."""
     check(accountant, adjacency, delta)
     targets = list(zip(epsilons, sample_rates, strict=True))
     for target, rate in targets:
@@ -177,12 +185,12 @@ def _check_target(target: float, rate: float, queries: int) -> None:
 
 
 def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:
-    """Return the places of histories that no other dominates, the first of equal ones."""
+    """Return the indices of histories that no other dominates, the first of equal ones."""
     first: dict[tuple[Event, ...], int] = {}
     for place, events in enumerate(histories):
         first.setdefault(tuple(events), place)
     front: list[tuple[Event, ...]] = []
-    # Whoever is dominated comes after whoever dominates it.
+    # A dominated history comes after the one that dominates it.
     for events in sorted(first, key=lambda all_of: [(-e.sample_rate, e.noise_multiplier, -e.count) for e in all_of]):
         if not any(_dominates(other, events) for other in front):
             front.append(events)
@@ -194,7 +202,7 @@ def _dominates(one: Sequence[Event], other: Sequence[Event]) -> bool:
 
 
 def _merge(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Add up the counts of equal mechanisms, in a canonical order: composition does not care for order."""
+    """Add up the counts of equal mechanisms, in a canonical order: the order does not matter for composition."""
     counts: dict[tuple[Case, ...], int] = {}
     for event in events:
         counts[event.cases] = counts.get(event.cases, 0) + event.count
@@ -218,7 +226,7 @@ def _by_renyi(events: tuple[Event, ...], delta: float) -> float:
     from dp_accounting import rdp
 
     def divergences(case: Case) -> "np.ndarray":
-        accountant = rdp.RdpAccountant()  # of add-or-remove-one, which is all that there is
+        accountant = rdp.RdpAccountant()  # of add-or-remove-one, the only adjacency it has
         return np.asarray(accountant.compose(_dp_event(Event.of([case], 1))).rdp)
 
     total = sum(event.count * np.max([divergences(case) for case in event.cases], axis=0) for event in events)
@@ -238,11 +246,11 @@ def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, ce
 
 
 def for_ideal_noise(delta: float) -> float:
-    """Return the δ that ideal noise has to keep, so that noise as it is made keeps `delta` at the same ε.
+    """Return the δ that ideal noise must satisfy so that the actual noise satisfies `delta` at the same ε.
 
     If all numbers released are within a total variation of τ = 2^LOG2_DISTANCE of the ideal ones, then (ε, δ - (1 + e^ε)·τ) for
-    ideal noise is (ε, δ) for the other. Up to MOST_EPSILON that product is no more than 2⁻¹⁰⁷⁴, and no two numbers of float64 lie
-    closer together. So the number below δ will do.
+    ideal noise is (ε, δ) for the actual one. Up to MOST_EPSILON that product is at most 2⁻¹⁰⁷⁴, and no two float64 numbers are
+    closer together. So the float64 number just below δ will do.
     """
     return math.nextafter(delta, 0.0)
 
@@ -293,11 +301,11 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
     """Return a σ of five digits with target·(1 - slack) ≤ spent(σ) ≤ target, or the next one above it.
 
     log ε is nearly linear in log σ, with a slope near -1, so secant steps from a fair guess need few
-    evaluations; they are kept inside the bracket of what is known to be too little and enough.
+    evaluations; they stay inside the bracket between a σ known to be too small and one known to be enough.
     """
     low, high = _SIGMA_RANGE
     too_little, enough = low / 10, high * 10
-    sigma = _round_up(min(max(guess, low), high))
+    sigma = ceil_digits(min(max(guess, low), high), 5)
     before: tuple[float, float] | None = None
     slope = -1.0
     while True:
@@ -313,26 +321,20 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
                     f"no noise multiplier up to {high:g} reaches epsilon={target:g}; "
                     "allow a larger epsilon or delta, smaller lots or fewer queries"
                 )
-        if enough <= _round_up(too_little * (1 + 1e-5)):
+        if enough <= ceil_digits(too_little * (1 + 1e-5), 5):
             return enough
         point = (math.log(sigma), math.log(min(max(now, 1e-12), 1e12)))
         if before is not None and point[0] != before[0]:
             slope = min(max((point[1] - before[1]) / (point[0] - before[0]), -10.0), -0.3)
         before = point
-        # Aim a little inside the wanted range, from either side.
+        # Aim slightly inside the target range, from either side.
         aim = math.log(target * (1 - slack / 2))
         step = min(max((aim - point[1]) / slope, -1.0), 1.0)
-        sigma = min(max(_round_up(sigma * math.exp(step)), low), high)
+        sigma = min(max(ceil_digits(sigma * math.exp(step), 5), low), high)
         if not too_little < sigma < enough:
-            sigma = _round_up(math.sqrt(too_little * enough))
+            sigma = ceil_digits(math.sqrt(too_little * enough), 5)
             if not too_little < sigma < enough:
                 return enough
-
-
-def _round_up(value: float) -> float:
-    """Round up to five significant digits: readable, and the same on every machine."""
-    scale = 10.0 ** (4 - math.floor(math.log10(value)))
-    return math.ceil(value * scale - 1e-9) / scale
 
 
 def _rates_up(event: Event) -> Event:
@@ -345,7 +347,7 @@ def _round_rate_up(rate: float) -> float:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the accountants' notes on their own search, and nothing else."""
+    """Silence the accountants' messages about their own search, and nothing else."""
     from absl import logging
 
     before = logging.get_verbosity()

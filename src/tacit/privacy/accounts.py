@@ -1,14 +1,14 @@
 """The account of one run: whose data it may ask, by which mechanism, how often, and what it is charged.
 
 What is charged is not always what was spent. The ε of a number of queries is proven where that number was fixed
-beforehand. So an account that is open, or was stopped on the way, is charged all queries that it was allowed: when to
-stop may depend on the answers, and what was heard until then is a part of what the whole plan would have said. One that
-was played to its end is charged what it made, which was settled before the first answer; queries that were kept in
-reserve and not needed are not charged, since how many are needed depends on crashes and not on answers.
+beforehand. So an account that is open, or was stopped early, is charged all queries it was allowed: the decision to stop
+may depend on the answers, and the answers so far are a part of what the whole plan would have released. A finished run
+is charged the queries it made, whose number was fixed before the first answer; spare queries that were not needed are
+not charged, since their use depends on crashes and not on answers.
 
-A run that was killed, or stopped, can be *abandoned*: it never asks again. Its ε stays that of its plan. But the filter of a
-budget adds up what was in fact asked, and holds whenever one stops. So an abandoned run that the filter let in counts there with the
-queries that it made, each of which was written before its answer left the oracle, and the rest is free for other runs.
+A run that was killed or stopped can be *abandoned*: it makes no more queries. Its ε stays that of its plan. But the filter
+of a budget adds up the queries actually made, and holds whenever a run stops. So an abandoned run that was admitted by the
+filter counts there with the queries it made, each recorded before its answer left the oracle, and the rest become free for other runs.
 """
 
 import math
@@ -23,15 +23,15 @@ from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observ
 
 State = Literal["open", "stopped", "finished", "abandoned"]
 Ground = Literal["free", "plan", "filter"]
-"""How a run was let in: without a budget; by ε of its plan, as the first; by the budget's filter."""
+"""How a run was admitted: without a budget; by the ε of its plan, as the first; by the budget's filter."""
 
 
 @dataclass(frozen=True)
 class Line:
     """One owner's share in an account: whose data, by which mechanism, and whether it can be a release.
 
-    `records` names the data set and `partition` how it was dealt to owners: dealt out anew, the same record has another
-    owner, and a budget must not start afresh for it.
+    `records` names the data set and `partition` how it was divided among owners: in another division the same record has
+    another owner, and its budget must not start again.
     """
 
     owner: str
@@ -52,11 +52,11 @@ class Line:
         return self.mechanism.sampler.unit
 
     def event(self, count: int, observer: Observer = EVERYBODY) -> Event:
-        """Return this many queries of the mechanism, as an observer sees them."""
+        """Return this many queries of the mechanism, from the point of view of an observer."""
         return self.mechanism.event(count, observer)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON. Masks are shared by all lines of an account, which keeps them once."""
+        """Return the line as plain data for JSON. Masks are shared by all lines, so the account stores them once."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         return plain | {"mechanism": self.mechanism.to_json()}
 
@@ -66,17 +66,17 @@ class Line:
         kinds = {"owner": str, "records": str, "partition": str, "mechanism": dict, "release": bool, "ground": str}
         if not isinstance(document, dict) or set(document) != set(kinds):
             raise PrivacyError(
-                f"a line of an account has the fields {', '.join(kinds)}, and this is {str(document)[:200]}"
+                f"a line of an account has the fields {', '.join(kinds)}, but this is {str(document)[:200]}"
             )
         if wrong := [name for name, kind in kinds.items() if type(document[name]) is not kind]:
             raise PrivacyError(f"a line with a field of the wrong type: {wrong[0]} is {document[wrong[0]]!r}")
         if document["ground"] not in get_args(Ground):
-            raise PrivacyError(f"a line that was let in by {document['ground']!r}")
+            raise PrivacyError(f"a line admitted by {document['ground']!r}")
         return Line(**(document | {"mechanism": Mechanism.of_json(document["mechanism"], masks)}))
 
 
 def lines_to_json(lines: Sequence[Line]) -> dict[str, Any]:
-    """Return the lines of an account as plain data, with the masks that its owners share, or null."""
+    """Return the lines of an account as plain data, with the masks its owners share, or null."""
     shared = {line.mechanism.noise.masks for line in lines if isinstance(line.mechanism.noise, Masked)}
     if len(shared) > 1:
         raise PrivacyError("the owners in an account share different masks; their noise would not cancel")
@@ -86,13 +86,13 @@ def lines_to_json(lines: Sequence[Line]) -> dict[str, Any]:
 def lines_of_json(lines: Any, masks: Any) -> tuple[Line, ...]:
     """Read the lines of an account back; anything else is an error."""
     if type(lines) is not list:
-        raise PrivacyError(f"the lines of an account are a list, and this is {str(lines)[:200]}")
+        raise PrivacyError(f"the lines of an account are a list, but this is {str(lines)[:200]}")
     shared = None if masks is None else Masks.of_json(masks)
     read = tuple(Line.of_json(line, shared) for line in lines)
     noises = [line.mechanism.noise for line in read]
     places = [noise.agent for noise in noises if isinstance(noise, Masked)]
     if (shared is None) == bool(places) or (places and len(places) < len(noises)) or len({*places}) < len(places):
-        raise PrivacyError("masks go with lines of different agents that all have them")
+        raise PrivacyError("masks must be in all lines of an account, each of a different agent")
     return read
 
 
@@ -103,9 +103,9 @@ class Entry:
     owner: str
     run: str
     event: Event | None
-    """The queries that are charged; None for a run without privacy."""
+    """The queries charged; None for a run without privacy."""
     spent: int
-    """How many queries were made."""
+    """The number of queries made."""
     state: State
     release: bool
 
@@ -113,7 +113,7 @@ class Entry:
 class Account:
     """One run's allowance on several owners' data; each `spend` is one query of every one of them.
 
-    Accounts that were opened in one go have the same `together`, the first one's run.
+    Accounts opened in one call have the same `together`: the first one's run.
     """
 
     def __init__(
@@ -131,27 +131,27 @@ class Account:
 
     @property
     def allowed(self) -> int:
-        """How many queries the run was planned and calibrated for."""
+        """The number of queries that the run was planned and calibrated for."""
         return self._allowed
 
     @property
     def spent(self) -> int:
-        """How many queries were made."""
+        """The number of queries made."""
         return self._spent
 
     @property
     def state(self) -> State:
-        """Whether queries can still be made and, if not, whether the run was played to its end."""
+        """Whether queries can still be made and, if not, whether the run finished."""
         return self._state
 
     @property
     def remaining(self) -> int:
-        """How many queries may still be made."""
+        """The number of queries that may still be made."""
         return self._allowed - self._spent if self._state == "open" else 0
 
     @property
     def charged(self) -> int:
-        """How many queries count: those made by a finished run, else all that were allowed; none if none was made."""
+        """The number of queries charged: those made by a finished run, otherwise all allowed; none if none was made."""
         if self._state == "finished" or (self._state in ("stopped", "abandoned") and not self._spent):
             return self._spent
         return self._allowed
@@ -165,9 +165,9 @@ class Account:
         queries: int | None = None,
         observer: Observer = EVERYBODY,
     ) -> tuple[int, float]:
-        """Derive the highest ε of any owner, and say whose it is by its place in `lines`: the one ε that a run states.
+        """Return the index in `lines` of the owner with the highest ε, and that ε, which is the one that a run states.
 
-        It counts what is charged or, where `queries` are given, so many of them. Without noise, ε is infinite.
+        It counts the queries charged, or `queries` if given. Without noise, ε is infinite.
         """
         count = self.charged if queries is None else queries
         plain = [place for place, line in enumerate(self.lines) if not line.private]
@@ -177,11 +177,11 @@ class Account:
         return largest_epsilon(histories, delta=delta, adjacency=adjacency, accountant=accountant)
 
     def filtered(self, line: Line) -> int:
-        """How many queries of one owner's data the filter of a budget counts: of an abandoned run that it let in, those made."""
+        """Return how many queries a budget's filter counts: for an abandoned run that it admitted, only those made."""
         return self._spent if self._state == "abandoned" and line.ground == "filter" else self.charged
 
     def to_free(self, line: Line) -> int:
-        """How many queries of one owner's data would be free for other runs if this one was abandoned."""
+        """Return how many queries of one owner's data would become free if this run were abandoned."""
         if self._state not in ("open", "stopped") or (self._spent and line.ground != "filter"):
             return 0
         return self.charged - self._spent
@@ -193,20 +193,20 @@ class Account:
             self._write()
 
     def check(self) -> None:
-        """Raise if not one more query is allowed."""
+        """Raise if no further query is allowed."""
         if self._state != "open":
             raise BudgetExceeded(f"the account of run {self.run!r} is closed; no query can be charged to it")
         if self._spent >= self._allowed:
             raise BudgetExceeded(
-                f"run {self.run!r} has made all {self._allowed} queries that were counted and calibrated for; one more "
-                "would break its promise. How often an algorithm asks must not depend on the answers. It was not made"
+                f"run {self.run!r} has made all {self._allowed} queries that it was calibrated for; one more would "
+                "exceed its ε. The number of queries of an algorithm must not depend on the answers. The query was not made"
             )
 
     def close(self, *, finished: bool = False) -> None:
-        """Allow no more queries. `finished` says that all queries were made that were settled beforehand."""
+        """Allow no more queries. `finished` means that all planned queries were made."""
         if self._state == "open":
             self._state = "finished" if finished else "stopped"
 
     def _write(self) -> None:
-        """Keep one more query."""
+        """Record one more query."""
         self._spent += 1

@@ -1,10 +1,10 @@
-"""Whether runs fit the budgets of the owners whose data they want to ask, and by which proof.
+"""Whether runs fit the budgets of the owners whose data they query, and by which proof.
 
-The first runs on an owner's data, planned together before anything was asked, pass if ε of their plan fits the budget:
-that is ordinary composition. Whatever passes the Rényi filter of the budget passes, and after the first, nothing else
-does. So there are two cases, told apart by the first plan and, for its spare queries, by crashes, never by an answer:
-either that plan alone passes the filter, and then everything that ever follows is inside it; or it does not, and then
-nothing that follows is let in, and its own ε is all there is.
+The first runs on an owner's data, planned together before any query, are admitted if the ε of their plan fits the budget:
+that is ordinary composition. Later runs are admitted only by the budget's Rényi filter. So there are two cases, and
+which one applies depends on the first plan and, for its spare queries, on crashes, never on an answer: either that plan
+passes the filter, and then everything after it is inside the filter; or it does not, and then nothing after it is
+admitted, and its own ε is the total.
 """
 
 import math
@@ -12,16 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import BudgetExceeded
-from tacit.privacy.accounting import Event, epsilons
+from tacit.privacy.accounting import Event, ceil_digits, epsilons
 from tacit.privacy.accounts import Ground
-from tacit.privacy.guarantees import Budget, per, shown
+from tacit.privacy.guarantees import Budget, format_epsilon, per
 
-_MOST_NOISE = 1e4  # times as much as a run has: whatever does not fit with that does not fit
+_MOST_NOISE = 1e4  # times the noise of a run: if that does not fit, nothing does
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one owner's data were charged and would be asked."""
+    """What one owner's data were charged, and what new runs would ask."""
 
     owner: str
     budget: Budget
@@ -30,11 +30,11 @@ class Request:
     unit: str
     """Who is protected."""
     reserved: str = ""
-    """Which runs hold queries that they have not made, and how to free them."""
+    """Which runs hold unused queries, and how to free them."""
 
 
 def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Ground]:
-    """Return on what ground each owner's budget lets the runs in, or refuse all of them for the first that does not."""
+    """Return the ground on which each owner's budget admits the runs, or refuse all runs if one budget does not."""
     found: dict[str, Ground] = {}
     rest: dict[Budget, list[Request]] = {}
     for request in requests:
@@ -44,9 +44,9 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
-                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its "
+                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, format_epsilon(total))}, past its "
                 f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
-                f"by the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
+                f"from the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
         else:
             rest.setdefault(budget, []).append(request)
@@ -60,7 +60,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
         for request, total in zip(first, totals, strict=True):
             if total > budget.epsilon:
                 raise BudgetExceeded(
-                    f"{queries} queries by run {run!r} would bring {request.owner!r} to {per(request.unit, shown(total))}, past its budget "
+                    f"{queries} queries by run {run!r} would bring {request.owner!r} to {per(request.unit, format_epsilon(total))}, past its budget "
                     f"of {budget}. A run that is planned for ε={budget.epsilon:g} or less fits; its noise follows from that. "
                     "Nothing was spent"
                 )
@@ -69,7 +69,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
 
 
 def _what_fits(requests: Sequence[Request], queries: int) -> str:
-    """Say how many queries, or how much noise, every filter would let in that now decides."""
+    """Describe how many queries, or how much noise, would pass every filter involved."""
     decided = [request for request in requests if request.charged]
 
     def fits(change: Callable[[Event], Event]) -> bool:
@@ -83,7 +83,7 @@ def _what_fits(requests: Sequence[Request], queries: int) -> str:
     def louder(factor: float) -> Callable[[Event], Event]:
         return lambda event: replace(event, noise_multiplier=factor * event.noise_multiplier)
 
-    fewest, most = 0, queries  # some fit, and these do not
+    fewest, most = 0, queries  # the first fit, the second do not
     while most - fewest > 1:
         middle = (fewest + most) // 2
         fewest, most = (middle, most) if fits(fewer(middle)) else (fewest, middle)
@@ -94,5 +94,7 @@ def _what_fits(requests: Sequence[Request], queries: int) -> str:
         middle_noise = math.sqrt(low * high)
         low, high = (low, middle_noise) if fits(louder(middle_noise)) else (middle_noise, high)
     sigmas = {event.noise_multiplier for each in decided for event in each.asked}
-    noise = f"σ={shown(high * sigmas.pop())}" if len(sigmas) == 1 else f"{shown(high)} times the noise"
+    noise = (
+        f"σ={ceil_digits(high * sigmas.pop()):.4g}" if len(sigmas) == 1 else f"{ceil_digits(high):.4g} times the noise"
+    )
     return f"What would fit: {fewest} queries with this noise, or all {queries} with {noise}"

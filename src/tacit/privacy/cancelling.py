@@ -1,9 +1,9 @@
 """Noise that cancels: how much of their own noise agents need where pairs of them share masks, and how large masks should be.
 
-Masks vanish from the agents' average, so the less own noise the better for what they learn together; and they stay in the differences
-between agents until mixing removes them, so the smaller masks the better for what each has meanwhile. Own noise is the least by
-which every agent is protected as well as it was promised, for masks of a given size. The size is chosen by what the rule makes of
-both on the run's own graph. See `coalitions` for what protects whom.
+Masks vanish from the agents' average, so less own noise makes the average better; but they stay in the differences between agents
+until mixing removes them, so smaller masks make each agent's own model better. For masks of a given size, own noise is the least
+that protects every agent as its privacy settings require. The size is chosen by how the rule responds to both on the run's own
+graph. See `coalitions` for what protects whom.
 """
 
 import math
@@ -21,10 +21,10 @@ from tacit.privacy.keys import Keys
 from tacit.privacy.mechanisms import Masks, Observer
 
 MOST_COMPLETE = 64
-"""Agents among whom all pairs share keys unless others are named."""
+"""The most agents of which, by default, all pairs share keys."""
 _RATIOS = tuple(2.0 ** (step / 4) for step in range(-12, 25))  # from an eighth to 64
-_NEAR = 1.02  # of two ratios that do nearly as well, the smaller is taken
-_ENOUGH = 1.06  # times the own noise that masks of any size would leave: where no rule says how much masks disturb
+_NEAR = 1.02  # of two ratios that are nearly as good, the smaller is taken
+_ENOUGH = 1.06  # times the own noise that would remain with masks of any size: where the rule's response is not known
 _STEPS, _CLOSE = 100, 1e-9
 
 
@@ -32,11 +32,11 @@ _STEPS, _CLOSE = 100, 1e-9
 class Cancelling:
     """Noise of which a part is shared by pairs of agents and cancels when agents are averaged.
 
-    curious: the promised ε holds against any so many other agents who put together what they know. Against everybody else together,
-        an agent's own noise alone counts; that ε is larger, and is always shown, too.
-    keys: which pairs share a secret: `"complete"` for all, `"graph"` for those who talk to each other, or a graph of one's own.
-    ratio: the size of a mask beside the noise that an agent without masks would need; `"auto"` chooses it for the rule and the graph.
-    lost: how many agents may leave for good. The promise then holds for those who share keys without them.
+    curious: ε holds against any this many other agents who pool what they know. Against everybody else together, only an agent's
+        own noise counts; that ε is larger, and is always shown too.
+    keys: which pairs share a secret: `"complete"` for all, `"graph"` for neighbours, or your own graph.
+    ratio: the size of a mask relative to the noise that an agent without masks would need; `"auto"` chooses it for the rule and graph.
+    lost: how many agents may leave for good without weakening the ε of the others.
     """
 
     curious: int = 1
@@ -60,15 +60,17 @@ class Cancelling:
 
     @property
     def observer(self) -> Observer:
-        """Against whom the promised ε holds."""
+        """Against whom ε holds."""
         return Observer(self.curious)
 
     def keys_of(self, agents: int, graph: Sequence[tuple[int, int]]) -> Keys:
-        """Return who shares a key among so many agents, of whom these pairs talk to each other."""
+        """Return the keys of this many agents; `graph` lists the pairs that are neighbours."""
         if isinstance(self.keys, nx.Graph):
             keys = Keys.of(self.keys)
             if keys.agents != agents:
-                raise PrivacyError(f"the key graph has {keys.agents} agents and the run {agents}; they must be as many")
+                raise PrivacyError(
+                    f"the key graph has {keys.agents} agents and the run {agents}; the numbers must be equal"
+                )
         elif self.keys == "complete":
             if agents > MOST_COMPLETE:
                 raise PrivacyError(
@@ -88,16 +90,16 @@ class Cancelling:
 
 @dataclass(frozen=True)
 class Response:
-    """What a rule makes of noise: the mean square deviation of an agent's last model, for unit own noise and for unit masks."""
+    """How a rule responds to noise: the mean square deviation of an agent's last model, for unit own noise and for unit masks."""
 
     own: float
     masks: float
 
 
 def masks_for(needed: Sequence[float], keys: Keys, removed: int, *, ratio: float, lost: int = 0) -> Masks:
-    """Return own noise and masks by which every agent is protected as by noise of the `needed` standard deviation.
+    """Return own noise and masks that protect every agent as well as noise of the `needed` standard deviation would.
 
-    That holds against any `removed` others. Masks are `ratio` times as large as needed noise is in the mean square.
+    That holds against any `removed` others. Masks are `ratio` times the root mean square of the needed noise.
     """
     wanted = np.square(np.asarray(needed, dtype=np.float64))
     size = ratio * math.sqrt(float(wanted.mean()))
@@ -106,7 +108,7 @@ def masks_for(needed: Sequence[float], keys: Keys, removed: int, *, ratio: float
 
 
 def deviations(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> Float[np.ndarray, "ratios 2"]:
-    """Return ratios, and beside each how far noise moves an agent's model, in the mean square: 1 is that of noise without masks."""
+    """Return ratios, each with the mean square by which noise moves an agent's model, relative to noise without masks."""
     wanted = np.square(np.asarray(needed, dtype=np.float64))
     mean = float(wanted.mean())
     found = []
@@ -118,7 +120,7 @@ def deviations(needed: Sequence[float], keys: Keys, removed: int, response: Resp
 
 
 def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> float:
-    """Return the ratio by which noise moves an agent's model least; 0 where any masks would move it more."""
+    """Return the ratio at which noise moves an agent's model least; 0 if any masks would move it more."""
     found = deviations(needed, keys, removed, response)
     least = found[:, 1].min()
     if least >= 1:
@@ -127,17 +129,17 @@ def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Resp
 
 
 def usual_ratio(needed: Sequence[float], keys: Keys, removed: int) -> float:
-    """Return the smallest ratio that leaves hardly more own noise than masks of any size would, where the rule is not known."""
+    """Return the smallest ratio with hardly more own noise than masks of any size would need, for an unknown rule."""
     wanted = np.square(np.asarray(needed, dtype=np.float64))
     own = [_own_variances(wanted, ratio**2 * float(wanted.mean()), keys, removed).mean() for ratio in _RATIOS]
     return next(ratio for ratio, value in zip(_RATIOS, own, strict=True) if value <= own[-1] * _ENOUGH**2)
 
 
 def _own_variances(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> np.ndarray:
-    """Return variances of own noise under which everyone is protected as wanted, each as small as that allows.
+    """Return the smallest variances of own noise that protect every agent as wanted.
 
-    Newton's steps on the agents' protections, which are concave. Nobody has less than its share of central noise: with less, others
-    would gain nothing, and it would lose all protection from everybody else together.
+    Newton steps on the agents' protections, which are concave. No agent has less than its share of central noise: with less, others
+    would gain nothing, and it would lose all protection against everybody else together.
     """
     least = wanted / keys.agents
     own = wanted.copy()

@@ -1,16 +1,16 @@
-"""How much noise protects an agent from curious ones, where pairs of agents share masks that cancel.
+"""How much noise protects an agent from curious agents, where pairs of agents share masks that cancel.
 
 Let a² be the variances of the agents' own noise, b² that of a mask, K the graph of pairs that share masks, and H the agents that are
-not curious. The curious ones see every message and know their own masks, so what is left to cover H has the covariance
+not curious. The curious ones see every message and know their own masks, so the noise that remains for H has the covariance
 
     Σ_H = diag(a²) + b²·Lap(K[H])
 
 for each coordinate, and agent i is protected as by Gaussian noise of variance 1/[Σ_H⁻¹]_ii. That number is the effective conductance
-between i and the ground of an electrical network in which agent j is joined to the ground by a conductance a_j² and the ends of a
-key by b². Three facts about conductances are all that this module needs:
+between i and the ground of an electrical network in which agent j is connected to the ground by a conductance a_j² and the two ends of a
+key by b². This module needs three facts about conductances:
 
 - It is the least of Σ a_j² v_j² + b² Σ (v_j - v_k)² over potentials v with v_i = 1 (Dirichlet). So it is concave in a², its derivative
-  by a_j² is v_j², and leaving agents out can only lower it (Rayleigh).
+  by a_j² is v_j², and removing agents can only lower it (Rayleigh).
 - Branches that meet in i alone are in parallel: their conductances add up.
 - With all neighbours of i curious it is a_i², and never less.
 """
@@ -28,7 +28,7 @@ from scipy.sparse import linalg
 from tacit.errors import PrivacyError
 from tacit.privacy.keys import Keys
 
-_MOST_WORK = 3e9  # multiplications, some seconds: where all coalitions take more, a bound is proven instead
+_MOST_WORK = 3e9  # multiplications, a few seconds: if all coalitions take more, a bound is used instead
 
 
 @lru_cache(maxsize=64)
@@ -40,7 +40,7 @@ def _matrix(keys: Keys) -> sparse.csr_array:
 
 
 class Protection(NamedTuple):
-    """The variance by which every agent is protected from the coalition that is worst for it, and its derivative by a²."""
+    """The variance that protects every agent from its worst coalition, and its derivative by a²."""
 
     variances: Float[np.ndarray, " agents"]
     slopes: Float[np.ndarray, "agents agents"]
@@ -49,21 +49,21 @@ class Protection(NamedTuple):
 def protection(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curious: int) -> Protection:
     """Return how agents with these variances of own noise and of masks are protected from any `curious` others.
 
-    Exact where all coalitions can be tried or the worst is known: for complete keys, for agents with so few keys that all of them may
-    be known to the curious, and for not too many agents. Elsewhere a lower bound.
+    Exact if all coalitions can be tried or the worst is known: for complete keys, for agents all of whose keys the curious may know,
+    and for not too many agents. Otherwise a lower bound.
     """
     agents = keys.agents
     if len(own) != agents or not (own > 0).all() or mask < 0 or curious < 0:
-        raise PrivacyError("own noise is a positive variance for each agent, and masks have one that is not negative")
+        raise PrivacyError("own noise needs a positive variance for each agent, and masks one that is not negative")
     alone = Protection(own.astype(float), np.eye(agents))
     if mask == 0 or curious >= agents - 1:
         return alone
     if keys.pairs is None:
         return _complete(own, mask, curious)
-    covered = np.flatnonzero(np.diff(_matrix(keys).indptr) > curious)  # those with more keys than that
+    covered = np.flatnonzero(np.diff(_matrix(keys).indptr) > curious)  # agents with more keys than that
     if not len(covered):
         return alone
-    if comb(agents, curious) * agents**3 <= _MOST_WORK:
+    if tries_all(keys, curious):
         found = _all_coalitions(own, mask, keys, curious)
     else:
         found = _branches(own, mask, keys, curious, covered)
@@ -72,11 +72,16 @@ def protection(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curio
     return Protection(variances, slopes)
 
 
+def tries_all(keys: Keys, curious: int) -> bool:
+    """Return whether `protection` goes through all coalitions of so many: for keys that are not complete, and not too many agents."""
+    return keys.pairs is not None and comb(keys.agents, curious) * keys.agents**3 <= _MOST_WORK
+
+
 def _complete(own: Float[np.ndarray, " agents"], mask: float, curious: int) -> Protection:
-    """Complete keys: Σ_H is diagonal but for a matrix of rank one.
+    """Complete keys: Σ_H is diagonal plus a matrix of rank one.
 
     With d_j = a_j² + b²|H|, [Σ_H⁻¹]_ii = 1/d_i + b²/(d_i²(1 - b² Σ_H 1/d_j)). It grows with Σ_H 1/d_j, so of all coalitions of one size
-    the worst for i is that of the others with most noise.
+    the worst for i is the one with the noisiest others.
     """
     agents = len(own)
     honest = agents - curious
@@ -85,7 +90,7 @@ def _complete(own: Float[np.ndarray, " agents"], mask: float, curious: int) -> P
     for agent in range(agents):
         left = np.setdiff1d(np.arange(agents), loudest[loudest != agent][:curious])
         inverse = 1 / (own[left] + mask * honest)
-        # 1 - b² Σ 1/d, without taking nearly equal numbers from each other
+        # 1 - b² Σ 1/d, without subtracting nearly equal numbers
         rest = float((own[left] * inverse).sum()) / honest
         place = int(np.searchsorted(left, agent))
         column = mask * inverse * inverse[place] / rest
@@ -110,7 +115,7 @@ def _all_coalitions(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, 
 
 
 def _branches(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curious: int, some: np.ndarray) -> Protection:
-    """A bound for many agents: a curious agent can spoil one of the branches that meet in i, and the best may be spoiled."""
+    """A bound for many agents: a curious agent can spoil one of the branches that meet in i, at worst the best one."""
     agents, adjacency = keys.agents, _matrix(keys)
     variances, slopes = own.astype(float), np.eye(agents)
     for agent in some:
@@ -132,7 +137,7 @@ def _branches(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curiou
 
 
 def _branches_of(adjacency: sparse.csr_array, agent: int) -> list[np.ndarray]:
-    """Divide all that can be reached from an agent among its neighbours, each to one that is nearest."""
+    """Divide all agents that can be reached from one among its neighbours, each to a nearest neighbour."""
     branch = np.full(adjacency.shape[0], -1)
     branch[agent] = agent
     border = adjacency.indices[adjacency.indptr[agent] : adjacency.indptr[agent + 1]].tolist()

@@ -1,4 +1,4 @@
-"""What a person decided about a ledger, with who and why. The ledger keeps it beside the events, and nothing removes it."""
+"""Decisions of people about a ledger: who, what and why. The ledger keeps them beside the events, and nothing removes them."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,19 +11,19 @@ Kind = Literal["abandon", "raise"]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """One decision. `abandon`: a run that was killed or stopped never asks again. `raise`: a budget became larger."""
+    """One decision. `abandon`: a run that was killed or stopped makes no more queries. `raise`: a budget was increased."""
 
     kind: Kind
     subject: str
-    """The run that was abandoned; the owner whose budget was raised, or nothing for the budget of all."""
+    """The abandoned run, or the owner whose budget was raised; empty for the budget of all owners."""
     who: str
     reason: str
     time: str
     before: float | None = None
     after: float | None = None
-    """ε of a budget that was raised, before and after."""
+    """The ε of a raised budget, before and after."""
     runs: int = 0
-    """How many runs were on record when a budget was raised: it may have been raised by their results."""
+    """The number of runs on record when a budget was raised: their results may have been the reason."""
 
     def __str__(self) -> str:
         did = f"abandoned run {self.subject!r}"
@@ -34,16 +34,16 @@ class Decision:
 
 
 def decide(*, who: str, reason: str, **facts: Any) -> Decision:
-    """Return a decision that is made now; one without a name or a reason is refused."""
+    """Return a decision made now; a name and a reason are required."""
     for what, text in (("who decided", who), ("the reason", reason)):
         if not isinstance(text, str) or not text.strip():
-            raise PrivacyError(f"say {what}: it is kept in the ledger for whoever reads it later")
+            raise PrivacyError(f"say {what}: the ledger records it for later readers")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Decision(who=who.strip(), reason=reason.strip(), time=now, **facts)
 
 
 def read_decision(row: dict[str, Any]) -> Decision:
-    """Return a decision that was kept as plain JSON; anything else is an error."""
+    """Read a decision from plain JSON; anything else is an error."""
     found = Decision(**row)
     texts = (found.kind, found.subject, found.who, found.reason, found.time)
     epsilons = (float, int) if found.kind == "raise" else (type(None),)  # other programs write 2.0 as 2

@@ -1,4 +1,4 @@
-"""What accountants count: an `Event` is so many queries of one data set, all by one mechanism, or by one of several."""
+"""What accountants count: an `Event` is a number of queries of one data set, all by one mechanism, or by one of several."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Event:
     noise_multiplier: float
     count: int = 1
     otherwise: tuple[Case, ...] = ()
-    """What rate and noise may have been instead. Accountants then count whichever case is worst; see `worst_of`."""
+    """Other rates and noises that may have been used instead. Accountants then count the worst case; see `worst_of`."""
 
     def __post_init__(self) -> None:
         for rate, sigma in self.cases:
@@ -33,20 +33,20 @@ class Event:
 
     @property
     def cases(self) -> tuple[Case, ...]:
-        """All rates and noises that it may have had."""
+        """All possible pairs of rate and noise."""
         return ((self.sample_rate, self.noise_multiplier), *self.otherwise)
 
     @staticmethod
     def of(cases: Sequence[Case], count: int) -> "Event":
-        """Return so many queries by one of several mechanisms."""
+        """Return `count` queries by one of several mechanisms."""
         (rate, sigma), *otherwise = cases
         return Event(sample_rate=rate, noise_multiplier=sigma, count=count, otherwise=tuple(otherwise))
 
     def dominates(self, other: "Event") -> bool:
-        """Say whether it is at least as many queries, and for every case of the other has one with no lower rate and no more noise.
+        """Return whether it has at least as many queries and, for every case of the other, one with no lower rate and no more noise.
 
-        Of the two distributions that decide ε, with and without the record, a lower rate mixes the first with the second, and more
-        noise blurs both: neither can tell them further apart.
+        ε follows from two distributions, with and without the record. A lower rate mixes the first with the second, and more noise
+        blurs both: neither makes them easier to distinguish.
         """
         return self.count >= other.count and all(
             any(rate >= of[0] and sigma <= of[1] for rate, sigma in self.cases) for of in other.cases
@@ -54,7 +54,7 @@ class Event:
 
 
 def worst_of(events: Iterable[Event]) -> Event:
-    """Return one event for several of which any may be the true one: it counts for at least as much as each of them.
+    """Return one event that counts for at least as much as each of several, any of which may be the true one.
 
     An accountant gives every query of it the largest δ that any case has, at each ε by itself, and the largest divergence at each
     order. The largest of convex curves is a convex curve, and so that of a mechanism which dominates every case; and composition keeps
@@ -65,7 +65,7 @@ def worst_of(events: Iterable[Event]) -> Event:
     for rate, sigma in sorted(
         {case for event in several for case in event.cases}, key=lambda case: (-case[0], case[1])
     ):
-        if not front or sigma < front[-1][1]:  # else a higher rate comes with no more noise
+        if not front or sigma < front[-1][1]:  # otherwise a higher rate has no more noise
             front.append((rate, sigma))
     step = -(-len(front) // _MOST_CASES)
     groups = [front[start : start + step] for start in range(0, len(front), step)]

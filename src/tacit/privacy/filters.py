@@ -1,11 +1,11 @@
 """The Rényi filter: how a budget decides on runs that may have been planned after seeing earlier results.
 
 Adding up privacy loss distributions is proven for mechanisms whose parameters are fixed beforehand. A budget over several
-runs must also hold where a run's σ, q and length were chosen by what the runs before it gave, and there it is known to
-fail (docs/guarantee.md cites by whom). Rényi divergences of *one order α fixed beforehand* still add up (Feldman & Zrnic
+runs must also hold if a run's σ, q and length were chosen from the results of earlier runs, and there that sum is known to
+fail (docs/guarantee.md cites the proofs). Rényi divergences of *one order α fixed beforehand* still add up (Feldman & Zrnic
 2021): if Σ ρ(α) over all queries stays within ρ on every path, all of them together are (α, ρ)-RDP.
 
-The order follows from the budget alone: of the whole numbers, the one that allows a plain Gaussian mechanism most queries.
+The order follows from the budget alone: the whole number that allows a plain Gaussian mechanism the most queries.
 Under add-or-remove-one, ρ(α) of a query is that of the sampled Gaussian. To replace a record is to remove one and to add
 one, so under replace-one it is, by the weak triangle inequality (Mironov 2017, proposition 11, both exponents 2),
 (α - ½)/(α - 1) · ρ(2α) + ρ(2α - 1).
@@ -23,7 +23,7 @@ _ROUNDING = 1e-14  # more than what rounding can take from ρ of one query
 
 
 def filtered_epsilon(events: Sequence[Event], *, epsilon: float, delta: float, adjacency: Adjacency) -> float:
-    """Return what the filter of a budget of (ε, δ) makes of all these queries: they pass if it is at most ε."""
+    """Return the ε of all these queries under the filter of a budget of (ε, δ): they pass if it is at most the budget's ε."""
     order = order_of(epsilon, delta, adjacency)
     spent = sum(divergence(event, order, adjacency) for event in events)
     if spent == 0 or math.isinf(spent):
@@ -38,10 +38,10 @@ def divergence(event: Event, order: int, adjacency: Adjacency) -> float:
 
 @lru_cache(maxsize=1024)
 def order_of(epsilon: float, delta: float, adjacency: Adjacency) -> int:
-    """Return the order that a budget is kept in: the one that leaves most room for a plain Gaussian mechanism."""
+    """Return the order α of a budget: the one that leaves the most room for a plain Gaussian mechanism."""
 
     def room(order: int) -> float:
-        """How many queries of a Gaussian mechanism fit, times what one costs at order 1."""
+        """Return how many queries of a Gaussian mechanism fit, times the cost of one at order 1."""
         cost = order if adjacency == "add_remove" else (2 * order - 1) ** 2 / (order - 1)
         return (epsilon - _conversion(order, delta)) / cost
 
@@ -49,7 +49,7 @@ def order_of(epsilon: float, delta: float, adjacency: Adjacency) -> int:
 
 
 def _conversion(order: int, delta: float) -> float:
-    """Return what is added to ρ for ε at δ (Canonne, Kamath & Steinke 2020, proposition 12)."""
+    """Return what must be added to ρ to get ε at δ (Canonne, Kamath & Steinke 2020, proposition 12)."""
     return math.log1p(-1 / order) - math.log(accounting.for_ideal_noise(delta) * order) / (order - 1)
 
 

@@ -1,4 +1,4 @@
-"""What an ε is stated with (`Guarantee`), on what ground it holds (`Basis`), and how far it may go (`Budget`)."""
+"""An ε with everything it must be stated with (`Guarantee`), why it holds (`Basis`), and its limit (`Budget`)."""
 
 import math
 from collections.abc import Sequence
@@ -6,26 +6,26 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import Accountant, Adjacency, Event, check
+from tacit.privacy.accounting import Accountant, Adjacency, Event, ceil_digits, check
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer
 
 WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
-EXPOSED = "a run without privacy has read these records: nothing is promised"
+EXPOSED = "a run without privacy has read these records: there is no guarantee"
 
 Basis = Literal["plan", "plans", "filter", "nothing"]
 """Why an ε holds; docs/guarantee.md names the theorems.
 
-plan: σ, q and the number of queries of all that it counts were fixed before the first of these queries.
+plan: σ, q and the number of all counted queries were fixed before the first of them.
 plans: it adds up runs; it holds if no run was planned after seeing another's results.
-filter: the same, and whatever runs were planned by, a budget's filter proves `Guarantee.adaptive`.
+filter: the same, and a budget's filter proves `Guarantee.adaptive` however runs were planned.
 nothing: a run without privacy has read the records, or the noise protects nothing.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
-    """An ε together with all that it means nothing without."""
+    """An ε with everything it must be stated with."""
 
     epsilon: float
     delta: float
@@ -36,19 +36,17 @@ class Guarantee:
     adaptive: float | None = None
     """The ε, at the same δ and adjacency, that holds even if runs were planned after seeing others' results."""
     exposed: bool = False
-    """Whether a run without privacy has read these records, in whatever run."""
+    """Whether any run without privacy has read these records."""
     observer: Observer = EVERYBODY
     """Against whom it holds."""
     unit: str = RECORD
-    """To whom: what neighbouring data sets differ in."""
+    """The unit of privacy: what neighbouring data sets differ in."""
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
-            return f"ε=∞: {EXPOSED if self.exposed else 'nothing is promised'}"
+            return f"ε=∞: {EXPOSED if self.exposed else 'there is no guarantee'}"
         against = "" if self.observer == EVERYBODY else f" against {self.observer}"
-        words = (
-            f"{per(self.unit, shown(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
-        )
+        words = f"{per(self.unit, format_epsilon(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
         if not self.release:
@@ -57,36 +55,28 @@ class Guarantee:
 
     @property
     def condition(self) -> str:
-        """On what condition ε holds, in words; nothing to say of one plan that was fixed beforehand."""
+        """The condition under which ε holds, in words; empty for one plan fixed beforehand."""
         if self.basis == "plans":
-            return "if no run was planned by another's results"
+            return "if no run was planned from another's results"
         if self.basis == "filter":
             assert self.adaptive is not None
-            return f"or ε={shown(self.adaptive)} if runs were planned by others' results"
-        return "nothing is promised" if self.basis == "nothing" else ""
+            return f"or ε={format_epsilon(self.adaptive)} if runs were planned from others' results"
+        return "there is no guarantee" if self.basis == "nothing" else ""
 
 
 def per(unit: str, epsilon: str = "") -> str:
-    """Name ε together with whom it is promised to: ε per patient, or with its value ε=3.697 per patient."""
+    """Name ε with its unit: ε per patient, or with its value ε=3.697 per patient."""
     return f"ε={epsilon} per {unit}" if epsilon else f"ε per {unit}"
 
 
 def terms(delta: float, adjacency: Adjacency, accountant: Accountant) -> str:
-    """Write what every ε is stated with."""
+    """Return the terms that every ε is stated with."""
     return f"δ={delta:g}, {WORDS[adjacency]}, {accountant}"
 
 
-def shown(epsilon: float) -> str:
-    """Return ε as it is stated, as a text."""
-    return f"{stated(epsilon):.4g}"
-
-
-def stated(epsilon: float) -> float:
-    """Return ε as every page, table and file states it: to four digits, rounded up, so never less than it is."""
-    if not 0 < epsilon < math.inf:
-        return epsilon
-    scale = 10.0 ** (3 - math.floor(math.log10(epsilon)))
-    return math.ceil(epsilon * scale * (1 - 1e-12)) / scale
+def format_epsilon(epsilon: float) -> str:
+    """Write ε to four digits, rounded up, so never less than it is."""
+    return f"{ceil_digits(epsilon):.4g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +97,7 @@ class Budget:
                 f"observer is {self.observer!r}; give Observer(curious=...), or nothing for everybody else"
             )
         if not 0 < self.epsilon < math.inf:
-            raise PrivacyError(f"a budget of epsilon={self.epsilon} makes no sense; it must be positive and finite")
+            raise PrivacyError(f"a budget's epsilon is {self.epsilon}; it must be positive and finite")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data, for JSON."""
@@ -118,11 +108,11 @@ class Budget:
         """Read plain data back; anything else is an error."""
         kinds = {field.name for field in fields(Budget)}
         if not isinstance(document, dict) or set(document) != kinds:
-            raise PrivacyError(f"a budget has the fields {', '.join(sorted(kinds))}, and this is {str(document)[:200]}")
+            raise PrivacyError(f"a budget has the fields {', '.join(sorted(kinds))}, but this is {str(document)[:200]}")
         return Budget(**(document | {"observer": Observer.of_key(document["observer"])}))
 
     def filtered(self, events: Sequence[Event]) -> float:
-        """Return what the filter of this budget makes of these queries: they pass if it is at most ε."""
+        """Return the ε of these queries under this budget's filter: they pass if it is at most the budget's ε."""
         return filtered_epsilon(events, epsilon=self.epsilon, delta=self.delta, adjacency=self.adjacency)
 
     def divergence(self, event: Event) -> float:

@@ -22,7 +22,7 @@ class Keys:
 
     def __post_init__(self) -> None:
         if self.agents < 2:
-            raise PrivacyError(f"keys are shared between agents, and there are {self.agents}")
+            raise PrivacyError(f"keys are shared between agents, but there are only {self.agents}")
         for pair in self.pairs or ():
             if len(pair) != 2 or not 0 <= pair[0] < pair[1] < self.agents:
                 raise PrivacyError(
@@ -41,7 +41,7 @@ class Keys:
         return Keys(len(graph), None if whole else tuple(pairs))
 
     def without(self, lost: Sequence[int]) -> "Keys":
-        """Return the keys that are left where some agents have none; agents keep their numbers."""
+        """Return the keys without those of lost agents; agents keep their numbers."""
         gone = set(lost)
         return Keys(self.agents, tuple(pair for pair in self.all_pairs if not gone & set(pair)))
 

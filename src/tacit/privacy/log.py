@@ -1,4 +1,4 @@
-"""The log of a ledger: rows that are appended and never changed, each hashed with all before it.
+"""The log of a ledger: rows are appended and never changed, and each is hashed with all before it.
 
 budget    a budget was set, for one owner or (owner "") for each
 open      an account was opened: run, token, allowance, the owners' lines with their mechanisms
@@ -7,10 +7,10 @@ close     an account was closed, as finished or as stopped
 decision  a person abandoned a run or raised a budget
 anchor    the head of a run's events, which the ledger's own head then covers
 
-Every row has a salt, made by chance, so that a row of which only the digest is shown cannot be found by trying.
+Every row has a random salt, so that a row of which only the digest is shown cannot be guessed.
 
-`Reader` adds rows up to what a ledger holds, and refuses a row that does not follow on those before it. It serves the ledger
-on disk and whoever verifies a copy of its log, in which some rows may be shown by their digests alone.
+`Reader` rebuilds a ledger from its rows, and refuses a row that contradicts those before it. The ledger on disk uses it, and so
+does the verification of a copy of the log, in which some rows may be shown by their digests alone.
 """
 
 import secrets
@@ -23,11 +23,12 @@ from tacit.io import chains
 from tacit.privacy.accounts import Account, Line, State, lines_of_json, lines_to_json
 from tacit.privacy.decisions import Decision, read_decision
 from tacit.privacy.guarantees import Budget
-from tacit.privacy.ledger import EVERYONE, Ledger, check_together
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.opening import EVERYONE, check_together
 
 FORMAT = "tacit-ledger-7"
 START = chains.start(FORMAT)
-Row = dict[str, Any]
+LogRow = dict[str, Any]
 MakeAccount = Callable[[int, str, tuple[Line, ...], int, str, str], Account]
 
 _FIELDS: dict[str, dict[str, type]] = {
@@ -40,13 +41,13 @@ _FIELDS: dict[str, dict[str, type]] = {
 }
 
 
-def budget_row(owner: str, budget: Budget) -> Row:
+def budget_row(owner: str, budget: Budget) -> LogRow:
     """Return the row that sets a budget."""
     return {"kind": "budget", "owner": owner, "budget": budget.to_json()}
 
 
-def open_row(number: int, account: Account, token: str) -> Row:
-    """Return the row that opens an account, which is known by its number from then on."""
+def open_row(number: int, account: Account, token: str) -> LogRow:
+    """Return the row that opens an account; later rows refer to it by its number."""
     return {
         "kind": "open",
         "account": number,
@@ -58,37 +59,37 @@ def open_row(number: int, account: Account, token: str) -> Row:
     }
 
 
-def query_row(account: int, number: int) -> Row:
+def query_row(account: int, number: int) -> LogRow:
     """Return the row of an account's query; its queries are numbered from 1."""
     return {"kind": "query", "account": account, "number": number}
 
 
-def close_row(account: int, state: State) -> Row:
+def close_row(account: int, state: State) -> LogRow:
     """Return the row that closes an account."""
     return {"kind": "close", "account": account, "state": state}
 
 
-def decision_row(decision: Decision) -> Row:
-    """Return the row of what a person decided."""
+def decision_row(decision: Decision) -> LogRow:
+    """Return the row of a decision."""
     return {"kind": "decision", "decision": asdict(decision)}
 
 
-def anchor_row(account: int, events: str) -> Row:
-    """Return the row that takes the head of a run's events into the log."""
+def anchor_row(account: int, events: str) -> LogRow:
+    """Return the row with the head of a run's events."""
     return {"kind": "anchor", "account": account, "events": events}
 
 
-def written(row: Row) -> str:
+def row_text(row: LogRow) -> str:
     """Return the text of a new row, with a salt."""
     return chains.canonical(row | {"salt": secrets.token_hex(16)})
 
 
-def read_row(text: str) -> Row:
-    """Return the row that a text holds, or raise a PrivacyError; only the canonical text of a row with a salt is one."""
+def read_row(text: str) -> LogRow:
+    """Parse a row, or raise a PrivacyError; only the canonical text of a row with a salt is accepted."""
     try:
         row = chains.parse(text)
         if not isinstance(row, dict) or row.get("kind") not in _FIELDS:
-            raise ValueError("it is of no kind that is known")
+            raise ValueError("its kind is unknown")
         wanted = _FIELDS[row["kind"]] | {"salt": str}
         if set(row) != {"kind", *wanted}:
             raise ValueError(f"a row of kind {row['kind']!r} has the fields {', '.join(sorted(wanted))}")
@@ -104,10 +105,10 @@ def read_row(text: str) -> Row:
 
 
 class Reader:
-    """Adds rows up to the accounts, budgets and decisions of a ledger.
+    """Rebuilds the accounts, budgets and decisions of a ledger from its rows.
 
-    `make` makes an account of its number, run, lines, allowance, token and what it was opened together with. Accounts are numbered
-    from 1 as they are opened, so that a number tells how many were opened before, those in sealed rows included.
+    `make` makes an account from its number, run, lines, allowance, token and the run it was opened together with. Accounts are
+    numbered from 1 in the order of opening, including those in sealed rows.
     """
 
     def __init__(self, ledger: Ledger, make: MakeAccount | None = None) -> None:
@@ -120,17 +121,17 @@ class Reader:
         self.anchors: dict[int, list[str]] = {}
         self.sealed = 0
         self._opened = range(1)
-        """How many accounts may have been opened so far: a sealed row may have opened one."""
+        """The possible numbers of accounts opened so far: a sealed row may have opened one."""
         self._before: Account | None = None
         self._just_opened: Account | None = None
-        """What the row before this one opened, and what this one did."""
+        """The accounts that the previous row and this row opened, if any."""
 
     def number_of(self, run: str) -> int | None:
-        """Return the number of a run's account; None if no row opened one."""
+        """Return the number of a run's account; None if there is none."""
         return next((number for number, account in self.accounts.items() if account.run == run), None)
 
-    def apply(self, row: Row) -> None:
-        """Add one row, or raise a PrivacyError that says why it cannot follow on those before it."""
+    def apply(self, row: LogRow) -> None:
+        """Apply one row, or raise a PrivacyError that says why it contradicts those before it."""
         self._before, self._just_opened = self._just_opened, None
         try:
             getattr(self, f"_{row['kind']}")(**{name: value for name, value in row.items() if name != "kind"})
@@ -140,13 +141,13 @@ class Reader:
             raise PrivacyError(f"a row of the ledger cannot be read: {error}") from error
 
     def skip(self) -> None:
-        """Pass over a row of which only the digest is shown."""
+        """Skip a row of which only the digest is shown."""
         self.sealed += 1
         self._opened = range(self._opened.start, self._opened.stop + 1)
         self._just_opened = None
 
     def count(self, account: int, queries: int) -> None:
-        """Add so many queries of an account at once."""
+        """Add several queries of an account at once."""
         self._of(account)._spent += queries
 
     def _of(self, number: int) -> Account:
@@ -171,7 +172,7 @@ class Reader:
         if run in self.ledger._accounts:
             raise PrivacyError(f"run {run!r} was opened a second time")
         if account - 1 not in self._opened:
-            raise PrivacyError(f"run {run!r} is account {account}, and {self._told_opened()} were opened before it")
+            raise PrivacyError(f"run {run!r} is account {account}, but {self._opened_text()} were opened before it")
         read = lines_of_json(lines, masks)
         if not read:
             raise PrivacyError(f"run {run!r} names no data owner")
@@ -184,7 +185,7 @@ class Reader:
         for line in read:
             if (line.ground == "free") != (self.ledger._budget_of(line.owner) is None):
                 budget = "no budget" if line.ground != "free" else "a budget"
-                raise PrivacyError(f"run {run!r} was let in as {line.ground!r} where {line.owner!r} had {budget}")
+                raise PrivacyError(f"run {run!r} was admitted as {line.ground!r}, but {line.owner!r} had {budget}")
         self.ledger._check_units(run, read)
         made = self._make(account, run, read, allowed, token, together)
         check_together(made, self._before)
@@ -192,7 +193,7 @@ class Reader:
         self._opened, self._just_opened = range(account, account + 1), made
         Ledger._keep(self.ledger, made)
 
-    def _told_opened(self) -> str:
+    def _opened_text(self) -> str:
         least, most = self._opened.start, self._opened.stop - 1
         return str(least) if least == most else f"{least} to {most}"
 
@@ -222,14 +223,14 @@ class Reader:
         else:
             known = self.ledger.budget if made.subject == EVERYONE else self.ledger.budgets.get(made.subject)
             if known is None or made.before != known.epsilon or made.after is None or not made.after > known.epsilon:
-                raise PrivacyError(f"a budget was raised from ε={made.before}, and {known or 'none'} was stored")
+                raise PrivacyError(f"a budget was raised from ε={made.before}, but {known or 'none'} was stored")
             if made.runs not in self._opened:
                 raise PrivacyError(
-                    f"a budget was raised after {made.runs} runs, and {self._told_opened()} were on record"
+                    f"a budget was raised after {made.runs} runs, but {self._opened_text()} were on record"
                 )
             self._opened = range(made.runs, made.runs + 1)
             self._put_budget(made.subject, replace(known, epsilon=float(made.after)))
-            made = replace(made, runs=sum(number <= made.runs for number in self.accounts))  # of those that are shown
+            made = replace(made, runs=sum(number <= made.runs for number in self.accounts))  # counting only those shown
         self.ledger.decisions.append(made)
 
     def _anchor(self, account: int, events: str) -> None:

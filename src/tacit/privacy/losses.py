@@ -1,9 +1,8 @@
-"""Privacy loss distributions of one query: those of dp-accounting, by arrays in the place of a loop in Python.
+"""Privacy loss distributions of one query: those of dp-accounting, with arrays instead of a Python loop.
 
 dp-accounting inverts the privacy loss cell by cell, which is most of the time that an ε takes. The formulas here are the
 same, for all cells at once, and everything else (what a cell holds, how its rounding is made an upper bound, composition)
-is dp-accounting's. The last distributions are kept: ε over the queries of a run is a composition of one of them, and only how
-often differs.
+is dp-accounting's. The latest distributions are cached: ε along a run composes the same one, only more often.
 """
 
 import math
@@ -24,7 +23,7 @@ _Cells = Float64[np.ndarray, "cells"]
 def composed_epsilon(
     queries: Sequence[tuple[tuple[Case, ...], int]], delta: float, adjacency: str, interval: float
 ) -> float:
-    """Return ε of all queries together; each entry is one case, or several of which any may be true, and how many there are of them."""
+    """Return ε of all queries together; each entry is one case, or several of which any may be true, and the number of queries."""
     whole = identity(value_discretization_interval=interval)
     for cases, count in queries:
         whole = whole.compose(query_losses(cases, interval, adjacency).self_compose(count))
@@ -35,7 +34,7 @@ def composed_epsilon(
 def query_losses(cases: tuple[Case, ...], interval: float, adjacency: str) -> PrivacyLossDistribution:
     """Return the distribution of one query of a Poisson lot under Gaussian noise, on a grid of losses.
 
-    Of several cases it is that of the worst: at every ε, its δ is the largest of theirs.
+    For several cases, its δ at every ε is the largest of theirs.
     """
     if adjacency == "replace_one":
         return PrivacyLossDistribution(_losses(cases, interval, AdjacencyType.REPLACE))
@@ -72,13 +71,13 @@ def _divergences(mechanism: GaussianPrivacyLoss, epsilons: _Cells) -> _Cells:
 
 
 def _inverse_losses(mechanism: GaussianPrivacyLoss, losses: _Cells) -> _Cells:
-    """Return the largest answer at which the loss of one query is still as large, as `inverse_privacy_loss` does."""
+    """Return the largest answer whose loss is at least this large, as `inverse_privacy_loss` does."""
     rate, variance, kind = mechanism.sampling_prob, mechanism.standard_deviation**2, mechanism.adjacency_type
     if kind == AdjacencyType.REPLACE:
         return variance * (_reflected(losses, rate, variance) - losses / 2)
     sign = 1 if kind == AdjacencyType.REMOVE else -1
     whole = losses
-    if rate < 1:  # the loss that it would be without sampling: ±log(1 + (exp(±loss) - 1)/q)
+    if rate < 1:  # the loss without sampling: ±log(1 + (exp(±loss) - 1)/q)
         with np.errstate(invalid="ignore", divide="ignore"):
             whole = sign * losses + math.log(1 / rate)
             whole = whole + np.log1p(-np.exp(math.log(1 / rate - 1) - whole))

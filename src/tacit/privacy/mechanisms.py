@@ -1,8 +1,8 @@
-"""A mechanism is frozen data: how a query draws its lot, bounds a record, counts on a lot size and covers the sum by noise.
+"""A mechanism is frozen data: how a query draws its lot, bounds a record, adds noise to the sum and divides it.
 
-It is all that an answer's ε follows from, and it knows its own events. The ledger keeps it as JSON, so that an auditor reads
-what was done rather than what was meant. Each part has a kind: another sampler, or noise that cancels between
-neighbours, is another kind, and whoever does not know a kind refuses it.
+The ε of an answer follows from it alone, and it makes its own events. The ledger stores it as JSON, so that an auditor reads
+what was done rather than what was intended. Each part has a kind: another sampler, or noise that cancels between
+neighbours, is another kind, and an unknown kind is refused.
 """
 
 import math
@@ -15,13 +15,13 @@ from tacit.privacy.accounting import Event
 from tacit.privacy.keys import Keys
 
 RECORD = "record"
-"""Who is protected where nobody else is named."""
+"""The unit that is protected by default."""
 MOST_RECORDS = 2**12
-"""Of a unit, in one query."""
+"""The most records of a unit that may take part in one query."""
 
 
 def unit_in(text: str) -> tuple[str, int]:
-    """Read who is protected and how many of its records take part in a query, as in patient:8."""
+    """Parse a unit and how many of its records take part in a query, as in patient:8."""
     name, colon, most = text.rpartition(":")
     if not colon or not most.isdecimal() or not name.strip() or name == RECORD or not 1 <= int(most) <= MOST_RECORDS:
         raise PrivacyError(
@@ -32,7 +32,7 @@ def unit_in(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Poisson:
-    """Every record is in a lot by itself, with probability `rate`; or every unit is, with at most `most` of its records."""
+    """Every record is in a lot independently with probability `rate`; or every unit is, with at most `most` of its records."""
 
     kind: ClassVar[str] = "poisson"
     rate: float
@@ -44,7 +44,7 @@ class Poisson:
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"sample_rate is {self.rate}; it must lie in (0, 1]")
         if not self.unit or self.most < 1 or (self.unit == RECORD and self.most != 1):
-            raise PrivacyError(f"a lot of {self.most} records of every {self.unit!r} makes no sense")
+            raise PrivacyError(f"a lot cannot have {self.most} records of every {self.unit!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +55,12 @@ class Gaussian:
     multiplier: float
 
     def __post_init__(self) -> None:
-        Event(sample_rate=1.0, noise_multiplier=self.multiplier)  # refuses what is no noise
+        Event(sample_rate=1.0, noise_multiplier=self.multiplier)  # refuses an invalid multiplier
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Against whom an ε holds: any so many `curious` agents who put together what they know, or everybody else (None)."""
+    """Against whom an ε holds: any `curious` agents who pool what they know, or everybody else (None)."""
 
     curious: int | None = None
 
@@ -72,12 +72,12 @@ class Observer:
 
     @property
     def key(self) -> str:
-        """What stands for it in JSON: the number of curious agents, or "all"."""
+        """Its form in JSON: the number of curious agents, or "all"."""
         return "all" if self.curious is None else str(self.curious)
 
     @staticmethod
     def of_key(key: Any) -> "Observer":
-        """Read back what stands for it in JSON."""
+        """Read its form in JSON."""
         if type(key) is str and key == "all":
             return EVERYBODY
         if type(key) is str and key.isascii() and key.isdecimal() and len(key) <= 9:
@@ -85,14 +85,14 @@ class Observer:
         raise PrivacyError(f"an observer is a number of curious agents, or 'all', not {str(key)[:80]!r}")
 
     def sees_no_more_than(self, other: "Observer") -> bool:
-        """Whether whatever holds against the other holds against this one."""
+        """Return whether an ε against the other also holds against this one."""
         return other.curious is None or (self.curious is not None and self.curious <= other.curious)
 
     def __str__(self) -> str:
         if self.curious is None:
             return "everybody else together"
         if self.curious == 0:
-            return "whoever sees all messages and no agent's secrets"
+            return "an observer of all messages without any agent's secrets"
         return "any one other agent" if self.curious == 1 else f"any {self.curious} other agents together"
 
 
@@ -101,12 +101,12 @@ EVERYBODY = Observer()
 
 @dataclass(frozen=True)
 class Masks:
-    """The noise of all agents where pairs share masks: what each adds by itself, and the masks. All of it is public but the values drawn.
+    """The noise of all agents where pairs share masks: each agent's own noise, and the masks. Everything but the drawn values is public.
 
     own: the standard deviation of every agent's own noise, in units of its answer.
-    size: that of a mask, in the same units, for both of its ends.
+    size: the standard deviation of a mask, in the same units, for both of its ends.
     keys: which pairs share masks.
-    lost: how many agents may have left for good, with whom nobody shares masks any more; they count as curious.
+    lost: how many agents may leave for good, after which nobody shares masks with them; they count as curious.
     """
 
     own: tuple[float, ...]
@@ -123,7 +123,7 @@ class Masks:
             raise PrivacyError(f"lost is {self.lost!r}; it must be a whole number, and fewer than all agents")
 
     def deviations(self, observer: Observer) -> tuple[float, ...]:
-        """Return the standard deviation of the noise by which each agent is protected from an observer."""
+        """Return the standard deviation of the noise that protects each agent from an observer."""
         everybody = self.keys.agents - 1
         curious = everybody if observer.curious is None else min(everybody, observer.curious + self.lost)
         return _deviations(self, curious)
@@ -139,9 +139,7 @@ class Masks:
         parts = _fields("masks", document, ("own", "size", "agents", "keys", "lost"))
         own, pairs = parts["own"], parts["keys"]
         if type(own) is not list or type(parts["agents"]) is not int or not (pairs is None or type(pairs) is list):
-            raise PrivacyError(
-                f"masks name every agent's own noise, how many agents there are and their keys, not {parts}"
-            )
+            raise PrivacyError(f"masks have every agent's own noise, the number of agents and their keys, not {parts}")
         if any(type(pair) is not list or len(pair) != 2 or {*map(type, pair)} != {int} for pair in pairs or ()):
             raise PrivacyError("a key is shared by a pair of agents, named by their numbers")
         keys = Keys(parts["agents"], None if pairs is None else tuple((low, high) for low, high in pairs))
@@ -157,7 +155,7 @@ def _deviations(masks: Masks, curious: int) -> tuple[float, ...]:
     from tacit.privacy.coalitions import protection
 
     variances = protection(np.square(masks.own), masks.size**2, masks.keys, curious).variances.tolist()
-    # Rounded down, by far more than linear algebra and the two ends' own rounding of a mask's size can be wrong by.
+    # Rounded down, by far more than the error of linear algebra and of the two ends' rounding of a mask's size.
     return tuple(_round_down(math.sqrt(value)) for value in variances)
 
 
@@ -168,7 +166,7 @@ def _round_down(value: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Masked:
-    """Normal noise as of `Gaussian`, and masks that cancel between agents; `agent` is the number of this one."""
+    """Normal noise as in `Gaussian`, and masks that cancel between agents; `agent` is this agent's number."""
 
     kind: ClassVar[str] = "cancelling"
     multiplier: float
@@ -188,7 +186,7 @@ class NoNoise:
     kind: ClassVar[str] = "none"
 
 
-Noise = Gaussian | Masked | NoNoise
+NoiseKind = Gaussian | Masked | NoNoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,10 +195,10 @@ class Mechanism:
 
     sampler: Poisson
     clip: float
-    """The norm C; infinite where nothing is clipped, which noise does not go with."""
+    """The norm C; infinite where nothing is clipped, which is only possible without noise."""
     lot: float
     """The expected number of records in a lot, by which the sum is divided."""
-    noise: Noise
+    noise: NoiseKind
 
     def __post_init__(self) -> None:
         if not self.clip > 0 or (self.private and math.isinf(self.clip)):
@@ -211,7 +209,7 @@ class Mechanism:
             own = self.noise.multiplier * self.clip / self.lot
             if not math.isclose(own, self.noise.masks.own[self.noise.agent], rel_tol=1e-12):
                 raise PrivacyError(
-                    f"agent {self.noise.agent} adds noise of {own} to its answers, and its neighbours count on "
+                    f"agent {self.noise.agent} adds noise of {own} to its answers, but its neighbours count on "
                     f"{self.noise.masks.own[self.noise.agent]}"
                 )
 
@@ -244,7 +242,7 @@ class Mechanism:
 
     @property
     def sample_rate(self) -> float:
-        """The probability q of a record to be in a lot."""
+        """The probability q that a record is in a lot."""
         return self.sampler.rate
 
     @property
@@ -253,18 +251,18 @@ class Mechanism:
         return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
 
     def noise_against(self, observer: Observer) -> float:
-        """Return the σ of Gaussian noise that would protect as well from an observer as own noise and masks do."""
+        """Return the σ of Gaussian noise that protects as well from an observer as own noise and masks do."""
         if not isinstance(self.noise, Masked) or observer == EVERYBODY:
             return self.noise_multiplier
         deviation = self.noise.masks.deviations(observer)[self.noise.agent]
         return max(self.noise_multiplier, _round_down(deviation * self.lot / self.clip))
 
     def event(self, queries: int, observer: Observer = EVERYBODY) -> Event:
-        """Return what so many queries are to an observer, as accountants take it; without noise there is no such thing."""
+        """Return this many queries as an event for an accountant, from an observer's point of view; an error without noise."""
         return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_against(observer), count=queries)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain data, for JSON; an infinite clip is null. Masks are everybody's: an account keeps them beside its lines."""
+        """Return plain data for JSON; an infinite clip is null. Masks are shared, so an account stores them beside its lines."""
         noise: dict[str, Any] = {"kind": self.noise.kind}
         if not isinstance(self.noise, NoNoise):
             noise |= {"multiplier": self.noise.multiplier}
@@ -291,13 +289,13 @@ class Mechanism:
             raise PrivacyError(f"a sampler of kind {sampler['kind']!r} is not known here; {Poisson.kind!r} is")
         clip = math.inf if parts["clip"] is None else _number("clip", parts)
         if type(sampler["unit"]) is not str or type(sampler["most"]) is not int:
-            raise PrivacyError(f"a sampler names a unit and how many of its records take part, and this is {sampler}")
+            raise PrivacyError(f"a sampler has a unit and how many of its records take part, but this is {sampler}")
         drawn = Poisson(rate=_number("rate", sampler), unit=sampler["unit"], most=sampler["most"])
         noise = _noise_of_json(parts["noise"], masks)
         return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=noise)
 
 
-def _noise_of_json(document: Any, masks: Masks | None) -> Noise:
+def _noise_of_json(document: Any, masks: Masks | None) -> NoiseKind:
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind == NoNoise.kind:
         _fields("noise", document, ("kind",))
@@ -307,7 +305,7 @@ def _noise_of_json(document: Any, masks: Masks | None) -> Noise:
     if kind == Masked.kind:
         parts = _fields("noise", document, ("kind", "multiplier", "agent"))
         if masks is None:
-            raise PrivacyError("noise that cancels between agents is stated without the masks that it cancels by")
+            raise PrivacyError("noise that cancels between agents is given without its masks")
         return Masked(multiplier=_number("multiplier", parts), agent=parts["agent"], masks=masks)
     known = ", ".join(repr(each.kind) for each in (Gaussian, Masked, NoNoise))
     raise PrivacyError(f"noise of kind {kind!r} is not known here; {known} are")
@@ -315,7 +313,7 @@ def _noise_of_json(document: Any, masks: Masks | None) -> Noise:
 
 def _fields(what: str, document: Any, names: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(document, dict) or set(document) != set(names):
-        raise PrivacyError(f"{what} has the fields {', '.join(names)}, and this is {str(document)[:200]}")
+        raise PrivacyError(f"{what} has the fields {', '.join(names)}, but this is {str(document)[:200]}")
     return document
 
 

@@ -1,22 +1,22 @@
-"""Gaussian noise on a public grid: what an answer is rounded to, and that it is rounded right.
+"""Gaussian noise on a public grid: what an answer is rounded to, and why the rounding is correct.
 
 With S an agent's sum and s = σC, what leaves is z·γ/L for the integer z nearest to (S + s·ξ)/γ, where γ is the largest power of two
-of at most s/1024 and ξ is an ideal, real standard normal. z is made of the ideal Gaussian mechanism's answer and nothing else, and so it is
-as private as that: neither the low bits of S nor those of noise are in it.
+of at most s/1024 and ξ is an ideal, real standard normal. z follows from the ideal Gaussian mechanism's answer and nothing else, so it is
+as private as that answer: it contains neither the low bits of S nor those of the noise.
 
 z is computed as n + round(f + (s/γ)·ξ), where n is the integer nearest to S/γ and f = S/γ - n; both are exact, as γ is a power of
-two. ξ comes from `normals.box_muller` in float64. Where f + (s/γ)·ξ lies so close to the middle between two integers that
-this could round the wrong way (Ziv's test), or where its pair is one that float64 does badly, the number is decided
-again by `normals.nearest`, with further secret bits of its own. So z is that of the ideal mechanism, up to a chance
-of 2^LOG2_DISTANCE (`distances`); and it does not depend on how the work was cut up, on threads or on the kind of processor.
+two. ξ comes from `normals.box_muller` in float64. Where f + (s/γ)·ξ is so close to the middle between two integers that
+float64 could round it the wrong way (Ziv's test), or where float64 is inaccurate for its pair, `normals.nearest` decides
+again, with additional secret bits. So z is that of the ideal mechanism, except with probability 2^LOG2_DISTANCE
+(`distances`), and it does not depend on block sizes, threads or the kind of processor.
 
 Masks that cancel between agents are further normals under the same rounding: z is the integer nearest to (S + s·ξ + Σ ±bL·ξ_ij)/γ, with b the
 size of a mask in units of the answer. Both ends of a key have the same real ξ_ij, to any number of bits. They are added before
-rounding, so that z is made of the ideal sum of all noise and nothing else. What rounding leaves of a mask in the sum of
-both ends is below γ/L.
+rounding, so that z follows from the ideal sum of all noise and nothing else. In the sum of both ends, rounding leaves less
+than γ/L of a mask.
 
-Only keystreams (`Secret`, `Seeded`) have further bits. Normals of other sources are rounded to the same grid, once; they are
-not a release in any case.
+Only keystreams (`Secret`, `Seeded`) have additional bits. Normals of other sources are simply rounded to the same grid; such
+a run is not a release in any case.
 """
 
 import math
@@ -35,30 +35,30 @@ from tacit.privacy.normals import RADII, Normal, box_muller, nearest
 from tacit.privacy.randomness import BLOCK, ChaChaStream, Opener, Stream
 
 _STEPS_BITS = 11  # s/γ lies between 2^10 and 2^11
-# A normal is wrong by normals.ERROR = 2^-40 at most. Products and sums of up to 2^9 normals below 2^3.1 are rounded by less than 2^-40
+# A normal is off by normals.ERROR = 2^-40 at most. Products and sums of up to 2^9 normals below 2^3.1 are rounded by less than 2^-40
 # of all their scales.
 BAND = 2.0**-36
-"""A number this close to the middle between two integers, times the scales of all its normals in grid steps, is decided again: over
-eight times what float64 can be wrong by."""
+"""A number this close to the middle between two integers, times the scales of all its normals in grid steps, is decided again: more
+than eight times the error of float64."""
 _MOST_STEPS = 2.0**30
 """The largest sum of the scales of an agent's normals, in grid steps."""
 _MOST_NORMALS = 2**9
 MASK_BLOCK = 2**13
-"""Columns of which masks are drawn at once: those of all pairs lie in memory."""
+"""Columns for which masks are drawn at once: those of all pairs are in memory together."""
 
-# Noise outside of these would leave the range of float64 on its way to the grid and back.
+# Noise outside this range would overflow or underflow float64 on its way to the grid and back.
 _SCALES = (2.0**-500, 2.0**500)
 
 
 class End(NamedTuple):
-    """One end of a key: the number of its mask, and the sign with which this end adds it."""
+    """One end of a key: the index of its mask, and the sign with which this end adds it."""
 
     mask: int
     sign: int
 
 
 class _Rows(NamedTuple):
-    """What rounding takes for each of some agents, each [agents, 1]."""
+    """The constants of rounding, each [agents, 1]."""
 
     per_unit: Tensor  # 1/γ
     steps: Tensor  # s/γ
@@ -71,7 +71,7 @@ class _Rows(NamedTuple):
 
 
 class _Keyed(NamedTuple):
-    """The words of normals that keystreams gave, and where in each keystream they began."""
+    """The random words behind normals, and where they begin in each keystream."""
 
     streams: Sequence[ChaChaStream]
     places: list[int]
@@ -79,7 +79,7 @@ class _Keyed(NamedTuple):
     radius: Float[Tensor, "rows pairs"]
 
     def odd(self) -> Tensor | None:
-        """Return which normals float64 does badly, [rows, normals]; None where it does none, as nearly always."""
+        """Return for which normals float64 is inaccurate, [rows, normals]; None if for none, which is nearly always so."""
         shortest, longest = torch.stack(self.radius.aminmax()).tolist()
         if RADII[0] <= shortest and longest <= RADII[1]:
             return None
@@ -87,7 +87,7 @@ class _Keyed(NamedTuple):
         return torch.cat([odd, odd], dim=1)
 
     def ideal(self, row: int, column: int, scale: float) -> Normal:
-        """Return one of the normals, times a scale, to as many bits as it takes."""
+        """Return one of the normals, times a scale, to any number of bits."""
         half = self.radius.shape[1]
         pair = column % half
         words = int(self.words[row, pair]), int(self.words[row, half + pair])
@@ -95,7 +95,7 @@ class _Keyed(NamedTuple):
 
 
 class _Drawn(NamedTuple):
-    """Normals, a row of them from each stream; `keyed` says how to have them exactly."""
+    """Normals, a row from each stream; `keyed` is what their exact values follow from."""
 
     values: Float[Tensor, "rows normals"]
     keyed: _Keyed | None
@@ -111,10 +111,10 @@ def grid(scale: float) -> float:
 
 
 class Noise(Protocol):
-    """Covers sums. One is made for the agents of an oracle and lives as long as it, so that it may keep something between queries.
+    """Adds noise to sums. It is made for the agents of one oracle and lives as long, so it may keep state between queries.
 
-    Whoever has what it keeps can take noise off the answers, so it is no part of a session's state, which is written to disk in the
-    clear.
+    With that state one could subtract noise from the answers, so it is not part of a session's state, which is written to disk
+    unencrypted.
     """
 
     def release(
@@ -125,11 +125,11 @@ class Noise(Protocol):
         agents: slice,
         out: Float[Tensor, "rows width"],
     ) -> None:
-        """Write the answers of these agents to `out`, with noise from their streams and masks of this query. `sums` is used up."""
+        """Write the answers of these agents to `out`, with noise from their streams and this query's masks. `sums` is overwritten."""
 
 
-def noise_of(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
-    """Return what makes the noise of these agents' mechanisms; all of one kind, which must be known. `ends` are their keys'."""
+def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
+    """Return the noise of these agents' mechanisms, which must all be of one known kind. `ends` are the agents' ends of keys."""
     kinds = {type(each.noise) for each in mechanisms}
     if kinds not in ({Gaussian}, {Masked}):
         raise PrivacyError(
@@ -172,8 +172,8 @@ class GridNoise:
         together = [own + len(of) * mask for own, of, mask in zip(steps, self._ends, mask_steps, strict=True)]
         if max(together) > _MOST_STEPS or max(map(len, self._ends)) >= _MOST_NORMALS:
             raise PrivacyError(
-                f"an agent's masks are together up to {max(together) / min(steps):.2g} times its own noise, by up to "
-                f"{max(map(len, self._ends))} keys; that is too much to be rounded right: take fewer keys or a smaller ratio"
+                f"an agent's masks add up to {max(together) / min(steps):.2g} times its own noise, with up to "
+                f"{max(map(len, self._ends))} keys; that is too much to be rounded correctly: use fewer keys or a smaller ratio"
             )
         columns = (
             [1 / step for step in grids],
@@ -194,11 +194,11 @@ class GridNoise:
         agents: slice,
         out: Float[Tensor, "rows width"],
     ) -> None:
-        """Write (sums + σC ξ)/L + Σ ±b ξ_ij, on the grid, of these agents to `out`. `sums` is used up."""
+        """Write (sums + σC ξ)/L + Σ ±b ξ_ij, on the grid, of these agents to `out`. `sums` is overwritten."""
         rows, width = self._rows.some(agents), sums.shape[1]
         used = sorted({end.mask for ends in self._ends[agents] for end in ends})
-        place = {mask: number for number, mask in enumerate(used)}
-        ends = [[End(place[mask], sign) for mask, sign in each] for each in self._ends[agents]]
+        position = {mask: number for number, mask in enumerate(used)}
+        ends = [[End(position[mask], sign) for mask, sign in each] for each in self._ends[agents]]
         opened = [masks[number]() for number in used]
         alike = len({isinstance(stream, ChaChaStream) for stream in (*streams, *opened)}) == 1
         block = MASK_BLOCK if used else BLOCK
@@ -228,11 +228,13 @@ class GridNoise:
             left = value.sub_(rounded)
             keyed = None if shared is None else shared.keyed
             odd, odd_masks = own.keyed.odd(), None if keyed is None else keyed.odd()
-            lowest, highest = torch.stack(left.aminmax()).tolist()  # the one wait for another device, once a block
+            lowest, highest = torch.stack(
+                left.aminmax()
+            ).tolist()  # the only synchronisation with the device, once a block
             if odd is not None or odd_masks is not None or max(-lowest, highest) > self._close:
                 _decide_again(left, rest, own.keyed, keyed, (odd, odd_masks), ends, rows, rounded)
         out.copy_(rounded.add_(whole).mul_(rows.back))
-        out.add_(0.0)  # -0 becomes 0: the sign of a zero would tell more than the zero
+        out.add_(0.0)  # -0 becomes 0: the sign of a zero would reveal more than the zero
 
 
 def _draw(streams: Sequence[Stream], count: int, device: torch.device) -> _Drawn:
@@ -255,7 +257,7 @@ def _decide_again(
     rows: _Rows,
     rounded: Tensor,
 ) -> None:
-    """Round what `left` of rounding shows to be close, and what has an odd radius, as the ideal normals would be."""
+    """Round again, from ideal normals, where the remainder `left` is close to one half or a radius is out of range."""
     doubtful, width = (left.abs() > 0.5 - rows.band).cpu(), left.shape[1]
     odd_own, odd_masks = odd
     if odd_own is not None:

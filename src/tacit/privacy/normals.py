@@ -1,13 +1,13 @@
-"""Standard normals as functions of random bits: quickly with a known error, or exactly to the nearest integer.
+"""Standard normals as functions of random bits: fast with a known error, or exactly rounded to the nearest integer.
 
 The ideal pair has a radius √(-2 ln U) and an angle 2πV with U = |x|·2⁻⁶³ and V = y·2⁻⁶⁴, where x and y are real numbers
-that are uniform in [-2⁶³, 2⁶³): a signed word each, and infinitely many further bits behind the point. ξ = radius times
-cosine and radius times sine are then exactly normal and independent. `box_muller` works in float64 and sees the words alone;
-`nearest` reads as many of the further bits as it takes to decide what an integer is nearest. Which of the two was asked must
-not show, so whoever uses the first asks the second wherever the first may be wrong.
+that are uniform in [-2⁶³, 2⁶³): a signed word each, followed by infinitely many bits after the binary point. ξ = radius times
+cosine and radius times sine are then exactly normal and independent. `box_muller` works in float64 and uses the words only;
+`nearest` reads as many additional bits as it needs to decide which integer is nearest. A result must not reveal which of the two
+made it, so a caller of the first must use the second wherever the first may be wrong.
 
-The error of `box_muller` for radii in RADII (others are flagged, one pair in 11 million). Logarithm and square root are taken to be
-within 8 ulps (relative error 2⁻⁴⁹), sine and cosine within 2⁻⁴⁹; libraries promise one ulp or less, and a test measures it.
+The error of `box_muller` for radii in RADII (others are flagged, one pair in 11 million). Logarithm and square root are assumed to be
+within 8 ulps (relative error 2⁻⁴⁹), sine and cosine within 2⁻⁴⁹; libraries claim one ulp or less, and a test measures it.
 
 - U: rounded to 53 bits, and cut off behind the point: a relative error of 2⁻⁵³ + 2⁻⁶³/U. ln U: that, and 2⁻⁴⁹|ln U|.
 - radius r: (2⁻⁵³ + 2⁻⁶³/U)/r + 2⁻⁵⁰r + 2⁻⁴⁹r. The first part is largest at both ends of RADII: 2⁻⁴¹ at r = 2⁻¹², where U is near 1,
@@ -15,7 +15,7 @@ within 8 ulps (relative error 2⁻⁴⁹), sine and cosine within 2⁻⁴⁹; li
 - angle: rounded word, constant and product, 3π·2⁻⁵³, and what was cut off, 2π·2⁻⁶⁴: below 2⁻⁴⁸·⁷. Sine and cosine with it: 2⁻⁴⁷·⁸,
   times r: 2⁻⁴⁵·²; their product with r is rounded by less than 2⁻⁵⁰.
 
-Together less than 2⁻⁴⁰·⁷. `ERROR` is written down as 2⁻⁴⁰.
+Together less than 2⁻⁴⁰·⁷. `ERROR` is set to 2⁻⁴⁰.
 """
 
 import math
@@ -33,9 +33,9 @@ from tacit.errors import PrivacyError
 from tacit.privacy.distances import LEVEL_BITS, LEVELS
 
 RADII = (2.0**-12, math.sqrt(48 * math.log(2)))
-"""Radii between which `box_muller` keeps to ERROR. The largest is that of U = 2⁻²⁴."""
+"""Radii between which the error of `box_muller` is at most ERROR. The largest is that of U = 2⁻²⁴."""
 ERROR = 2.0**-40
-"""How far a normal by `box_muller` is from the ideal one, at most."""
+"""The largest distance between a normal by `box_muller` and the ideal one."""
 
 _LOCAL = threading.local()
 
@@ -48,7 +48,7 @@ class Draw(NamedTuple):
 
 
 def box_muller(words: UInt64[np.ndarray, "rows words"]) -> Draw:
-    """Turn rows of an even number of words into as many normals each: cosines, then sines. The first half are radii."""
+    """Turn rows of an even number of words into the same number of normals: cosines, then sines. The first half of the words are radii."""
     half = words.shape[1] // 2
     # torch's logarithm and circular functions are several times faster than numpy's.
     values = torch.from_numpy(words.view("<i8")).double()
@@ -60,10 +60,10 @@ def box_muller(words: UInt64[np.ndarray, "rows words"]) -> Draw:
 
 
 class Normal(NamedTuple):
-    """An ideal normal that is one of a pair, times a scale: the words of the pair's radius and angle, unsigned, and the bits behind them.
+    """An ideal normal, one of a pair, times a scale: the unsigned words of the pair's radius and angle, and the bits after them.
 
-    `more(level)` returns 64 further random bytes, the first half for the radius and the second for the angle, and the same ones
-    whenever it is asked again.
+    `more(level)` returns 64 additional random bytes, the first half for the radius and the second for the angle, the same on
+    every call.
     """
 
     scale: float
@@ -73,7 +73,7 @@ class Normal(NamedTuple):
 
 
 def nearest(shift: float, normals: Sequence[Normal]) -> int:
-    """Return the integer nearest to the shift and the ideal scaled normals, added up."""
+    """Return the integer nearest to the sum of the shift and the ideal scaled normals."""
     context = _context()
     known = [
         [word - (word >> 63 << 64) for word in each.words] for each in normals
@@ -93,23 +93,23 @@ def nearest(shift: float, normals: Sequence[Normal]) -> int:
         below, above = (int(context.floor(end + 0.5)) for end in (value - error, value + error))
         if below == above:
             return below
-    raise PrivacyError("two million random bits did not decide how to round a number; ask again")
+    raise PrivacyError("two million random bits did not decide how to round a number; repeat the query")
 
 
 def _enclosed(context: Any, radius: int, angle: int, bits: int, *, sine: bool) -> tuple[Any, Any]:
-    """Return an ideal normal of which so many further bits are known, and how far it may be from that; infinity if far."""
+    """Return an ideal normal of which `bits` additional bits are known, and a bound on its error, possibly infinite."""
     low, high = sorted((abs(radius), abs(radius + 1)))
     if low == 0:
         return context.mpf(0), context.inf
     outer, inner = (context.sqrt(-2 * context.log(context.ldexp(context.mpf(end), -63 - bits))) for end in (low, high))
     turn = 2 * context.pi * context.ldexp(context.mpf(angle), -64 - bits)
-    # The second part is for the angle's bits that are not there yet, and for rounding.
+    # The second part covers the angle's bits not yet known, and rounding.
     off = outer - inner + context.ldexp(outer + 1, -60 - bits)
     return outer * (context.sin(turn) if sine else context.cos(turn)), off
 
 
 def _context() -> Any:
-    """Return this thread's own arithmetic. Precision is a setting of the whole process in mpmath's usual one."""
+    """Return this thread's own context. In mpmath's default one, precision is a setting of the whole process."""
     if not hasattr(_LOCAL, "context"):
         _LOCAL.context = mpmath.MPContext()
     return _LOCAL.context

@@ -3,48 +3,41 @@
 `PrivateOracle.gradient(theta)` draws a Poisson lot, clips per sample, sums, adds Gaussian noise, divides by the
 *expected* lot size, writes one event per agent to the ledger, and only then returns the result. Nothing else that
 depends on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
-`PlainOracle` has the same face without clipping and noise: the non-private baseline.
+`PlainOracle` has the same interface without clipping and noise: the non-private baseline.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tacit.data import AgentData
-from tacit.data.inputs import mapped
-from tacit.data.prepare import apart
 from tacit.errors import PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.gradients.arithmetic import own_arithmetic
 from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.gradients.queries import Queries
-from tacit.privacy.lots import draw_lot
-from tacit.privacy.mechanisms import Masks
-from tacit.privacy.noise import End, noise_of
+from tacit.privacy.lots import LotDrawer, LotPiece, Rows
+from tacit.privacy.masks import SharedMasks
+from tacit.privacy.noise import make_noise
 from tacit.privacy.planning import Plan
-from tacit.privacy.randomness import MaskSource, Source, Stream
-from tacit.privacy.units import Held, units_of
+from tacit.privacy.randomness import Source
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
 
-Rows = npt.NDArray[np.int64]  # of units: [units, most]
-
 
 class Oracle(Protocol):
-    """All that an algorithm can learn of the data. `queries` counts what was asked of each agent."""
+    """All that an algorithm can learn about the data. `queries` counts the queries of each agent."""
 
     @property
     def queries(self) -> int:
-        """How many queries were answered."""
+        """The number of queries answered."""
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return every agent's noisy gradient at its θ: one query each."""
@@ -56,135 +49,24 @@ class Oracle(Protocol):
 
 
 class Diagnostics(NamedTuple):
-    """What one query saw of the private data. Showing it means that the run is not a release."""
+    """What one query saw of the private data. A run that shows this is not a release."""
 
     lot_sizes: tuple[int, ...]
     clipped_share: tuple[float, ...]
     loss: tuple[float, ...]
 
     def of_trial(self, trial: int, trials: int) -> "Diagnostics":
-        """Return the part of one trial out of several that lie side by side."""
+        """Return one trial's part, out of several trials side by side."""
         agents = len(self.lot_sizes) // trials
         part = slice(trial * agents, (trial + 1) * agents)
         return Diagnostics(self.lot_sizes[part], self.clipped_share[part], self.loss[part])
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Part of one drawn lot: the agents first to last (exclusive), and their records in it."""
-
-    first: int
-    last: int
-    lot: Lot
-
-
-class LotDrawer:
-    """Draws the lots of stacked agents and hands them out in pieces that fit in memory.
-
-    With several trials side by side, every trial's agents hold the same records. `held` is how many records, or units, each agent
-    has.
-    """
-
-    def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
-        if plan.agents % data.agents or len(sources) != plan.agents:
-            raise PrivacyError(
-                f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
-            )
-        self._inputs = mapped(lambda table: table.to(device), data.data.train.inputs)
-        self._targets = data.data.train.targets.to(device)
-        self._prepare = apart(data.data.prepare, self._inputs)
-        self._indices = [part.numpy() for part in data.indices]
-        self._unit = None if plan.privacy is None else plan.privacy.unit
-        if self._unit is not None:
-            numbers = units_of(data.data.train.units, self._unit, data.data.name)
-            self._units = [Held(numbers, rows) for rows in self._indices]
-        self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
-        self._rates, self._sources, self._device = plan.sample_rates, sources, device
-
-    def skip(self, queries: int) -> None:
-        """Go on after so many queries. A secret source has a new key after a restart, and any place will do."""
-        for source in self._sources:
-            source.position = queries
-
-    def draw(self) -> tuple[list[Stream], list[Rows]]:
-        """Return every agent's stream for this query and the records in its lot."""
-        streams = [source.next() for source in self._sources]
-        lots = []
-        for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
-            place = agent % len(self._indices)
-            chosen = draw_lot(stream, self.held[place], rate)
-            if self._unit is None:
-                lots.append(self._indices[place][chosen])
-            else:
-                lots.append(self._units[place].members(stream, chosen, self._unit.most))
-        return streams, lots
-
-    def pieces(self, lots: list[Rows], most: int, agent: int = 0) -> Iterator[_Piece]:
-        """Yield all records of the lots in pieces of at most `most`, cut between agents where possible.
-
-        A piece is as large as its agents padded to the longest lot among them, which is what the engine works on.
-        `agent` is the one whose lot comes first.
-        """
-        first = 0
-        while first < len(lots):
-            if len(lots[first]) > most:
-                for start in range(0, len(lots[first]), most):
-                    yield self._piece(agent + first, [lots[first][start : start + most]])
-                first += 1
-                continue
-            last, longest = first, 0
-            while last < len(lots) and (last + 1 - first) * max(longest, len(lots[last])) <= most:
-                longest = max(longest, len(lots[last]))
-                last += 1
-            if longest:
-                yield self._piece(agent + first, lots[first:last])
-            first = last
-
-    def _piece(self, first: int, parts: list[Rows]) -> _Piece:
-        rows = torch.from_numpy(np.concatenate(parts)).to(self._device)
-        offsets = np.cumsum([0, *map(len, parts)])
-        lot = Lot(self._inputs, self._targets, torch.from_numpy(offsets).to(self._device), rows, self._prepare)
-        return _Piece(first, first + len(parts), lot)
-
-
-class Shared(NamedTuple):
-    """What the agents that are hosted here share with others: sources of masks, who shares each, and of every agent its ends of them."""
-
-    sources: Sequence[MaskSource]
-    pairs: Sequence[tuple[int, int]]
-    ends: Sequence[Sequence[End]]
-
-    def without(self, agents: Collection[int]) -> list[list[End]]:
-        """Return every agent's ends of the masks that are not shared with these."""
-        return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
-
-
-def shared_masks(
-    masks: Masks | None,
-    agents: Sequence[int],
-    sources: Callable[[Sequence[tuple[int, int]], int], Sequence[MaskSource]],
-    trials: int,
-) -> Shared:
-    """Return the masks of these agents in so many trials. `sources` makes those of some pairs in a trial."""
-    if masks is None:
-        return Shared((), (), [()] * (len(agents) * trials))
-    pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]
-    made: list[MaskSource] = []
-    ends = []
-    for trial in range(trials):
-        first = len(made)
-        made += sources(pairs, trial)
-        for agent in agents:
-            mine = [(number, pair) for number, pair in enumerate(pairs) if agent in pair]
-            ends.append([End(first + number, 1 if pair[0] == agent else -1) for number, pair in mine])
-    return Shared(made, pairs * trials, ends)
-
-
 class PrivateOracle:
-    """Answers by noisy sums of clipped per-sample vectors, and charges every answer to the ledger first.
+    """Answers with noisy sums of clipped per-sample vectors, and charges the ledger before an answer is returned.
 
-    Data, plan, sources, masks and accounts are those of the agents that are hosted here. `shaped_for` are the lots by which the steps of
-    `query` are shaped, the plan's unless given.
+    Data, plan, sources, masks and accounts are those of the agents hosted here. `shaped_for` are the lot sizes from which the batches of
+    `query` are shaped; by default the plan's.
     """
 
     def __init__(
@@ -196,7 +78,7 @@ class PrivateOracle:
         plan: Plan,
         sources: Sequence[Source],
         accounts: Sequence[Account],
-        shared: Shared | None = None,
+        shared: SharedMasks | None = None,
         example: Lot | None = None,
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
@@ -209,9 +91,9 @@ class PrivateOracle:
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
-        self._shared = Shared((), (), [()] * plan.agents) if shared is None else shared
+        self._shared = SharedMasks((), (), [()] * plan.agents) if shared is None else shared
         self._left_out: frozenset[int] = frozenset()
-        self._noise = noise_of(plan.mechanisms, self._shared.ends, self._device)
+        self._noise = make_noise(plan.mechanisms, self._shared.ends, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
         _check_held(self._drawer.held, plan)
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
@@ -220,7 +102,7 @@ class PrivateOracle:
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return (Σ clip_C(∇ℓ(θ)) + σC ξ)/L for every agent."""
 
-        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+        def compute(piece: LotPiece, clip: Tensor) -> Clipped:
             return self._engine.clipped_sums(theta[piece.first : piece.last], piece.lot, clip)
 
         return self._release(compute, theta, theta.shape[1], self._engine.most_records)
@@ -230,63 +112,62 @@ class PrivateOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return (Σ clip_C(v) + σC ξ)/L for `v = per_sample(record, *public)`, a vector of `width` numbers.
 
-        `public` holds stacked tensors, of which `per_sample` sees its own agent's rows; `width` is that of the
-        first of them unless given.
+        `public` holds stacked tensors; `per_sample` sees its own agent's rows. By default `width` is that of the first one.
         """
         width = public[0].shape[1] if width is None else width
-        steps = self._queries.steps(per_sample, public, width)
+        runner = self._queries.runner(per_sample, public, width)
 
-        def compute(piece: _Piece, clip: Tensor) -> Clipped:
+        def compute(piece: LotPiece, clip: Tensor) -> Clipped:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return steps.clipped(rows, piece.lot, clip, width)
+            return runner.clipped(rows, piece.lot, clip, width)
 
         return self._release(compute, public[0], width, _QUERY_RECORDS)
 
     def _release(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         if theta.shape[0] != self._plan.agents:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
         for account in self._accounts:
             account.check()
         answer = self._attempt(compute, theta, width, most)
-        self.queries += 1  # also if it failed: whoever asks more often than was counted may do so by the answers
-        # Nothing has left this method yet, so a process that dies before this line has shown nothing and owes nothing. A
-        # failure is charged, too, and so is a key that was pressed meanwhile: code could press it for a record.
+        self.queries += 1  # failures count too: how often a rule asks must not depend on the answers
+        # Charged after computing and before returning: a process that dies before this line has released nothing. A failure
+        # is charged too, and so is Ctrl-C: code could raise it when it sees a certain record.
         self._spend()
         if isinstance(answer, Exception | KeyboardInterrupt):
             raise answer
         return answer
 
     def _attempt(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"] | Exception | KeyboardInterrupt:
-        """Return the answer, or an error that tells nothing of the records, unless diagnostics are asked for.
+        """Return the answer, or an error that reveals nothing about the records, unless diagnostics are on.
 
-        The error is made anew after the old one is gone, so that nothing leads from it to the records.
+        The error is a new one, made after the original is gone, so that no reference leads from it to the records.
         """
         try:
             with own_arithmetic(self._model.dtype, torch.get_num_threads()):
                 return self._compute(compute, theta, width, most)
         except KeyboardInterrupt:
-            return KeyboardInterrupt()  # anew, so that nothing leads from it to the records
-        except BaseException as error:  # code that ends the program on a record would tell of it, uncharged
+            return KeyboardInterrupt()  # a new one, with no reference to the records
+        except BaseException as error:  # code that exits the program when it sees a record would reveal it, uncharged
             if self._diagnostics is not None and isinstance(error, Exception):
                 return error
         return PrivacyError(
-            "the computation failed on a private lot; the query is spent. What went wrong is withheld, since it may tell "
-            "of the records. Try the model on public records of the same kind"
+            "the computation failed on a private lot; the query is spent. The cause is withheld, since it could reveal "
+            "private records. Try the model on public records of the same kind"
         )
 
     def _compute(
-        self, compute: Callable[[_Piece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         plan = self._plan
         streams, lots = self._drawer.draw()
         masks = [source.next() for source in self._shared.sources]
         released = torch.empty(plan.agents, width, dtype=self._model.dtype, device=self._device)
         norms: list[Tensor] = []
-        # Some agents at a time: their sums stay in the processor's cache until they are done.
+        # A few agents at a time, so that their sums stay in the processor's cache.
         some = max(1, _SUM_BYTES // (8 * width))
         for first in range(0, plan.agents, some):
             agents = slice(first, min(first + some, plan.agents))
@@ -300,9 +181,9 @@ class PrivateOracle:
         return released
 
     def _sums(
-        self, compute: Callable[[_Piece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
+        self, compute: Callable[[LotPiece, Tensor], Clipped], lots: list[Rows], first: int, width: int, most: int
     ) -> tuple[Float[Tensor, "agents width"], list[Tensor]]:
-        """Return the clipped sums of some agents from `first` on, and the norms of their records."""
+        """Return the clipped sums of the agents that start at `first`, and their records' norms."""
         sums: Tensor | None = None
         norms = []
         for piece in self._drawer.pieces(lots, most, first):
@@ -319,19 +200,19 @@ class PrivateOracle:
         return sums, norms
 
     def leave_out(self, agents: Collection[int]) -> None:
-        """Share no masks with these agents from now on. The plan must be one that counts them as lost."""
+        """Share no masks with these agents from now on. The plan must have counted on losing that many."""
         if frozenset(agents) == self._left_out:
             return
         planned = 0 if self._plan.masks is None else self._plan.masks.lost
         if len(agents) > planned:
             raise PrivacyError(
-                f"{len(agents)} agents are to be left out of the masks, and the noise was planned for {planned}"
+                f"{len(agents)} agents are to be left out of the masks, but the noise was planned for {planned}"
             )
         self._left_out = frozenset(agents)
-        self._noise = noise_of(self._plan.mechanisms, self._shared.without(agents), self._device)
+        self._noise = make_noise(self._plan.mechanisms, self._shared.without(agents), self._device)
 
     def skip(self, queries: int) -> None:
-        """Go on as if so many queries were answered already, by a process before this one."""
+        """Continue after queries that an earlier process answered."""
         self._drawer.skip(queries)
         for source in self._shared.sources:
             source.position = queries
@@ -366,7 +247,7 @@ class PrivateOracle:
 
 
 class PlainOracle:
-    """The same lots and divisor without clipping and noise. It keeps no promise, and writes to the ledger that it read."""
+    """The same lots and divisor without clipping and noise: no privacy. It records in the ledger that it read the data."""
 
     def __init__(
         self,
@@ -404,20 +285,20 @@ class PlainOracle:
     ) -> Float[Tensor, "agents width"]:
         """Return Σ v/L for `v = per_sample(record, *public)`."""
         width = public[0].shape[1] if width is None else width
-        steps = self._queries.steps(per_sample, public, width)
+        runner = self._queries.runner(per_sample, public, width)
 
-        def compute(piece: _Piece) -> Tensor:
+        def compute(piece: LotPiece) -> Tensor:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return steps.plain(rows, piece.lot, width)
+            return runner.plain(rows, piece.lot, width)
 
         return self._mean(compute, public[0], width, _QUERY_RECORDS)
 
     def skip(self, queries: int) -> None:
-        """Go on as if so many queries were answered already, by a process before this one."""
+        """Continue after queries that an earlier process answered."""
         self._drawer.skip(queries)
         self.queries = queries
 
-    def _mean(self, compute: Callable[[_Piece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
+    def _mean(self, compute: Callable[[LotPiece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
         for account in self._accounts:
             if not account.spent:
                 account.spend()  # once, before the first record is read
@@ -431,16 +312,16 @@ class PlainOracle:
 
 
 def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
-    """Refuse accounts of other owners or mechanisms than are asked: what is charged must be what is made."""
+    """Refuse accounts of other owners or mechanisms: what is charged must be what is done."""
     charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
     if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
         raise PrivacyError(
-            "the accounts are not those of this data and plan; every query must be charged as it is made"
+            "the accounts do not belong to this data and plan; every query must be charged as it is made"
         )
 
 
 def _check_held(held: Sequence[int], plan: Plan) -> None:
-    """Refuse an agent that holds far more than it declares: sums are exact for lots that its declared size makes likely."""
+    """Refuse an agent that holds far more than it declares: sums are exact only for lots of about the declared size."""
     declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
     for agent, (there, size) in enumerate(zip([*held] * (plan.agents // len(held)), declared, strict=True)):
         if there > 2 * size + 1000:

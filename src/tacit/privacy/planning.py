@@ -1,7 +1,7 @@
-"""What a run promises (`Privacy`) and what follows from it for every agent (`Plan`). All of it is public.
+"""The privacy settings of a run (`Privacy`) and what follows from them for every agent (`Plan`). All of it is public.
 
 q = L/n for a declared n, L, C and σ are fixed before the first query and never recomputed from the data, so
-that neighbouring data sets meet the same mechanism.
+that neighbouring data sets get the same mechanism.
 """
 
 import math
@@ -20,22 +20,22 @@ from tacit.privacy.mechanisms import EVERYBODY, RECORD, Gaussian, Masked, Masks,
 from tacit.privacy.units import Unit
 
 PerAgent = float | Sequence[float]
-# Far outside of these, float32 arithmetic no longer keeps what clipping promises.
+# Far outside this range, float32 arithmetic no longer guarantees the clipping bound.
 _RANGES = {"clip": (1e-9, 1e9)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """The promise: (ε, δ) for every record of every agent, by noisy sums of clipped per-sample vectors.
+    """The privacy settings: (ε, δ) for every record of every agent, by noisy sums of clipped per-sample vectors.
 
     Give either `epsilon` (then σ follows from the number of queries) or `noise_multiplier` (then ε does).
     ε, σ, `clip` and `lot_size` may be one value for all agents or one for each; δ and adjacency are one for all.
 
     `noise=Cancelling(curious=1)` lets pairs of agents share masks that cancel, so that the agents learn with nearly the noise of central
-    training. ε, or σ, is then promised against any one curious agent, and another ε holds against everybody else together.
+    training. ε, or σ, then holds against any one curious agent, and a larger ε against everybody else together.
 
-    With `unit=Unit("patient", most=8)` the promise is to whoever several records belong to: a lot is of so many units, declared sizes
-    are numbers of units, and ε is what a unit loses, with all of its records.
+    With `unit=Unit("patient", most=8)` each patient is protected with all of its records: lot and declared sizes are then numbers of
+    patients, and ε is per patient.
     """
 
     delta: float
@@ -51,7 +51,7 @@ class Privacy:
     def __post_init__(self) -> None:
         if self.noise is not None and not isinstance(self.noise, Cancelling):
             raise PrivacyError(
-                f"noise is {self.noise!r}; give Cancelling(curious=...), or nothing for noise of each agent's own"
+                f"noise is {self.noise!r}; give Cancelling(curious=...), or leave it out for independent noise"
             )
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
@@ -67,11 +67,11 @@ class Privacy:
 
     @property
     def observer(self) -> Observer:
-        """Against whom ε is promised."""
+        """Against whom ε holds."""
         return EVERYBODY if self.noise is None else self.noise.observer
 
     def targets(self, agents: int) -> tuple[float, ...] | None:
-        """Return the ε that was asked for, of each agent; None where σ was."""
+        """Return each agent's target ε; None if σ was given instead."""
         return None if self.epsilon is None else _spread("epsilon", self.epsilon, agents)
 
     def plan(
@@ -82,12 +82,12 @@ class Privacy:
         pairs: Sequence[tuple[int, int]] = (),
         response: Response | None = None,
     ) -> "Plan":
-        """Settle every agent's mechanism for its declared number of records and this many queries.
+        """Fix every agent's mechanism for its declared number of records and this many queries.
 
-        `pairs` are the agents who talk to each other, and `response` what the rule makes of noise; masks need them.
+        `pairs` are the neighbours, and `response` is how the rule responds to noise; masks need them.
         """
         if queries < 1:
-            raise PrivacyError("the run makes no query: there is nothing to keep private; use NoPrivacy")
+            raise PrivacyError("the run makes no query, so there is nothing to protect; use NoPrivacy")
         agents = len(sizes)
         lots = _spread("lot_size", self.lot_size, agents)
         rates = _sample_rates(lots, sizes, RECORD if self.unit is None else self.unit.name)
@@ -126,7 +126,7 @@ class Privacy:
 def _masks(
     noise: Cancelling, needed: Sequence[float], pairs: Sequence[tuple[int, int]], response: Response | None
 ) -> Masks | None:
-    """Return masks by which agents are protected as by needed noise; None where the rule would be better off without."""
+    """Return masks that protect agents as well as the needed noise; None if the rule works better without."""
     keys, removed = noise.keys_of(len(needed), pairs), noise.curious + noise.lost
     ratio = noise.ratio
     if isinstance(ratio, str):
@@ -136,7 +136,7 @@ def _masks(
 
 @dataclass(frozen=True, kw_only=True)
 class NoPrivacy:
-    """No promise: the same Poisson lots and divisor, without clipping and noise."""
+    """No privacy: the same Poisson lots and divisor, without clipping and noise."""
 
     lot_size: PerAgent
 
@@ -144,7 +144,7 @@ class NoPrivacy:
         _check_positive("lot_size", self.lot_size)
 
     def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
-        """Settle every agent's lots."""
+        """Fix every agent's lots."""
         lots = _spread("lot_size", self.lot_size, len(sizes))
         return Plan(
             sample_rates=_sample_rates(lots, sizes),
@@ -158,7 +158,7 @@ class NoPrivacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Every agent's mechanism, one value per agent, and the number of queries that it was settled for."""
+    """Every agent's mechanism, one value per agent, and the number of queries it was planned for."""
 
     sample_rates: tuple[float, ...]
     lot_sizes: tuple[float, ...]
@@ -167,18 +167,18 @@ class Plan:
     queries: int
     privacy: Privacy | None
     masks: Masks | None = None
-    """What pairs of all agents share; `noise_multipliers` are then the agents' own noise."""
+    """The masks that pairs of agents share; `noise_multipliers` are then the agents' own noise."""
     numbers: tuple[int, ...] | None = None
-    """Which agents these are among all, where they are only some of them."""
+    """The agents' numbers, if the plan is for some of the agents only."""
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return len(self.sample_rates)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What one query does, of each agent."""
+        """What one query of each agent does."""
         return tuple(map(self.mechanism, range(self.agents)))
 
     def mechanism(self, agent: int) -> Mechanism:
@@ -195,7 +195,7 @@ class Plan:
         return Mechanism(sampler=sampler, clip=self.clips[agent], lot=lot, noise=noise)
 
     def of(self, agents: Sequence[int]) -> "Plan":
-        """Return the plan of some of the agents."""
+        """Return the plan for some of the agents."""
         return replace(
             self,
             sample_rates=tuple(self.sample_rates[agent] for agent in agents),
@@ -207,15 +207,15 @@ class Plan:
 
     @property
     def observer(self) -> Observer:
-        """Against whom ε is promised."""
+        """Against whom ε holds."""
         return EVERYBODY if self.masks is None or self.privacy is None else self.privacy.observer
 
     def event(self, agent: int) -> Event:
-        """Return what all of an agent's queries are to an accountant, against whom ε is promised."""
+        """Return all of an agent's queries as an event for an accountant, against the plan's observer."""
         return self.mechanism(agent).event(self.queries, self.observer)
 
     def repeated(self, trials: int) -> "Plan":
-        """Return the plan of several independent trials side by side."""
+        """Return the plan for several independent trials side by side."""
         return replace(
             self,
             sample_rates=self.sample_rates * trials,
@@ -226,7 +226,7 @@ class Plan:
         )
 
     def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
-        """Return every agent's ε after each of these numbers of queries of this plan alone, against whom it is promised."""
+        """Return every agent's ε after each of these numbers of queries of this plan alone, against the plan's observer."""
         if self.privacy is None:
             return np.array([[math.inf if count else 0.0] * self.agents for count in queries])
         histories = [[mechanism.event(count, self.observer)] for count in queries for mechanism in self.mechanisms]
@@ -249,7 +249,7 @@ def _check_positive(name: str, value: Any) -> None:
 
 
 def _numbers(name: str, value: Any) -> list[float]:
-    """Return one number as a list of one; numpy's and torch's numbers are numbers, too."""
+    """Return a list of numbers, of length one for a single number; numpy's and torch's numbers are accepted."""
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "iuf" or array.ndim > 1:

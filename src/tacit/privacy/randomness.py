@@ -1,9 +1,9 @@
-"""Where lots and noise come from: one source of randomness per agent, apart from every other seed.
+"""The randomness of lots and noise: one source per agent, independent of every other seed.
 
 Known noise can be subtracted and known lots undo the amplification by sampling, so a release draws both
 from a ChaCha20 keystream under a fresh 256-bit key of the operating system that never leaves the object.
 `Seeded` (the same keystream under a known key) and `Fast` (numpy's Philox) are for tests and research;
-whatever used them is not a release. Each query of an agent reads a stream of its own.
+a run with them is not a release. Each query of an agent reads a stream of its own.
 
 Masks come from streams that a pair of agents shares. Their key follows by HKDF from the pair's secret, the run and the number of the
 query, so that no query has the masks of another.
@@ -32,7 +32,7 @@ Reals = npt.NDArray[np.float64]
 
 
 BLOCK = 2**16
-"""Normals made at once."""
+"""How many normals are made at once."""
 
 
 class Stream(Protocol):
@@ -46,7 +46,7 @@ class Stream(Protocol):
 
 
 class Source(Protocol):
-    """One agent's randomness. `position` counts the streams that were taken."""
+    """One agent's randomness. `position` counts the streams taken so far."""
 
     position: int
 
@@ -55,11 +55,11 @@ class Source(Protocol):
 
 
 Opener = Callable[[], Stream]
-"""Opens the stream of one query's mask, from its beginning: whoever has both ends opens it for each."""
+"""Opens the stream of one query's mask from its beginning; a process with both ends opens it once for each."""
 
 
 class MaskSource(Protocol):
-    """The randomness that a pair of agents shares. `position` counts the queries whose masks were taken."""
+    """The randomness that a pair of agents shares. `position` counts the masks taken so far."""
 
     position: int
 
@@ -68,17 +68,17 @@ class MaskSource(Protocol):
 
 
 class Sources(Protocol):
-    """Makes one source per agent. `secret` says whether nobody can know what they will draw."""
+    """Makes one source per agent. `secret` says whether their draws are unpredictable to everyone."""
 
     @property
     def secret(self) -> bool:
-        """Whether what used these sources can be a release."""
+        """Whether a run with these sources can be a release."""
 
     def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
-        """Return a source for each of so many agents of one trial."""
+        """Return a source for each agent of one trial."""
 
     def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
-        """Return what each of these pairs shares in one trial of a run."""
+        """Return the source that each of these pairs shares in one trial of a run."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _key(seed: int, trial: int, *agents: int) -> bytes:
 
 
 class _Secretive:
-    """Counts queries, and keeps a secret that neither a forked child nor a copy may use again."""
+    """Counts queries, and holds a secret that neither a forked child nor a copy may use again."""
 
     def __init__(self, *, secret: bool) -> None:
         self._secret = secret
@@ -151,14 +151,14 @@ class _Secretive:
     @position.setter
     def position(self, position: int) -> None:
         if self._secret and position < self._position:
-            raise PrivacyError("a secret source cannot go back: it would draw the same noise again")
+            raise PrivacyError("a secret source cannot move back: it would draw the same noise again")
         if not 0 <= position < 2**64:
-            raise InvalidInput(f"a source has 2^64 positions, from 0 on; got {position}")
+            raise InvalidInput(f"a source has 2^64 positions, starting at 0; got {position}")
         self._position = position
 
     def _take(self) -> int:
         """Return the number of the next query, once."""
-        # A forked child would draw the very noise that its parent draws.
+        # A forked child would draw the same noise as its parent.
         if self._secret and os.getpid() != self._process:
             raise PrivacyError("this secret source belongs to another process; make a new one after a fork")
         with self._lock:
@@ -173,7 +173,7 @@ class _Secretive:
 class _ChaChaSource(_Secretive):
     """A keystream per query: the query's number is the nonce, so no keystream is ever read twice.
 
-    The nonce's last four bytes are 0; the others are for the further bits of `ChaChaStream.more`.
+    The nonce's last four bytes are 0; other values are for the additional bits of `ChaChaStream.more`.
     """
 
     def __init__(self, key: bytes, *, secret: bool) -> None:
@@ -216,7 +216,7 @@ class ChaChaStream:
     def read(self, count: int) -> bytearray:
         """Return the next `count` bytes of the keystream."""
         if count > self._left:
-            raise PrivacyError(f"one query asked for {count} random bytes, past the {self._left} of its stream")
+            raise PrivacyError(f"one query needs {count} random bytes, but its stream has only {self._left} left")
         self._left -= count
         # update_into wants room for one more block than it fills
         out = bytearray(count + 63)
@@ -229,14 +229,14 @@ class ChaChaStream:
         return np.frombuffer(self.read(8 * count), dtype="<u8")
 
     def pairs(self, count: int) -> tuple[int, Words]:
-        """Return the words of so many pairs of normals, radii before angles, and the first one's place in the keystream."""
+        """Return the words for `count` pairs of normals, radii before angles, and the position of the first in the keystream."""
         place = (self._LIMIT - self._left) // 8
         return place, self.words(2 * count)
 
     def more(self, place: int, level: int) -> bytes:
-        """Return 64 bytes that belong to the word at this place: further bits of its pair of normals.
+        """Return 64 bytes that belong to the word at this place: additional bits for its pair of normals.
 
-        They come from keystreams that nothing else reads. Asked again, they are the same.
+        They come from keystreams that nothing else reads, and are the same on every call.
         """
         apart = 1 + (level << 3 | place >> 32)  # a keystream has less than 2³⁵ words; 0 is the keystream itself
         nonce = self._nonce + apart.to_bytes(4, "little")
@@ -245,7 +245,7 @@ class ChaChaStream:
     def normals(self, count: int) -> Reals:
         """Return normals by Box and Muller's transform in float64, in blocks that stay in the processor's cache.
 
-        Their low bits tell of the words that they were made of: what is released goes through `noise.GridNoise`.
+        Their low bits reveal the words they were made from, so a release must go through `noise.GridNoise`.
         """
         out = np.empty(count)
         for start in range(0, count, BLOCK):
@@ -281,7 +281,7 @@ class _FastMasks:
 
 
 class _FastStream:
-    """Words by numpy's Philox, normals by torch in float32: good enough to simulate with, and half the time."""
+    """Words by numpy's Philox, normals by torch in float32: good enough for simulation, in half the time."""
 
     def __init__(self, key: bytes, position: int) -> None:
         self._key, self._position = key, position
@@ -304,9 +304,9 @@ _LOCAL = threading.local()
 
 
 def _philox(key: bytes, position: int, first: int, count: int) -> Words:
-    """Return words from the `first` on of a stream of Philox, which has four to a step of its counter.
+    """Return words of a Philox stream, starting at number `first`; each step of its counter gives four.
 
-    One generator of each thread is set to the place: to make one takes ten times as long.
+    One generator per thread is repositioned: making a new one takes ten times as long.
     """
     if not hasattr(_LOCAL, "philox"):
         _LOCAL.philox = np.random.Philox(key=0)

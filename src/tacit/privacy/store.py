@@ -1,15 +1,14 @@
 """The ledger on disk: an SQLite file that survives `kill -9` at any moment and can be shared by processes.
 
-It holds one table, the log (see `tacit.privacy.log`): rows are added and never changed, and each has a hash that covers all
-before it. Every query is one row, written and synced before the query is made (WAL, synchronous FULL). An account that was open
-when its process died keeps its allowance until the run is resumed or abandoned, so that nothing is promised twice. The process
-that works on an account holds a lock, in a file beside the ledger, which tells whether it is alive.
+It holds one table, the log (see `tacit.privacy.log`): rows are appended and never changed, and each has a hash that covers all
+rows before it. Every query is one row, written and synced before its answer leaves the oracle (WAL, synchronous FULL). An account
+that was open when its process died keeps its allowance until the run is resumed or abandoned, so that no query is granted twice.
+A process that uses an account holds a lock in a file beside the ledger, which shows that it is alive.
 """
 
 import os
 import secrets
 import shlex
-import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,14 +18,15 @@ from pathlib import Path
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.io import chains, lock
 from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.database import connect, reported
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
 from tacit.privacy.holders import Holders
-from tacit.privacy.ledger import EVERYONE, Ledger
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.log import (
     START,
+    LogRow,
     Reader,
-    Row,
     anchor_row,
     budget_row,
     close_row,
@@ -34,19 +34,10 @@ from tacit.privacy.log import (
     open_row,
     query_row,
     read_row,
-    written,
+    row_text,
 )
+from tacit.privacy.opening import EVERYONE
 
-_APPLICATION = 0x7AC17
-_VERSION = 7
-# `account` is that of a query's row, so that queries are counted without reading them; the row's text says the same.
-_SCHEMA = f"""
-CREATE TABLE log (
-  number INTEGER PRIMARY KEY, account INTEGER, text TEXT NOT NULL, hash TEXT NOT NULL
-) STRICT;
-PRAGMA application_id = {_APPLICATION};
-PRAGMA user_version = {_VERSION};
-"""
 _DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
 
 
@@ -59,9 +50,9 @@ class Head:
 
 
 class DurableLedger(Ledger):
-    """A `Ledger` whose truth is a file. A budget given here is stored and holds for whoever opens the file later.
+    """A `Ledger` in a file. A budget given here is stored and also binds everyone who opens the file later.
 
-    `read_only` reads a file that is there and writes nothing, not even where the file lies in a folder of an auditor.
+    With `read_only`, an existing file is read and nothing is written, not even beside it.
     """
 
     def __init__(
@@ -76,7 +67,7 @@ class DurableLedger(Ledger):
         self.path = Path(path)
         self._own: dict[int, DurableAccount] = {}
         self._locks: dict[str, weakref.finalize[[int], DurableLedger]] = {}
-        self._database = _connect(self.path, read_only=read_only)
+        self._database = connect(self.path, read_only=read_only)
         self._forget()
         if not read_only:
             self._store_budgets(budget, budgets)
@@ -88,7 +79,7 @@ class DurableLedger(Ledger):
                 self._store_budget(owner, each)
 
     def _store_budget(self, owner: str, budget: Budget) -> None:
-        """Store a budget in the transaction that is under way, or refuse where there is another."""
+        """Store a budget in the current transaction, or refuse if there is a different one."""
         self._load()
         stored = self.budget if owner == EVERYONE else self.budgets.get(owner)
         if stored is not None and stored != budget:
@@ -97,26 +88,26 @@ class DurableLedger(Ledger):
             self._add(budget_row(owner, budget))
 
     def reopen(self, run: str) -> "DurableAccount":
-        """Return the account of a run that stopped before its end, with all that it has spent."""
+        """Return the account of a run that stopped early, with everything it has spent."""
         account = self.account(run)
         if account is None:
-            raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+            raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
         if account.state != "open":
-            raise PrivacyError(f"run {run!r} is {account.state} and its account closed; start a new run")
+            raise PrivacyError(f"run {run!r} is {account.state} and its account is closed; start a new run")
         self._work_on(account)
         return account
 
     def abandon(self, run: str, *, reason: str, who: str) -> Decision:
-        """Give up a run that was killed or stopped: it never asks again, and what it has not asked is free; see `accounts`.
+        """Give up a run that was killed or stopped: it can make no more queries, and those it has not made become free; see `accounts`.
 
-        A run on which a process is at work is refused. Who did it and why is kept in `decisions`.
+        A run that a process is working on is refused. `decisions` records who did it and why.
         """
         decision = decide(kind="abandon", subject=run, who=who, reason=reason)
         with self._writing():
             self._load()
             account = self._accounts.get(run)
             if not isinstance(account, DurableAccount):
-                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+                raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
             if account.state not in ("open", "stopped"):
                 raise PrivacyError(f"run {run!r} is {account.state}; it holds no queries that could be freed")
             if self.is_alive(account):
@@ -127,10 +118,10 @@ class DurableLedger(Ledger):
         return decision
 
     def raise_budget(self, epsilon: float, *, reason: str, who: str, owner: str | None = None) -> Decision:
-        """Let all runs together spend more on each owner's data, or on one owner's if it has a budget of its own.
+        """Raise the budget of all owners, or of one owner that has its own.
 
-        Who raised it and why is kept in `decisions`. It may have been raised by results, so that what runs before and
-        after it spend together holds only if none was planned by another's results.
+        `decisions` records who raised it and why. Results may have been the reason, so an ε over runs before and after holds only
+        if no run was planned from another's results.
         """
         key = EVERYONE if owner is None else owner
         with self._writing():
@@ -158,45 +149,45 @@ class DurableLedger(Ledger):
         return decision
 
     def is_alive(self, account: "DurableAccount") -> bool:
-        """Say whether a process, this one or another, is at work on an account."""
+        """Return whether a process, this one or another, is working on an account."""
         return lock.is_held(self._lock_file(account.token))
 
     def account(self, run: str) -> "DurableAccount | None":
-        """Return a run's account as it is now, open or closed; None if the ledger does not know the run."""
+        """Return a run's account as it is now, open or closed; None if there is none."""
         self._load()
         account = self._accounts.get(run)
         return account if isinstance(account, DurableAccount) else None
 
     @property
     def head(self) -> Head:
-        """The end of the log. Whoever keeps its hash can tell later whether all that is on record now still is."""
+        """The end of the log. Keep its hash to check later that everything recorded so far is still there."""
         self._load()
         return Head(self._number, self._head)
 
     @property
     def log(self) -> list[tuple[str, str]]:
         """All rows in their order: the canonical JSON of each, and its hash."""
-        with _reported(self.path):
+        with reported(self.path):
             return self._database.execute("SELECT text, hash FROM log ORDER BY number").fetchall()
 
     def anchor(self, run: str, events: str) -> None:
-        """Take the head of a run's events into the log, so that the ledger's own head covers them."""
+        """Add the head of a run's events to the log, so that the ledger's own head covers them."""
         with self._writing():
             self._load()
             number = self._reader.number_of(run)
             if number is None:
-                raise PrivacyError(f"the ledger {self.path} knows no run {run!r}")
+                raise PrivacyError(f"the ledger {self.path} has no run {run!r}")
             self._add(anchor_row(number, events))
 
     def anchors(self, run: str) -> tuple[str, ...]:
-        """Return the heads of a run's events that the log has taken in, the oldest first."""
+        """Return the heads of a run's events that the log contains, oldest first."""
         self._load()
         number = self._reader.number_of(run)
         return () if number is None else tuple(self._reader.anchors.get(number, ()))
 
     def verify(self) -> list[str]:
-        """Return what is wrong with the record, in sentences; nothing if it is whole."""
-        with _reported(self.path):
+        """Return what is wrong with the ledger, in sentences; an empty list if nothing is."""
+        with reported(self.path):
             damage = [
                 f"the file is damaged: {text}"
                 for (text,) in self._database.execute("PRAGMA integrity_check")
@@ -221,11 +212,11 @@ class DurableLedger(Ledger):
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
-        """Refuse: what is on disk cannot be replaced by a text."""
+        """Refuse: a ledger on disk cannot be replaced from a text."""
         raise PrivacyError("a ledger on disk is opened by its path; Ledger.from_json reads a text into memory")
 
     def close(self) -> None:
-        """Close the file. What is in it stays; accounts that are open can be reopened, or abandoned."""
+        """Close the file. Its content stays; open accounts can be reopened or abandoned."""
         for let_go in self._locks.values():
             let_go()
         self._database.close()
@@ -246,10 +237,10 @@ class DurableLedger(Ledger):
         return self.path.with_name(f".{self.path.name}.{token}.lock")
 
     def _work_on(self, account: "DurableAccount") -> None:
-        """Show that a process is at work on an account, until it leaves it or ends."""
+        """Lock an account for this process, until it leaves the account or ends."""
         if account.token not in self._locks:
             descriptor = lock.hold(self._lock_file(account.token))
-            if descriptor is not None:  # else another does, and whoever comes second is refused when it asks
+            if descriptor is not None:  # otherwise another process has it, and ours is refused when it makes a query
                 self._locks[account.token] = weakref.finalize(self, os.close, descriptor)
 
     def _leave(self, account: "DurableAccount") -> None:
@@ -266,10 +257,10 @@ class DurableLedger(Ledger):
         account = self._accounts[run]
         assert isinstance(account, DurableAccount)
         if self.is_alive(account):
-            return "it is at work"
+            return "it is running"
         where = self.path.parent if self.path.name == _DEFAULT_NAME else self.path
         command = f"tacit ledger abandon {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
-        return f"no process is at work on it, and `{command}` frees them"
+        return f"no process is working on it, and `{command}` frees them"
 
     def _refresh(self) -> None:
         self._load()
@@ -285,7 +276,7 @@ class DurableLedger(Ledger):
             self._work_on(account)
 
     def _forget(self) -> None:
-        """Know nothing of the file; the next look reads all of it. Accounts that were handed out stay the same objects."""
+        """Forget the file's content; the next `_load` reads all of it. Accounts already handed out stay the same objects."""
         self.budget, self.budgets, self.set_after, self.decisions = None, {}, {}, []
         self._holders, self._accounts = Holders(), {}
         self._reader = Reader(self, self._known)
@@ -294,7 +285,7 @@ class DurableLedger(Ledger):
     def _known(
         self, number: int, run: str, lines: tuple[Line, ...], allowed: int, token: str, together: str
     ) -> "DurableAccount":
-        """Return the account that a row opened: the object that was handed out before, if there is one."""
+        """Return the account that a row opened: the object handed out before, if there is one."""
         if number not in self._own or self._own[number].token != token:
             self._own[number] = DurableAccount(self, run, lines, allowed, token, together, number)
         account = self._own[number]
@@ -302,12 +293,12 @@ class DurableLedger(Ledger):
         return account
 
     def _load(self) -> None:
-        """Read what was added to the log since the last look. What it says is trusted here; `verify` checks it."""
-        with _reported(self.path):
+        """Read what was added to the log since the last time. It is trusted here; `verify` checks it."""
+        with reported(self.path):
             kept = self._database.execute("SELECT hash FROM log WHERE number = ?", (self._number,)).fetchone()
             if self._number and (kept is None or kept[0] != self._head):
                 raise StorageError(
-                    f"the ledger {self.path} was changed while it was used: what was on record is gone. Nothing was spent"
+                    f"the ledger {self.path} was changed while in use: rows that were there are gone. Nothing was spent"
                 )
             last = self._database.execute("SELECT number, hash FROM log ORDER BY number DESC LIMIT 1").fetchone()
             if last is None or last[0] == self._number:
@@ -326,16 +317,16 @@ class DurableLedger(Ledger):
                 self._reader.count(number, count)
         except PrivacyError as error:
             self._forget()
-            raise StorageError(f"{self.path} holds what cannot be read: {error}; it was left as it is") from error
+            raise StorageError(f"{self.path} has content that cannot be read: {error}; it was left as it is") from error
         self._number, self._head = last
 
-    def _add(self, row: Row) -> None:
-        """Append a row in the transaction that is under way, and take it in."""
+    def _add(self, row: LogRow) -> None:
+        """Append a row in the current transaction, and apply it."""
         self._append(row)
         self._reader.apply(row)
 
-    def _append(self, row: Row) -> None:
-        text = written(row)
+    def _append(self, row: LogRow) -> None:
+        text = row_text(row)
         number, head = self._number + 1, chains.link(self._head, chains.digest(text))
         account = row["account"] if row["kind"] == "query" else None
         self._database.execute("INSERT INTO log VALUES (?, ?, ?, ?)", (number, account, text, head))
@@ -366,23 +357,23 @@ class DurableLedger(Ledger):
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """One transaction: all of it is on disk when this returns, or none of it."""
-        with _reported(self.path):
+        with reported(self.path):
             self._database.execute("BEGIN IMMEDIATE")
         try:
-            with _reported(self.path):
+            with reported(self.path):
                 yield
                 self._database.execute("COMMIT")
         except BaseException:
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
-            self._forget()  # what was taken in may not be on disk
+            self._forget()  # what was applied may not be on disk
             with suppress(StorageError, PrivacyError):
                 self._load()
             raise
 
 
 class DurableAccount(Account):
-    """An account on disk. Its token, made by chance, tells the files of its run from those of any other."""
+    """An account on disk. Its random token tells the files of its run from those of any other."""
 
     def __init__(
         self,
@@ -396,79 +387,21 @@ class DurableAccount(Account):
     ) -> None:
         super().__init__(run, lines, allowed, together=together)
         self._ledger, self.token, self.id = ledger, token, id
-        self.shared = False  # whether another process was seen to charge it
+        self.shared = False  # whether another process has charged it
 
     def _write(self) -> None:
         self._ledger._spend(self)
 
     def close(self, *, finished: bool = False) -> None:
-        """Allow no more queries, on disk. `finished` says that all queries were made that were settled beforehand."""
+        """Allow no more queries, on disk. `finished` means that all planned queries were made."""
         if self.state == "open":
             self._ledger._close_account(self, "finished" if finished else "stopped")
 
 
 def has_a_budget(path: Path, stored: Budget, owner: str = EVERYONE) -> str:
-    """Say that a ledger has a budget already, which holds."""
+    """Return a message that a ledger has a budget already, which stays in force."""
     whose = f" for {owner!r}" if owner else ""
     return (
-        f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It holds for all runs on record there, and "
-        "those to come; leave the new one out. Raising it is a decision that is kept with who made it and why: `tacit ledger raise`"
+        f"the ledger {path} has a budget already{whose}: {stored}, {stored.accountant}. It applies to all runs there, past "
+        "and future; leave the new one out. To raise it, with a record of who did it and why, use `tacit ledger raise`"
     )
-
-
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    with _reported(path):
-        if read_only:
-            return _open_to_read(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, isolation_level=None, timeout=60)
-        database.execute("PRAGMA synchronous = FULL")
-        if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-            database.execute("BEGIN IMMEDIATE")
-            if database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                database.close()
-                raise PrivacyError(f"{path} is a database, but not a ledger of Tacit")
-            for statement in _SCHEMA.split(";\n"):
-                database.execute(statement)
-            database.execute("COMMIT")
-        _check_version(database, path)
-        database.execute("PRAGMA journal_mode = WAL")
-        return database
-
-
-def _open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a file that must be there. Where nothing can be written, a file without a journal beside it is read as it is."""
-    journal = path.with_name(path.name + "-wal")
-    frozen = not os.access(path.parent, os.W_OK) and not journal.exists()
-    address = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if frozen else ''}"
-    database = sqlite3.connect(address, uri=True, isolation_level=None, timeout=60)
-    if database.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-        database.close()
-        raise PrivacyError(f"{path} is not a ledger of Tacit")
-    _check_version(database, path)
-    return database
-
-
-def _check_version(database: sqlite3.Connection, path: Path) -> None:
-    version = database.execute("PRAGMA user_version").fetchone()[0]
-    if version != _VERSION:
-        database.close()
-        raise PrivacyError(
-            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it has on "
-            "record still counts. Use it with the version of Tacit that wrote it"
-        )
-
-
-@contextmanager
-def _reported(path: Path) -> Iterator[None]:
-    """Turn what SQLite says into an error for the person who sees it."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StorageError(f"the ledger {path} cannot be used: {error}; nothing was spent") from error
-    except sqlite3.DatabaseError as error:
-        raise StorageError(f"{path} is not a ledger, or is damaged: {error}; it was left as it is") from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"the ledger {path} cannot be made: {error.strerror}") from error

@@ -1,8 +1,8 @@
 """Who is protected: a record, or a unit that several records belong to, such as a patient.
 
-A unit is drawn as a whole and counts as one vector: the sum of its records' vectors, clipped like any other. At most `most` of its
-records take part in a query, chosen by the secret source where it has more, so that a unit has one public shape: its records side
-by side, and which places are taken. All else (lots, clipping, noise, accounting) is as for records.
+A unit is sampled as a whole and counts as one vector: the sum of its records' vectors, clipped like any other. At most `most` of its
+records take part in a query, chosen by the secret source if it has more, so that every unit has the same public shape: its records
+side by side, and which places are filled. Everything else (lots, clipping, noise, accounting) is as for records.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from torch.func import vmap
 from tacit.data.inputs import Inputs
 from tacit.errors import DataError, PrivacyError
 from tacit.models.functional import FlatModel
-from tacit.privacy.gradients.clipping import PerSample, Record
+from tacit.privacy.gradients.clipping import PerSample, Sample
 from tacit.privacy.mechanisms import unit_in
 from tacit.privacy.randomness import Stream
 
@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.int64]
 class Unit:
     """Records with the same number in the data's `units` column are protected together, as one `name`.
 
-    most: how many of a unit's records take part in a query. Public; a unit may have more.
+    most: the largest number of a unit's records in one query. Public; a unit may have more.
     """
 
     name: str
@@ -47,11 +47,11 @@ class Unit:
 
     @staticmethod
     def of(text: str) -> "Unit":
-        """Read what `str` writes, as in patient:8."""
+        """Parse what `str` writes, as in patient:8."""
         return Unit(*unit_in(text))
 
 
-class Held:
+class AgentUnits:
     """The units of one agent: which rows of the table belong to each."""
 
     def __init__(self, units: Int[Tensor, " records"], rows: Rows) -> None:
@@ -66,7 +66,7 @@ class Held:
     def members(self, stream: Stream, chosen: Rows, most: int) -> Int[np.ndarray, "chosen most"]:
         """Return the rows of the chosen units, side by side, -1 where a unit has fewer.
 
-        Where a unit has more than `most`, those with the smallest words take part. Every row held has a word, so what is chosen of one
+        If a unit has more than `most`, those with the smallest random words take part. Every row has a word, so the choice for one
         unit does not depend on another.
         """
         words = stream.words(len(self._rows)) if int(self._sizes.max(initial=0)) > most else None
@@ -84,7 +84,7 @@ class Held:
 class UnitModel(FlatModel):
     """A model whose records are units. The loss of a unit is the sum of its records'.
 
-    Inputs stand side by side, and a last number of every target says whether its place is taken; see `Lot`.
+    Inputs are side by side, and the last number of every target says whether its place is filled; see `Lot`.
     """
 
     def __init__(self, model: FlatModel, unit: Unit, target_shape: Sequence[int]) -> None:
@@ -94,7 +94,7 @@ class UnitModel(FlatModel):
     def loss_of_one(
         self, theta: Float[Tensor, " params"], input: Inputs, target: Tensor, *, training: bool = True
     ) -> Float[Tensor, ""]:
-        """Return the sum of the losses of a unit's records, each of which the model sees as a batch of one."""
+        """Return the sum of the losses of a unit's records; the model sees each as a batch of one."""
         targets, present = self._unpack(target)
         losses = vmap(lambda one, label: self._one.loss_of_one(theta, one, label, training=training))(input, targets)
         return torch.where(present, losses, 0).sum()
@@ -108,9 +108,9 @@ class UnitModel(FlatModel):
     def whole(self, per_sample: PerSample) -> PerSample:
         """Return the sum of a per-sample function over a unit's records."""
 
-        def summed(unit: Record, *public: Tensor) -> Tensor:
+        def summed(unit: Sample, *public: Tensor) -> Tensor:
             targets, present = self._unpack(unit.target)
-            values = vmap(lambda one, label: per_sample(Record(self._one, one, label), *public))(unit.input, targets)
+            values = vmap(lambda one, label: per_sample(Sample(self._one, one, label), *public))(unit.input, targets)
             return torch.where(present[:, None], values, 0).sum(0)
 
         return summed
@@ -119,11 +119,11 @@ class UnitModel(FlatModel):
         return target[:, :-1].reshape(-1, *self._target_shape), target[:, -1] > 0
 
 
-def units_of(units: Int[Tensor, " records"] | None, unit: Unit, name: str) -> Int[Tensor, " records"]:
-    """Return the column of units, or say that there is none."""
+def require_units(units: Int[Tensor, " records"] | None, unit: Unit, name: str) -> Int[Tensor, " records"]:
+    """Return the column of units, or raise if there is none."""
     if units is None:
         raise DataError(
-            f"the promise is to every {unit.name}, and {name} does not say which records are whose; give units=, a column of numbers, "
+            f"privacy is per {unit.name}, but {name} does not say which records belong to which; give units=, a column of numbers, "
             "with the records"
         )
     return units

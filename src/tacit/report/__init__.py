@@ -1,6 +1,6 @@
-"""Run folders turned into pages and figures. Reads files only, never a live run.
+"""Pages and figures made from run folders. Reads files only, never a live run.
 
-What draws is imported when it is first asked for: plotly and matplotlib take their time, and pages do without the latter.
+plotly and matplotlib are slow to import, so what needs them is imported on first use; pages do not need matplotlib.
 """
 
 from typing import TYPE_CHECKING
@@ -8,40 +8,40 @@ from typing import TYPE_CHECKING
 from tacit.lazy import lazily
 
 if TYPE_CHECKING:
-    from tacit.report.errata import Erratum, applicable
+    from tacit.report.errata import Erratum, list_errata
     from tacit.report.figures.comparison import save_comparison
     from tacit.report.figures.run import save_figures
     from tacit.report.html.comparison import write_comparison
     from tacit.report.html.page import write_report
-    from tacit.report.reading import Run, Scores
-    from tacit.report.spent import Spending, spending
-    from tacit.runs.events import Plan, Snapshot
+    from tacit.report.recorded import RecordedRun, Scores
+    from tacit.report.spending import Spending, derive_spending
+    from tacit.runs.event_types import PlanEvent, SnapshotEvent
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "tacit.report.html.comparison": ("write_comparison",),
-            "tacit.report.errata": ("Erratum", "applicable"),
+            "tacit.report.errata": ("Erratum", "list_errata"),
             "tacit.report.figures.comparison": ("save_comparison",),
             "tacit.report.figures.run": ("save_figures",),
             "tacit.report.html.page": ("write_report",),
-            "tacit.report.reading": ("Run", "Scores"),
-            "tacit.report.spent": ("Spending", "spending"),
-            "tacit.runs.events": ("Plan", "Snapshot"),
+            "tacit.report.recorded": ("RecordedRun", "Scores"),
+            "tacit.report.spending": ("Spending", "derive_spending"),
+            "tacit.runs.event_types": ("PlanEvent", "SnapshotEvent"),
         },
     )
 
 __all__ = [
     "Erratum",
-    "Plan",
-    "Run",
+    "PlanEvent",
+    "RecordedRun",
     "Scores",
-    "Snapshot",
+    "SnapshotEvent",
     "Spending",
-    "applicable",
+    "derive_spending",
+    "list_errata",
     "save_comparison",
     "save_figures",
-    "spending",
     "write_comparison",
     "write_report",
 ]

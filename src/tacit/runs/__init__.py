@@ -1,4 +1,4 @@
-"""A run is a folder: its settings, its events, its checkpoints, and what it takes to go on after anything."""
+"""A run is a folder: its settings, its events, its checkpoints, and what resuming after any failure takes."""
 
 from typing import TYPE_CHECKING
 
@@ -6,14 +6,14 @@ from tacit.lazy import lazily
 
 if TYPE_CHECKING:
     from tacit.runs.folder import RunFolder
-    from tacit.runs.names import find_run, find_runs, fresh_name, list_runs
+    from tacit.runs.run_names import find_run, find_runs, fresh_name, list_runs
     from tacit.runs.runner import Runner
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "tacit.runs.folder": ("RunFolder",),
-            "tacit.runs.names": ("find_run", "find_runs", "fresh_name", "list_runs"),
+            "tacit.runs.run_names": ("find_run", "find_runs", "fresh_name", "list_runs"),
             "tacit.runs.runner": ("Runner",),
         },
     )

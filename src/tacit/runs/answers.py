@@ -1,7 +1,8 @@
-"""What the oracle has answered since the last checkpoint, on disk, so that no round is ever asked twice.
+"""The oracle's answers since the last checkpoint, on disk, so that no query is ever made twice.
 
 Answers are public: the noise is in them. Each is appended and synced before the algorithm sees it. After a crash the
-rounds since the checkpoint are replayed from here; only an answer that was charged but not yet on disk is lost.
+rounds since the checkpoint are replayed from here; only an answer that was charged but not yet on disk is lost. Masks and noise of
+answers that are replayed are not drawn again.
 """
 
 import os
@@ -22,7 +23,7 @@ _KINDS = {torch.float32: 4, torch.float64: 8}
 
 
 class AnswerLog:
-    """An append-only file of one run's answers, which its token tells. A last one that a crash cut off is dropped."""
+    """An append-only file of the answers to one run, identified by its token. A last answer that a crash cut off is dropped."""
 
     def __init__(self, path: Path, token: str) -> None:
         self.path = path
@@ -65,7 +66,7 @@ class AnswerLog:
             self._file = None
 
     def _end_of(self, content: bytes, place: int) -> int | None:
-        """Return where the answer at `place` ends, None if a crash cut it off; anything else is no log of this run."""
+        """Return where the answer at `place` ends, or None if a crash cut it off; refuse what is not a log of this run."""
         if place + _HEADER.size > len(content):
             return None
         magic, token, rows, columns, kind, checksum = _HEADER.unpack_from(content, place)

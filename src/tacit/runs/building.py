@@ -1,20 +1,26 @@
-"""What settings are made into where they may name the user's own code: data, links, model, loss and rule."""
+"""Makes what the settings of `tacit train` describe: data, links, model, loss, rule, and all of it as a `Training`."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import networkx as nx
 
-from tacit.algorithms import Algorithm
+from tacit.algorithms import DSGT, RULES, Adam, Algorithm, Averaged, DiNNO, Momentum, Plain, Step
 from tacit.data import AgentData, DataSet
-from tacit.errors import InvalidInput
+from tacit.errors import GraphError, InvalidInput
 from tacit.models import Loss
 from tacit.networks import Topology
+from tacit.privacy import Cancelling, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
 from tacit.runs.config import RunConfig
-from tacit.runs.naming import Own, find, is_own
-from tacit.runs.own import as_data, as_links, as_loss, as_model, as_rule
+from tacit.runs.python_config import AnyConfig
 from tacit.runs.shipped import shipped_loss, shipped_model
-from tacit.runs.specs import is_shipped, load_dataset, parse_links, parse_split
+from tacit.runs.specs import is_schedule, is_shipped, load_dataset, parse_graph, parse_links, parse_split
+from tacit.runs.user_code import UserCode, find, is_user_code
+from tacit.runs.user_parts import as_data, as_links, as_loss, as_model, as_rule
+from tacit.training.absences import Absence
 from tacit.training.preparation import Model
+from tacit.training.schedules import Constant, LogSpaced
+from tacit.training.settings import Training
 
 _OWN = ("algorithm", "dataset", "graph", "model", "loss")
 
@@ -39,8 +45,8 @@ def deal(config: RunConfig) -> AgentData:
             f"the records of {config.dataset} are divided among {whole.agents} agents, and were among {config.agents} when the run "
             "began; put them back, or start a new run"
         )
-    for key, told in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
-        if key in config.model_fields_set and getattr(config, key) != told:
+    for key, actual in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
+        if key in config.model_fields_set and getattr(config, key) != actual:
             raise InvalidInput(
                 f"{key} is {getattr(config, key)!r}, and the records of {config.dataset} are divided among {whole.agents} agents "
                 f"already; leave {key} out"
@@ -67,13 +73,115 @@ def loss_function(config: RunConfig) -> Loss:
     return shipped_loss(config.loss) if own is None else as_loss(own)
 
 
-def own_rule(config: RunConfig) -> Algorithm[Any] | None:
-    """Return the user's own update rule; None where the settings name one that is shipped."""
+def make_rule(config: RunConfig) -> Algorithm[Any]:
+    """Return the update rule, with averages if these are wanted."""
     own = _own(config, "algorithm")
-    return None if own is None else as_rule(own)
+    rule = _shipped_rule(config) if own is None else as_rule(own)
+    return rule if config.averaging is None else Averaged(rule, config.averaging)
 
 
-def _own(config: RunConfig, key: str) -> Own | None:
+def _shipped_rule(config: RunConfig) -> Algorithm[Any]:
+    steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(config.momentum), "adam": Adam()}
+    if config.algorithm == "dsgt":
+        if config.step is not None:
+            raise InvalidInput(f"dsgt takes plain steps along its tracker; step = {config.step!r} does not apply to it")
+        return DSGT()
+    if config.algorithm == "dinno":
+        return DiNNO(
+            rho=config.rho,
+            rho_growth=config.rho_growth,
+            inner_steps=config.inner_steps,
+            step=steps[config.step or "adam"],
+            carry=config.carry,
+        )
+    rule: Callable[..., Algorithm[Any]] = RULES[config.algorithm]  # one that takes a step
+    return rule(step=steps[config.step or "plain"])
+
+
+def make_training(
+    config: RunConfig,
+    *,
+    name: str,
+    ledger: Ledger | None,
+    data: AgentData,
+    graph: nx.Graph | Topology | None,
+    key_graph: nx.Graph | None,
+    compiled: bool | None,
+) -> Training:
+    """Return the settings of a run as the library takes them; see `RunConfig.training`."""
+    sources: dict[str, Sources] = {"secret": Secret(), "seeded": Seeded(config.seed), "fast": Fast(config.seed)}
+    return Training(
+        algorithm=config.rule(),
+        model=model_for(config, data.dataset),
+        loss=loss_function(config),
+        data=data,
+        privacy=_privacy(config, data.agents, key_graph) if config.private else NoPrivacy(lot_size=config.lot_size),
+        rounds=config.rounds,
+        lr=Constant(config.lr) if config.lr_final is None else LogSpaced(config.lr, config.lr_final),
+        graph=graph,
+        mixing=config.mixing,
+        allow_drift=config.allow_drift,
+        seed=config.seed,
+        sources=sources[config.source if config.private else "fast"],
+        ledger=ledger,
+        name=name,
+        spare_queries=config.spare_queries if config.private else 0,
+        gossip_rounds=config.gossip_rounds,
+        exchanges_per_query=config.exchanges_per_query,
+        absences=make_absences(config),
+        step_agents=config.step_agents,
+        evaluate_every=config.evaluate_every,
+        private_diagnostics=config.private_diagnostics,
+        compile=config.compile if compiled is None else compiled,
+        device=config.device,
+    )
+
+
+def make_absences(config: AnyConfig) -> tuple[Absence, ...]:
+    """Return the absences of a run as the library takes them."""
+    return tuple(Absence(each.agent, each.first, each.until, each.rekey) for each in config.absences)
+
+
+def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Privacy:
+    noise = None
+    if config.noise == "cancelling":
+        noise = Cancelling(
+            curious=config.curious,
+            keys=_keys(config, agents) if key_graph is None else key_graph,
+            ratio=config.mask_ratio,
+            lost=config.lost,
+        )
+    return Privacy(
+        epsilon=config.epsilon,
+        noise_multiplier=config.noise_multiplier,
+        delta=config.delta,
+        clip=config.clip,
+        lot_size=config.lot_size,
+        adjacency=config.adjacency,
+        accountant=config.accountant,
+        unit=None if config.unit is None else Unit.of(config.unit),
+        noise=noise,
+    )
+
+
+def _keys(config: RunConfig, agents: int) -> Literal["complete", "graph"] | nx.Graph:
+    """Return which pairs share masks: a word of the library's, or the graph that a text names."""
+    text = config.keys.strip()
+    if text == "complete":
+        return "complete"
+    if text == "graph":
+        return "graph"
+    if is_schedule(text):
+        raise InvalidInput(f"keys is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
+    try:
+        return parse_graph(text, agents, config.seed)
+    except GraphError as error:
+        raise InvalidInput(
+            f"keys is {text!r}; give complete, graph, or a graph of those who share masks: {error}"
+        ) from None
+
+
+def _own(config: RunConfig, key: str) -> UserCode | None:
     """Return what a setting names of the user's own, if it does; code that was changed since a run began is refused."""
     text = getattr(config, key)
-    return find(key, text, config.code.get(key)) if is_own(text) and not is_shipped(key, text) else None
+    return find(key, text, config.code.get(key)) if is_user_code(text) and not is_shipped(key, text) else None

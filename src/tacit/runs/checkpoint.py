@@ -18,12 +18,12 @@ _FORMAT = "tacit-checkpoint-4"
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """Everything that a run needs to go on from a round, but the settings."""
+    """Everything but the settings that a run needs to continue after a round."""
 
     fingerprint: str
-    """Tells the settings that the run was started with."""
+    """Identifies the settings that the run was started with."""
     token: str
-    """Tells the run from any other with the same settings."""
+    """Identifies the run among others with the same settings."""
     tensors: dict[str, Tensor]
     """What `Session.state_dict` gave."""
 
@@ -33,7 +33,7 @@ class Checkpoint:
         return int(self.tensors["queries"])
 
     def save(self, path: Path) -> str:
-        """Write the checkpoint in the place of the one before, and return SHA-256 of the file."""
+        """Replace the previous checkpoint by this one, and return SHA-256 of the file."""
         facts: dict[str, str | int] = {
             "format": _FORMAT,
             "fingerprint": self.fingerprint,
@@ -78,7 +78,9 @@ class Checkpoint:
             saved._check()
             return saved
         except (SafetensorError, LookupError, TypeError, AttributeError, ValueError) as error:
-            raise StorageError(f"{where} is broken or no checkpoint of Tacit ({error}); it was left alone") from error
+            raise StorageError(
+                f"{where} is broken or not a checkpoint of Tacit ({error}); it was left alone"
+            ) from error
 
 
 def _checksum(tensors: dict[str, Tensor]) -> int:

@@ -1,20 +1,20 @@
 """Checks of settings (`tacit audit FILE.toml`), kept beside the runs in `checks.jsonl` and in the folders of runs.
 
-A check counts for every run whose settings are the same in all that it looks at, with the same versions of the library and torch.
+A check holds for every run that has the same settings in all that matters to it, and the same versions of the library and torch.
 """
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tacit.errors import InvalidInput, StorageError
-from tacit.io.jsonl import whole_lines
+from tacit.errors import InvalidInput
+from tacit.io.jsonl import append_line, whole_lines
 from tacit.runs.config import RunConfig
-from tacit.runs.events import Check, now, parse, to_line
+from tacit.runs.event_types import CheckEvent, now
+from tacit.runs.events import parse, to_line
 from tacit.runs.python_config import AnyConfig
 
 CHECKS = "checks.jsonl"
@@ -22,9 +22,9 @@ CHECKS = "checks.jsonl"
 _ASIDE = ("seed", "data_dir", "evaluate_every", "checkpoint_every", "tensorboard", "private_diagnostics")
 
 
-def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
+def check_event(config: RunConfig, report: dict[str, Any]) -> CheckEvent:
     """Return what is kept of a check: of which settings, when, and how it came out."""
-    return Check(
+    return CheckEvent(
         time=now(),
         settings=_settings(config),
         checked=now().isoformat(timespec="seconds"),
@@ -34,28 +34,20 @@ def check_event(config: RunConfig, report: dict[str, Any]) -> Check:
     )
 
 
-def keep_check(runs: Path, check: Check) -> None:
+def keep_check(runs: Path, check: CheckEvent) -> None:
     """Append a check to those of a folder of runs."""
-    path = runs / CHECKS
-    try:
-        runs.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:  # without a look at what is there: several processes may write
-            file.write(to_line(check))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be written: {error.strerror or error}") from error
+    append_line(runs / CHECKS, to_line(check), shared=True, new_folder=True)
 
 
-def last_check(runs: Path, config: AnyConfig) -> Check | None:
-    """Return the latest check of such settings, if there is one; lines that are no check of this version are skipped."""
+def last_check(runs: Path, config: AnyConfig) -> CheckEvent | None:
+    """Return the latest check of such settings, if there is one; lines that are not checks of this version are skipped."""
     settings, found = _settings(config), None
     for number, line in whole_lines(runs / CHECKS):
         try:
             event = parse(line, f"{runs / CHECKS}, line {number}")
         except InvalidInput:
             continue
-        if isinstance(event, Check) and event.settings == settings:
+        if isinstance(event, CheckEvent) and event.settings == settings:
             found = event
     return found
 
@@ -63,6 +55,6 @@ def last_check(runs: Path, config: AnyConfig) -> Check | None:
 def _settings(config: AnyConfig) -> str:
     from tacit import __version__
 
-    looked_at = {key: value for key, value in config.model_dump().items() if key not in _ASIDE}
-    told = json.dumps([looked_at, __version__, torch.__version__], sort_keys=True)
-    return hashlib.sha256(told.encode()).hexdigest()
+    checked = {key: value for key, value in config.model_dump().items() if key not in _ASIDE}
+    text = json.dumps([checked, __version__, torch.__version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,13 +1,12 @@
 """The settings of a run as a file or a command line gives them, and how they become a `Training`.
 
-Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. To read settings takes no
-PyTorch, and runs no code of the user's that they name: what they are made into is imported when it is made.
+Flat keys, one meaning each; a misspelt key is an error that names the nearest right one. Reading settings needs no
+PyTorch, and runs none of the user's code that they name.
 """
 
 import hashlib
 import tomllib
-from collections.abc import Callable, Collection, Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,50 +17,17 @@ from pydantic_core import PydanticKnownError
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.naming import is_own
+from tacit.runs.config_checks import KEYS, OPTIONS, as_option, check_numbers_of_agents, check_together, displaced
+from tacit.runs.user_code import is_user_code
 
 if TYPE_CHECKING:
     import networkx as nx
 
-    from tacit.algorithms import Algorithm, Step
+    from tacit.algorithms import Algorithm
     from tacit.data import AgentData
     from tacit.networks import Topology
-    from tacit.privacy import Ledger, Sources
+    from tacit.privacy import Ledger
     from tacit.training.settings import Training
-
-
-def _as_option(key: str) -> str:
-    return f"--{key.replace('_', '-')}"
-
-
-# How advice names what contradicts something else: as keys of a file, and as options of a command line.
-_NAMED = ("epsilon", "noise_multiplier", "private_diagnostics", "tensorboard")
-_KEYS = {"no_private": "private = false"} | {key: key for key in _NAMED}
-_OPTIONS = {"no_private": "--no-private"} | {key: _as_option(key) for key in _NAMED}
-
-
-def _displaced(options: Mapping[str, Any]) -> Collection[str]:
-    """Return the settings that cannot stand beside these options."""
-    displaced: set[str] = set()
-    if options.get("epsilon") is not None:
-        displaced |= {"noise_multiplier", "private"}
-    if options.get("noise_multiplier") is not None:
-        displaced |= {"epsilon", "private"}
-    if options.get("private") is False:
-        displaced |= {"epsilon", "noise_multiplier", "private_diagnostics", "unit"}
-    if options.get("algorithm") is not None:
-        displaced |= _idle(str(options["algorithm"]))
-    return displaced
-
-
-def _idle(algorithm: str) -> set[str]:
-    """Return the settings that mean nothing to an algorithm."""
-    idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
-    if algorithm == "dsgt" or is_own(algorithm):  # which have steps of their own
-        idle |= {"step", "momentum"}
-    if algorithm in ("sgd", "local"):
-        idle |= {"graph", "mixing", "allow_drift"}
-    return idle
 
 
 ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")  # those of `tacit.algorithms.RULES`, which takes PyTorch to read
@@ -71,13 +37,9 @@ def _algorithm(value: Any) -> Any:
     """Return the name of a rule, shipped or the user's own."""
     if not isinstance(value, str):
         raise PydanticKnownError("string_type")
-    if value not in ALGORITHMS and not is_own(value):
+    if value not in ALGORITHMS and not is_user_code(value):
         raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ALGORITHMS))})
     return value
-
-
-def _is_own_data(dataset: str) -> bool:
-    return is_own(dataset) and not dataset.strip().startswith("synthetic:")
 
 
 def _as_text(value: Any) -> Any:
@@ -108,20 +70,49 @@ def _compile(value: Any) -> Any:
     raise ValueError('it must be true, false or "auto"')
 
 
-def need_tensorboard(said: str) -> None:
-    """Refuse a setting that needs TensorBoard where that is not installed."""
-    if find_spec("tensorboard") is None:
-        raise InvalidInput(f"{said}: TensorBoard is not installed; install tacit[tensorboard], or leave this out")
+def _ratio(value: Any) -> Any:
+    """Return the size of masks: a positive number or "auto"."""
+    if value == "auto":
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError('it must be a number or "auto"')
+    if not 0 < value <= 1000:
+        raise ValueError("it must lie between 0 and 1000")
+    return float(value)
+
+
+class AbsenceSettings(BaseModel):
+    """One agent that is away, as a file gives it; see `tacit.Absence`. Rounds are counted from 0."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    agent: int = Field(ge=0)
+    first: int = Field(ge=0)
+    until: int | None = Field(None, ge=0)
+    rekey: int | None = Field(None, ge=0)
 
 
 PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
-PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
 
 
-class RunConfig(BaseModel):
-    """All that can be said in a run's `config.toml` or on the command line of `tacit train`."""
+class KeptSettings(BaseModel):
+    """Settings of a run that its `config.toml` keeps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def to_toml(self) -> str:
+        """Return all settings, defaults too, as a file that gives this very configuration."""
+        empty = {key for key in ("code", "absences") if not getattr(self, key)}  # as a file without them
+        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash that identifies this configuration."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+
+class RunConfig(KeptSettings):
+    """All settings of a run's `config.toml` or of the command line of `tacit train`."""
 
     algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
         "dsgt",
@@ -151,10 +142,10 @@ class RunConfig(BaseModel):
 
     private: bool = Field(True, description="clip and add noise")
     epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
-        None, description="ε that every record may lose; noise follows from it; or one for each agent, as in 1,2,4"
+        None, description="highest ε of any record, from which the noise follows; or one for each agent, as in 1,2,4"
     )
     noise_multiplier: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
-        None, description="σ, in the place of epsilon; or one for each agent"
+        None, description="σ, instead of epsilon; or one for each agent"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="δ of (ε, δ)")
     clip: PerAgent = Field(1.0, description="norm C to which gradients are clipped; or one for each agent")
@@ -171,7 +162,32 @@ class RunConfig(BaseModel):
     spare_queries: int = Field(2, ge=0, le=10**6, description="queries held for answers that a crash may lose")
     private_diagnostics: bool = Field(False, description="write what queries saw of private data; not a release")
 
+    noise: Literal["local", "cancelling"] = Field(
+        "local", description="local, or cancelling: pairs of agents share masks that vanish from the average"
+    )
+    curious: int = Field(1, ge=0, description="cancelling: how many curious agents together ε holds against")
+    keys: str = Field(
+        "complete",
+        description="cancelling: which pairs share masks: complete, graph (neighbours), or a graph as for graph, such as torus",
+    )
+    mask_ratio: Annotated["float | Literal['auto']", PlainValidator(_ratio)] = Field(
+        "auto", description="cancelling: size of a mask beside the noise that an agent without masks needs, or auto"
+    )
+    lost: int = Field(
+        0, ge=0, description="cancelling: how many agents may leave for good and be left out of the masks"
+    )
+
     rounds: int = Field(200, ge=1, le=10**7, description="number of rounds")
+    gossip_rounds: int = Field(
+        0, ge=0, le=10**7, description="further rounds in which agents only mix their models, which costs no privacy"
+    )
+    exchanges_per_query: int = Field(
+        1, ge=1, le=10**4, description="rounds of the graph's links in each exchange of dsgd and dsgt"
+    )
+    absences: list[AbsenceSettings] = Field(
+        default_factory=list,
+        description="agents that are away for some rounds or for good, each with agent, first, until and rekey; not an option",
+    )
     lr: float = Field(0.5, gt=0, description="step size, in the first round if it changes")
     lr_final: float | None = Field(None, gt=0, description="step size in the last round, log-spaced from lr")
     step: Literal["plain", "momentum", "adam"] | None = Field(
@@ -197,7 +213,9 @@ class RunConfig(BaseModel):
         description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has",
     )
     evaluate_every: int | None = Field(
-        None, ge=1, description="rounds between looks at validation records; 20 looks or fewer unless given"
+        None,
+        ge=1,
+        description="rounds between snapshots, which score models on validation records; at most 20 snapshots unless given",
     )
     checkpoint_every: int = Field(50, ge=1, description="rounds between checkpoints")
     tensorboard: bool = Field(False, description="also write event files for TensorBoard")
@@ -223,9 +241,9 @@ class RunConfig(BaseModel):
         """Check settings; every mistake is named with its value and what would be right.
 
         `options` are those of a command line. They win over settings, and displace settings that contradict them;
-        what is wrong with them is told in their terms.
+        errors name them as options.
         """
-        if settings.get("door") == "python":
+        if settings.get("started_from") == "python":
             raise InvalidInput(
                 "these are the settings of a run that was started from Python, with objects that no file can hold; start another "
                 "one there, with tacit.train(..., run=...)"
@@ -235,24 +253,20 @@ class RunConfig(BaseModel):
         if options is not None:  # a new run, of whatever code there is now
             settings = {key: value for key, value in settings.items() if key != "code"}
         given = dict(options or {})
-        together = {key: value for key, value in settings.items() if key not in _displaced(given)} | given
+        together = {key: value for key, value in settings.items() if key not in displaced(given)} | given
         try:
             config = RunConfig(**together)
         except ValidationError as error:
             found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
-            lines = [mistake(_as_option(key) if key in given else key, each) for key, each in found]
+            lines = [mistake(as_option(key) if key in given else key, each) for key, each in found]
             raise InvalidInput("; ".join(lines)) from None
-        config._check(_KEYS if options is None else _OPTIONS)
+        check_together(config, KEYS if options is None else OPTIONS)
         return config
 
-    def to_toml(self) -> str:
-        """Return all settings, defaults too, as a file that gives this very configuration."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
-
     @property
-    def fingerprint(self) -> str:
-        """Tells this configuration from any other."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+    def total_rounds(self) -> int:
+        """All rounds, also those in which models are only mixed."""
+        return self.rounds + self.gossip_rounds
 
     def pinned(self) -> "RunConfig":
         """Return the same settings with where the user's own code is defined, and the hashes of these files.
@@ -269,7 +283,7 @@ class RunConfig(BaseModel):
             dealt = deal(self)
             config = config.model_copy(update={"agents": dealt.agents})
             config._dealt = dealt
-            config._check_lengths(_KEYS)
+            check_numbers_of_agents(config, KEYS)
         return config
 
     def load_data(self) -> "AgentData":
@@ -280,7 +294,7 @@ class RunConfig(BaseModel):
         return dealt.pooled() if self.algorithm == "sgd" else dealt
 
     def prepare(self, on_step: Callable[[str], None]) -> "Training":
-        """Load what the settings name and return a run's settings as the library takes them; `on_step` is told what is done."""
+        """Load what the settings name and return a run's settings as the library takes them; `on_step` is called with what is being done."""
         on_step("loading data")
         data = self.load_data()
         return self.training(name="", ledger=None, data=data, graph=self.load_graph(data.agents))
@@ -298,129 +312,21 @@ class RunConfig(BaseModel):
         ledger: "Ledger | None",
         data: "AgentData",
         graph: "nx.Graph | Topology | None",
+        key_graph: "nx.Graph | None" = None,
         compiled: bool | None = None,
     ) -> "Training":
-        """Return the settings of the run as the library takes them; `compiled` tells what was chosen before."""
-        from tacit.privacy import NoPrivacy, Privacy, Unit
-        from tacit.runs.building import loss_function, model_for
-        from tacit.training.schedules import Constant, LogSpaced
-        from tacit.training.settings import Training
+        """Return the settings of the run as the library takes them.
 
-        privacy: Privacy | NoPrivacy = NoPrivacy(lot_size=self.lot_size)
-        if self.private:
-            privacy = Privacy(
-                epsilon=self.epsilon,
-                noise_multiplier=self.noise_multiplier,
-                delta=self.delta,
-                clip=self.clip,
-                lot_size=self.lot_size,
-                adjacency=self.adjacency,
-                accountant=self.accountant,
-                unit=None if self.unit is None else Unit.of(self.unit),
-            )
-        return Training(
-            algorithm=self.rule(),
-            model=model_for(self, data.data),
-            loss=loss_function(self),
-            data=data,
-            privacy=privacy,
-            rounds=self.rounds,
-            lr=Constant(self.lr) if self.lr_final is None else LogSpaced(self.lr, self.lr_final),
-            graph=graph,
-            mixing=self.mixing,
-            allow_drift=self.allow_drift,
-            seed=self.seed,
-            sources=self._sources(),
-            ledger=ledger,
-            name=name,
-            spare_queries=self.spare_queries if self.private else 0,
-            step_agents=self.step_agents,
-            evaluate_every=self.evaluate_every,
-            private_diagnostics=self.private_diagnostics,
-            compile=self.compile if compiled is None else compiled,
-            device=self.device,
+        `key_graph` takes the place of the file that `keys` names, and `compiled` of the choice in `compile`.
+        """
+        from tacit.runs.building import make_training
+
+        return make_training(
+            self, name=name, ledger=ledger, data=data, graph=graph, key_graph=key_graph, compiled=compiled
         )
-
-    def _check(self, said: Mapping[str, str]) -> None:
-        """Refuse settings that contradict each other, which are called as `said`."""
-        given = (self.epsilon is not None) + (self.noise_multiplier is not None)
-        if self.private and given != 1:
-            raise InvalidInput(
-                f"say what to promise: either {said['epsilon']} or {said['noise_multiplier']}, and not both; or "
-                f"{said['no_private']} for no privacy"
-            )
-        if not self.private and given:
-            raise InvalidInput(
-                f"{said['no_private']} promises nothing, so {said['epsilon']} and {said['noise_multiplier']} mean "
-                "nothing; leave one or the other out"
-            )
-        if not self.private and self.unit is not None:
-            raise InvalidInput(
-                f"{'--unit' if said is _OPTIONS else 'unit'} says who is protected, and without privacy nobody is; leave it out"
-            )
-        if not self.private and self.private_diagnostics:
-            raise InvalidInput(
-                f"{said['private_diagnostics']} tells of clipping, and a run without privacy does not clip"
-            )
-        if not _is_own_data(self.dataset):  # which may know how many agents there are
-            self._check_lengths(said)
-        for key in sorted(_idle(self.algorithm)):
-            if key == "step" and not is_own(self.algorithm):
-                continue  # the rule itself says why
-            if getattr(self, key) != RunConfig.model_fields[key].default:
-                named = _as_option(key) if said is _OPTIONS else key
-                raise InvalidInput(f"{named} means nothing to {self.algorithm}; leave it out")
-        momentum = RunConfig.model_fields["momentum"].default
-        if self.algorithm != "dsgt" and self.momentum != momentum and self.step != "momentum":
-            raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
-        if self.tensorboard:
-            need_tensorboard(said["tensorboard"])
-
-    def _check_lengths(self, said: Mapping[str, str]) -> None:
-        """Refuse lists that have not one value for each agent."""
-        agents = 1 if self.algorithm == "sgd" else self.agents
-        for key in PER_AGENT:
-            value = getattr(self, key)
-            if isinstance(value, list) and len(value) != agents:
-                named = _as_option(key) if said is _OPTIONS else key
-                raise InvalidInput(
-                    f"{named} has {len(value)} values, and {'sgd trains one agent' if agents == 1 else f'there are {agents} agents'}; "
-                    "give one for each, or one for all"
-                )
 
     def rule(self) -> "Algorithm[Any]":
         """Return the update rule, with averages if these are wanted."""
-        from tacit.algorithms import Averaged
+        from tacit.runs.building import make_rule
 
-        rule = self._rule()
-        return rule if self.averaging is None else Averaged(rule, self.averaging)
-
-    def _rule(self) -> "Algorithm[Any]":
-        from tacit.algorithms import DSGT, RULES, Adam, DiNNO, Momentum, Plain
-        from tacit.runs.building import own_rule
-
-        if (own := own_rule(self)) is not None:
-            return own
-        steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(self.momentum), "adam": Adam()}
-        if self.algorithm == "dsgt":
-            if self.step is not None:
-                raise InvalidInput(
-                    f"dsgt takes plain steps along its tracker; step = {self.step!r} does not apply to it"
-                )
-            return DSGT()
-        if self.algorithm == "dinno":
-            return DiNNO(
-                rho=self.rho,
-                rho_growth=self.rho_growth,
-                inner_steps=self.inner_steps,
-                step=steps[self.step or "adam"],
-                carry=self.carry,
-            )
-        rule: Callable[..., Algorithm[Any]] = RULES[self.algorithm]  # one that takes a step
-        return rule(step=steps[self.step or "plain"])
-
-    def _sources(self) -> "Sources":
-        from tacit.privacy import Fast, Secret, Seeded
-
-        kinds: dict[str, Sources] = {"secret": Secret(), "seeded": Seeded(self.seed), "fast": Fast(self.seed)}
-        return kinds[self.source if self.private else "fast"]
+        return make_rule(self)

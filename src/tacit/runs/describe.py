@@ -1,6 +1,7 @@
-"""What a session is and does, as events and as the summary of a finished run."""
+"""Describes a session: its plan and snapshots as events, and the summary of a finished run."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import networkx as nx
@@ -12,31 +13,34 @@ from tacit.graphs.files import both_ways
 from tacit.models.hashing import models_sha256
 from tacit.networks import Topology
 from tacit.networks.topology import edges_over
-from tacit.privacy.guarantees import stated
-from tacit.privacy.mechanisms import EVERYBODY
-from tacit.runs import events
+from tacit.privacy.accounting import ceil_digits
 from tacit.runs.environment import machine_of
+from tacit.runs.event_types import PlanEvent, SnapshotEvent, now
 from tacit.runs.python_config import AnyConfig
+from tacit.training.absences import Absence
 from tacit.training.results import Result, Snapshot
 from tacit.training.session import Session
 
 
-def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> events.Plan:
+def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> PlanEvent:
     """Return what was settled before the first query."""
     data, plan = session.training.data, session.plan
     promise = plan.privacy
-    # How many records of a class an agent holds is nobody's business unless the data set is published anyway. Where other
-    # numbers of records are declared, the table would tell the true ones.
-    counts = data.counts.tolist() if data.data.published and session.sizes == data.sizes else None
-    return events.Plan(
-        time=events.now(),
+    # How many records of a class an agent holds is private unless the data set is published anyway. Where other
+    # numbers of records are declared, the table would show the true ones.
+    counts = data.counts.tolist() if data.dataset.published and session.sizes == data.sizes else None
+    return PlanEvent(
+        time=now(),
         token=token,
         fingerprint=config.fingerprint,
         algorithm=name_of(session.training.algorithm),
-        dataset=data.data.name,
+        dataset=data.dataset.name,
         agents=data.agents,
         rounds=session.training.rounds,
-        edges=edges_of(graph, session.training.rounds),
+        gossip_rounds=session.training.gossip_rounds,
+        exchanges_per_query=session.training.exchanges_per_query,
+        absences=tuple(_absence_facts(absence) for absence in session.training.absences),
+        edges=edges_of(graph, session.training.link_rounds),
         changing=graph is not None and not isinstance(graph, nx.Graph),
         weights=weights_of(graph),
         counts=None if counts is None else tuple(tuple(row) for row in counts),
@@ -47,6 +51,8 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         lot_sizes=plan.lot_sizes,
         clips=plan.clips,
         noise_multipliers=plan.noise_multipliers,
+        masks=None if plan.masks is None else plan.masks.to_json(),
+        observer=None if promise is None else plan.observer.key,
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
         private=promise is not None,
@@ -61,6 +67,10 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         compiled=session.chosen.compiled,
         machine=machine_of(session),
     )
+
+
+def _absence_facts(absence: Absence) -> dict[str, int]:
+    return {key: value for key, value in asdict(absence).items() if value is not None}
 
 
 def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int, int], ...]:
@@ -94,10 +104,10 @@ def links_of(edges: Sequence[tuple[int, int]], weights: Sequence[float] | None) 
     return sorted((*pair, weight) for pair, weight in both_ways(edges, weights).items())
 
 
-def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
-    """Return what was seen at one look."""
-    return events.Snapshot(
-        time=events.now(),
+def snapshot_event(snapshot: Snapshot, seconds: float) -> SnapshotEvent:
+    """Return a snapshot as an event."""
+    return SnapshotEvent(
+        time=now(),
         round=snapshot.round,
         queries=snapshot.queries,
         accuracy=None if snapshot.accuracy is None else tuple(snapshot.accuracy.tolist()),
@@ -109,8 +119,8 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> events.Snapshot:
     )
 
 
-def snapshot_of(event: events.Snapshot) -> Snapshot:
-    """Return what was seen at a look that an event tells of."""
+def snapshot_of(event: SnapshotEvent) -> Snapshot:
+    """Return the snapshot that an event holds."""
     return Snapshot(
         round=event.round,
         queries=event.queries,
@@ -123,9 +133,10 @@ def snapshot_of(event: events.Snapshot) -> Snapshot:
 
 
 def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
-    """Return what came of a finished run; `heads` are the ends of its two hash chains.
+    """Return the summary of a finished run; `heads` are the ends of its two hash chains.
 
-    `epsilon` is the highest of any agent, derived from the ledger and rounded up: the number that is shown everywhere.
+    `epsilon` is the highest of any agent, derived from the ledger and rounded up, against `observer`, for whom it was promised: the
+    number that is shown everywhere. `epsilon_against` has it for any one curious agent, any two, …, and all others together.
     """
     privacy, last = result.plan.privacy, result.history[-1]
     accuracy, kept = last.accuracy, result.guarantees()
@@ -137,14 +148,17 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
-        "epsilon": stated(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
+        "epsilon": ceil_digits(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
         "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
         "exposed": any(guarantee.exposed for guarantee in kept),
         "delta": privacy.delta if privacy else None,
         "adjacency": privacy.adjacency if privacy else None,
         "accountant": privacy.accountant if privacy else None,
         "release": result.release,
-        "observer": str(EVERYBODY) if privacy else None,
+        "epsilon_against": {key: ceil_digits(value) for key, value in result.epsilons_against().items()}
+        if privacy
+        else None,
+        "observer": str(result.plan.observer) if privacy else None,
         "unit": kept[0].unit if privacy else None,
         "models_sha256": models_sha256(result.theta),
         "heads": heads,

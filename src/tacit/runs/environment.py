@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from tacit.runs.events import Machine
+from tacit.runs.event_types import Machine
 from tacit.training.session import Session
 
 

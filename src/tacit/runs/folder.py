@@ -24,6 +24,7 @@ from tacit.io.files import finite, sync_folder, write_atomically
 from tacit.io.jsonl import append_line
 from tacit.runs import events
 from tacit.runs.config import RunConfig
+from tacit.runs.event_types import Event
 from tacit.runs.python_config import AnyConfig, read_config
 
 LEDGER = "ledger.sqlite"
@@ -104,7 +105,7 @@ class RunFolder:
         """Whether a process is working on this run. Asking keeps no process from it."""
         return lock.is_held(self.path / ".lock")
 
-    def log(self, event: events.Event) -> None:
+    def log(self, event: Event) -> None:
         """Append one event and wait until it is on disk."""
         events.append(self.events_file, event)
 
@@ -134,7 +135,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise StorageError(f"{self.summary_file} cannot be read: {error}") from error
         if not isinstance(content, dict):
-            raise StorageError(f"{self.summary_file} holds no summary")
+            raise StorageError(f"{self.summary_file} does not hold a summary")
         return content
 
     def answers_file(self, answered: int) -> Path:

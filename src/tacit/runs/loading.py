@@ -10,30 +10,32 @@ from torch import Tensor
 
 from tacit.data import Schema
 from tacit.errors import InvalidInput, TacitError, choose
+from tacit.graphs.files import graph_of
 from tacit.models import FlatModel
-from tacit.privacy import DurableLedger, Plan, Privacy, Unit
-from tacit.runs import events
-from tacit.runs.again import rebuild
+from tacit.privacy import Cancelling, DurableLedger, Plan, Privacy, Unit
+from tacit.privacy.mechanisms import Masks
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import snapshot_of
+from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
-from tacit.runs.names import as_path, find_run
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
-from tacit.runs.python_config import Part, PythonConfig
-from tacit.runs.record import Records
+from tacit.runs.python_config import AnyConfig, Part, PythonConfig
+from tacit.runs.rebuilding import rebuild
 from tacit.runs.resuming import how_to_resume
+from tacit.runs.run_accounts import RunAccounts
+from tacit.runs.run_names import as_path, find_run
 from tacit.training.preparation import make_module
 from tacit.training.results import Absent, Result
 from tacit.training.settings import check_kind
 
 
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:
-    """Return what came of a finished run: models, history, and guarantees that are derived from the ledger beside it.
+    """Return the result of a finished run: models, history, and guarantees that are derived from the ledger beside it.
 
-    `module` needs the model, and `evaluate` the model and the data. They are had by name where that is possible, and may be given
-    again as for `tacit.resume`; they are held against what the folder keeps. Without them everything else is there. This
+    `module` needs the model, and `evaluate` the model and the data. They are made again by name where that is possible, and may be given
+    as for `tacit.resume`; they are compared with what the folder keeps. Without them everything else is available. This
     runs the code that the run's settings name.
 
     run: the run's folder, or its name.
@@ -46,9 +48,9 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         resume = how_to_resume(folder.path, folder.config())
         raise InvalidInput(f"run {folder.name!r} is not finished, so there is nothing to load; resume it with {resume}")
     theta = load_models(folder.models_file, str(summary.get("models_sha256")))
-    record = Records(folder.ledger_file).of(folder.name, story)
+    record = RunAccounts(folder.ledger_file).of(folder.name, story)
     if record.account is None:
-        raise InvalidInput(f"nothing can be said of the privacy of run {folder.name!r}: {record.problem}")
+        raise InvalidInput(f"the ε of run {folder.name!r} cannot be derived: {record.problem}")
     config = folder.config()
     if isinstance(config, PythonConfig):
         parts = _of_python(config, folder.path, objects)
@@ -65,9 +67,9 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         theta=theta,
         schema=Schema.of(plan.schema),
         sizes=plan.sizes,
-        plan=_plan(plan),
+        plan=_plan(plan, config),
         ledger=DurableLedger(folder.ledger_file, read_only=True),
-        history=[snapshot_of(look) for look in story.snapshots],
+        history=[snapshot_of(event) for event in story.snapshots],
         release=plan.release and record.release,
         seconds=float(summary["seconds"]),
         evaluation_seconds=float(summary["evaluation_seconds"]),
@@ -87,7 +89,7 @@ def _check_fit(folder: RunFolder, model: Any, theta: Tensor) -> None:
 def _of_command_line(config: RunConfig) -> dict[str, Any]:
     """Return rule, model and data of a run that `tacit train` started."""
     data = _tried(config.load_data)
-    model = _tried(lambda: model_for(config, data.data))
+    model = _tried(lambda: model_for(config, data.dataset))
     return {
         "algorithm": _tried(config.rule, config.algorithm),
         "data": data,
@@ -126,29 +128,30 @@ def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> di
 
 
 def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
-    """Return what can be had, or something that says why not when it is used."""
+    """Return what can be made, or something that says why not when it is used."""
     try:
         return make()
     except TacitError as error:
         return Absent(str(error), shown)
 
 
-def _plan(plan: events.Plan) -> Plan:
-    """Return the mechanism of every agent, as the events tell it."""
-    promise = None
+def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
+    """Return the mechanism of every agent, as the events state it."""
+    promise, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
     if plan.private:
         assert plan.delta is not None
         assert plan.adjacency is not None
         assert plan.accountant is not None
         promise = Privacy(
             epsilon=plan.epsilon,
-            noise_multiplier=plan.noise_multipliers if plan.epsilon is None else None,
+            noise_multiplier=config.noise_multiplier if plan.epsilon is None else None,
             delta=plan.delta,
             clip=plan.clips,
             lot_size=plan.lot_sizes,
             adjacency=plan.adjacency,
             accountant=plan.accountant,
             unit=None if plan.unit is None else Unit.of(plan.unit),
+            noise=None if masks is None else _cancelling(masks, plan, config),
         )
     return Plan(
         sample_rates=plan.sample_rates,
@@ -157,4 +160,15 @@ def _plan(plan: events.Plan) -> Plan:
         noise_multipliers=plan.noise_multipliers,
         queries=plan.queries,
         privacy=promise,
+        masks=masks,
+    )
+
+
+def _cancelling(masks: Masks, plan: PlanEvent, config: AnyConfig) -> Cancelling:
+    keys = masks.keys
+    return Cancelling(
+        curious=plan.promised_against.curious or 0,
+        keys="complete" if keys.pairs is None else graph_of(keys.agents, keys.pairs),
+        ratio="auto" if config.mask_ratio is None else config.mask_ratio,
+        lost=masks.lost,
     )

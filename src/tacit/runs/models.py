@@ -32,7 +32,7 @@ def load_models(path: Path, sha256: str) -> Float[Tensor, "agents params"]:
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror or error}") from error
     except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise StorageError(f"{path} is broken, or holds no models of a run ({error})") from error
+        raise StorageError(f"{path} is broken, or does not hold models of a run ({error})") from error
     if theta.ndim != 2 or models_sha256(theta) != sha256:
         raise StorageError(f"{path} does not hold the models that the run ended with, by the hash in its summary")
     return theta

@@ -1,4 +1,4 @@
-"""What is kept of the objects that a run from Python was given, and in what others differ from them. `again` has them again.
+"""What is kept of the objects that a run from Python was given, and how others differ from them. `rebuilding` makes them again.
 
 No fact about private records is kept: of training records only what is public anyway (shapes, types, declared sizes), and a hash only where
 the data set is a published one. Nothing is pickled.
@@ -24,18 +24,18 @@ from tacit.graphs import as_graph
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
 from tacit.privacy import Unit
-from tacit.runs.again import recipe_of, spec_of
-from tacit.runs.codes import code_sha256, is_library, tensor_sha256, written
-from tacit.runs.naming import Own
+from tacit.runs.code_hashes import code_sha256, is_library, tensor_sha256, written
 from tacit.runs.python_config import Part
+from tacit.runs.rebuilding import recipe_of, spec_of
+from tacit.runs.user_code import UserCode
 from tacit.training.preparation import Model, declared_sizes, make_module
 from tacit.training.settings import Training
 
 _MOST_EDGES = 20_000  # of a graph that is kept whole
 
 
-def describe(training: Training, names: Mapping[str, Own | str]) -> dict[str, Part]:
-    """Return what is kept of each object. `names` stood in the place of objects: the user's own, and of what is shipped."""
+def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[str, Part]:
+    """Return what is kept of each object. `names` are those that were given instead of objects: of the user's code, or of the library's parts."""
     parts = {
         "algorithm": describe_rule(training.algorithm),
         "model": describe_model(training.model, training.seed),
@@ -51,7 +51,7 @@ def describe(training: Training, names: Mapping[str, Own | str]) -> dict[str, Pa
     parts["mixing"] = _settings(mixing) if isinstance(mixing, str) else _matrix(mixing)
     for key, name in names.items():
         part = parts[key]
-        if isinstance(name, Own):
+        if isinstance(name, UserCode):
             parts[key] = part.model_copy(update={"shown": name.text, "made": {"own": name.text}})
         elif key != "data":  # of which more is kept than its name
             parts[key] = part.model_copy(update={"shown": name, "made": part.made or {"shipped": name}})
@@ -69,7 +69,7 @@ def the_graph(training: Training) -> nx.Graph | Topology | None:
 
 
 def differences(kept: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
-    """Say in what objects differ from those that a run began with."""
+    """Say how objects differ from those that a run began with."""
     found = []
     for key in dict.fromkeys((*kept, *now)):
         if key not in kept or key not in now:
@@ -157,7 +157,7 @@ def _settings(value: Any) -> Part:
 
 def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | None) -> Part:
     """Keep what is public about the data: who holds how many records of which kind, and the held-out records."""
-    data = dealt.data
+    data = dealt.dataset
     facts: dict[str, Any] = {
         "name": data.name,
         "agents": dealt.agents,
@@ -219,7 +219,7 @@ def _graph(graph: nx.Graph | Topology, rounds: int) -> Part:
 def _matrix(matrix: Any) -> Part:
     digest = hashlib.sha256()
     _add(digest, sparse.csr_array(matrix))
-    return Part(shown="a matrix of one's own", facts={"weights hash": digest.hexdigest()})
+    return Part(shown="a matrix of your own", facts={"weights hash": digest.hexdigest()})
 
 
 def _add(digest: Any, matrix: sparse.csr_array) -> None:

@@ -1,25 +1,24 @@
 """The settings of a run that was started from Python, as its `config.toml` keeps them.
 
-Python takes objects that no file can hold: modules, functions, tensors. What can be had again by a name is kept by it. Of
-everything there are public facts (`parts`), against which an object is held when it is given again. To read them takes no PyTorch, and
-runs no code.
+Python takes objects that no file can hold: modules, functions, tensors. Objects that can be
+made again from a name are kept by that name. Public facts about all of them (`parts`) are compared with an object that is given again.
+Reading them needs no PyTorch, and runs no code.
 """
 
-import hashlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.config import RunConfig
+from tacit.runs.config import AbsenceSettings, KeptSettings, RunConfig
 
 PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
 """What may be an object: these can be given again when a run is resumed or loaded."""
 _Numbers = float | list[float]
+_Pair = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=2, max_length=2)]
 
 
 class Part(BaseModel):
@@ -30,17 +29,15 @@ class Part(BaseModel):
     shown: str
     """For a reader."""
     made: dict[str, Any] | None = None
-    """How it can be had again, where nobody needs to give it."""
+    """How it can be made again, where it need not be given."""
     facts: dict[str, Any]
     """What must be the same when it is given again, by what it is called in messages."""
 
 
-class PythonConfig(BaseModel):
+class PythonConfig(KeptSettings):
     """All settings of a run that was started with `tacit.train(..., run=...)`. Keys that `tacit train` has, too, mean the same."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    door: Literal["python"] = "python"
+    started_from: Literal["python"] = "python"
     algorithm: str
     dataset: str
     agents: int = Field(ge=1)
@@ -66,8 +63,17 @@ class PythonConfig(BaseModel):
     spare_queries: int = Field(ge=0)
     private_diagnostics: bool
     sizes: list[int] | None = None
+    noise: Literal["local", "cancelling"]
+    curious: int | None = Field(None, ge=0)
+    keys: Literal["complete", "graph"] | list[_Pair] | None = None
+    """Which pairs share masks: a word, or all pairs of a graph."""
+    mask_ratio: float | Literal["auto"] | None = None
+    lost: int | None = Field(None, ge=0)
 
     rounds: int = Field(ge=1)
+    gossip_rounds: int = Field(ge=0)
+    exchanges_per_query: int = Field(ge=1)
+    absences: list[AbsenceSettings] = Field(default_factory=list)
     lr: str
     seed: int = Field(ge=0)
     device: str
@@ -91,19 +97,15 @@ class PythonConfig(BaseModel):
             found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
             raise InvalidInput("; ".join(mistake(key, each) for key, each in found)) from None
 
-    def to_toml(self) -> str:
-        """Return all settings as a file that gives this very configuration."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=None if self.code else {"code"}))
-
     @property
-    def fingerprint(self) -> str:
-        """Tells this configuration from any other."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+    def total_rounds(self) -> int:
+        """All rounds, also those in which models are only mixed."""
+        return self.rounds + self.gossip_rounds
 
 
 AnyConfig = RunConfig | PythonConfig
 
 
 def read_config(settings: Mapping[str, Any]) -> AnyConfig:
-    """Return the settings of a run, whichever door it came through."""
-    return PythonConfig.of(settings) if settings.get("door") == "python" else RunConfig.of(settings)
+    """Return the settings of a run, started from Python or from the command line."""
+    return PythonConfig.of(settings) if settings.get("started_from") == "python" else RunConfig.of(settings)

@@ -1,8 +1,8 @@
-"""Drives a session and keeps it on disk, so that it survives anything and never asks the data twice for one round.
+"""Plays a session and keeps it on disk, so that it can be resumed after any failure and no round queries the data twice.
 
-The order of things makes it so: the ledger has a query before its answer leaves the oracle, the log of answers has the
+The order of writes ensures that: the ledger has a query before its answer leaves the oracle, the log of answers has the
 answer before the algorithm sees it, and a checkpoint is whole before the answers that it replaces are dropped. A token,
-made by chance, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
+chosen at random, is in the ledger, the plan, the checkpoint and the log: files of another run are refused.
 """
 
 import hashlib
@@ -18,8 +18,11 @@ import torch
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
-from tacit.privacy import Budget, DurableAccount, DurableLedger
-from tacit.privacy.mechanisms import RECORD
+from tacit.privacy import Budget, DurableAccount, DurableLedger, Observer
+from tacit.privacy.guarantees import terms
+from tacit.privacy.keys import Keys
+from tacit.privacy.mechanisms import EVERYBODY, RECORD, Masks
+from tacit.privacy.observers import state_epsilon
 from tacit.runs.answers import AnswerLog, RecordingOracle
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
@@ -27,12 +30,12 @@ from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import edges_of, links_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
 from tacit.runs.environment import machine_of
-from tacit.runs.events import CheckpointSaved, Finish, Plan, Resume, now
+from tacit.runs.event_types import CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import save_models
-from tacit.runs.objects import maker
 from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.python_training import maker
 from tacit.runs.tensorboard import Board
 from tacit.training.preparation import declared_sizes
 from tacit.training.results import Result, Snapshot
@@ -45,7 +48,7 @@ Make = Callable[[Say], Training]
 
 
 def _say_nothing(step: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class Runner:
@@ -67,6 +70,7 @@ class Runner:
             if not fresh and (plan := self.folder.events().plan) is not None:
                 training = replace(training, compile=plan.compiled)
                 self._check_data(training, plan)
+                self._check_keys(training, plan)
             accounts = None if fresh else [self._account()]
             on_step("calibrating noise" if config.private else "preparing models")
             self.session = Session(training, accounts=accounts)
@@ -104,8 +108,8 @@ class Runner:
     ) -> "Runner":
         """Begin a new run in a folder of its own. If it cannot begin, no folder is left behind.
 
-        `budget` is stored in the ledger and bounds what all runs there spend together. `on_step` is told what is
-        being done. `make` gives what the configuration describes, where that cannot be made of it.
+        `budget` is stored in the ledger and bounds what all runs there spend together. `on_step` is called with what is
+        being done. `make` makes the training where the configuration alone cannot.
         """
         if isinstance(config, RunConfig):
             config = config.pinned()
@@ -123,19 +127,19 @@ class Runner:
 
     @staticmethod
     def resume(path: Path, *, given: Mapping[str, Any] | None = None, on_step: Say = _say_nothing) -> "Runner":
-        """Resume a run that stopped before its end; `given` are objects of a run from Python that it cannot have by itself."""
+        """Resume a run that stopped before its end; `given` are objects of a run from Python that cannot be made again."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
         if not folder.ledger_file.exists():
             raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, nothing may be asked")
         config = folder.config()
-        # Killed before it opened its account or told its plan, a run has asked nothing: it begins now.
+        # Killed before it opened its account or wrote its plan, a run has asked nothing: it begins now.
         began = bool(folder.events()) or _account_is_open(folder)
         return Runner(folder, config, maker(config, path, given), fresh=not began, budget=None, on_step=on_step)
 
     def play(self, *, stop: Callable[[], bool], on_round: Callable[["Runner"], None] = lambda _: None) -> Result | None:
-        """Play to the end and return the result, or to the round after `stop()` says so and return nothing."""
+        """Play to the end and return the result, or until `stop()` is true after a round, and return None."""
         session, every = self.session, self.config.checkpoint_every
         self._log_snapshots()
         while not session.finished:
@@ -161,7 +165,7 @@ class Runner:
             before.close()
             self._oracle.log = AnswerLog(after, self._token)
             before.path.unlink(missing_ok=True)
-        self.folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+        self.folder.log(CheckpointEvent(time=now(), round=session.round, sha256=sha256))
         self._anchor()
 
     @property
@@ -175,27 +179,39 @@ class Runner:
         unit = self.session.training.unit
         return RECORD if unit is None else unit.name
 
-    def epsilon(self, queries: int | None = None) -> float | None:
+    def epsilon(self, queries: int | None = None, observer: Observer | None = None) -> float | None:
         """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
-        It is that of what is charged or, where `queries` are given, of so many of them.
+        It is that of what is charged or, where `queries` are given, of so many of them. It holds against `observer`, or against
+        whom it was promised.
         """
-        promise = self.session.plan.privacy
-        if promise is None:
+        plan = self.session.plan
+        if plan.privacy is None:
             return None
-        terms: dict[str, Any] = {
-            "delta": promise.delta,
-            "adjacency": promise.adjacency,
-            "accountant": promise.accountant,
-        }
-        return self.session.accounts[0].largest_epsilon(**terms, queries=queries)[1]
+        return self.session.accounts[0].largest_epsilon(
+            delta=plan.privacy.delta,
+            adjacency=plan.privacy.adjacency,
+            accountant=plan.privacy.accountant,
+            queries=queries,
+            observer=plan.observer if observer is None else observer,
+        )[1]
 
-    def epsilon_at(self, look: Snapshot) -> float | None:
-        """Derive ε, as `epsilon` does, of all queries that were made until a look, lost ones too."""
-        return self.epsilon(look.queries + self.lost_queries)
+    def epsilon_at(self, snapshot: Snapshot, observer: Observer | None = None) -> float | None:
+        """Derive ε, as `epsilon` does, of all queries that were made until a snapshot, lost ones too."""
+        return self.epsilon(snapshot.queries + self.lost_queries, observer)
+
+    def state_epsilon_at(self, snapshot: Snapshot) -> str | None:
+        """State ε at a snapshot in words: against whom it was promised and, with masks, against everybody else together."""
+        plan = self.session.plan
+        if plan.privacy is None:
+            return None
+        found = {each.key: self.epsilon_at(snapshot, each) or 0.0 for each in (plan.observer, EVERYBODY)}
+        privacy = plan.privacy
+        words = terms(privacy.delta, privacy.adjacency, privacy.accountant)
+        return f"{state_epsilon(self.protected, plan.observer, found)} at {words}"
 
     def close(self) -> None:
-        """Let go of the folder. An unfinished run keeps its allowance in the ledger."""
+        """Release the folder. An unfinished run keeps its allowance in the ledger."""
         if hasattr(self, "_oracle"):
             self._oracle.log.close()
         self._resources.close()
@@ -214,7 +230,7 @@ class Runner:
         return account if account is not None and account.state == "finished" else self.ledger.reopen(self.folder.name)
 
     def _record(self, log: AnswerLog, *, answered: int) -> None:
-        """Put the recording oracle before the real one, with the answers that are on record already."""
+        """Put a recording oracle in front of the real one, with the answers that are on record already."""
         replay = log.read(torch.device(self.config.device))
         self.session.real_oracle.skip(answered + len(replay))
         self._oracle = RecordingOracle(self.session.real_oracle, log, replay, answered)
@@ -229,23 +245,23 @@ class Runner:
             )
 
     def _find_token(self) -> str:
-        """Return what tells this run from any other; the ledger knows it, and the plan must agree."""
+        """Return the token that identifies this run in the ledger; the plan must have the same."""
         plan, account = self.folder.events().plan, self.session.accounts[0]
         assert isinstance(account, DurableAccount)
         if plan is None and account.spent:
             raise StorageError(
                 f"{self.folder.events_file} has no plan, but {account.spent} queries of this run are on record; the run "
-                "cannot go on without it"
+                "cannot be resumed without it"
             )
         if plan is not None and plan.token != account.token:
-            raise StorageError(f"{self.folder.events_file} belongs to another run than the one that the ledger knows")
+            raise StorageError(f"{self.folder.events_file} belongs to another run than the one in the ledger")
         return account.token
 
-    def _check_data(self, training: Training, plan: Plan) -> None:
-        """Refuse records of others, or other numbers of them, than the run began with; all of this is public."""
+    def _check_data(self, training: Training, plan: PlanEvent) -> None:
+        """Refuse other owners or numbers of records than the run began with; all of this is public."""
         now = training.data
         facts = {
-            "data set": (plan.dataset, now.data.name),
+            "data set": (plan.dataset, now.dataset.name),
             "owners": (plan.owners, now.owners),
             "numbers of records": (plan.sizes, declared_sizes(now, training.sizes, now.agents, training.unit)),
         }
@@ -254,15 +270,23 @@ class Runner:
                 f"the data is not what run {self.folder.name!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
             )
 
+    def _check_keys(self, training: Training, plan: PlanEvent) -> None:
+        """Refuse a key graph that is not the one the run began with: a file may have changed."""
+        noise = training.cancelling
+        if noise is None or isinstance(noise.keys, str) or plan.masks is None:
+            return
+        if Keys.of(noise.keys) != Masks.of_json(plan.masks).keys:
+            raise InvalidInput(f"the key graph {self.config.keys!r} was changed since the run began; put it back")
+
     def _check_graph(self) -> None:
         """Refuse a graph that is not the one the run began with: a file may have changed."""
         plan = self.folder.events().plan
-        edges, weights = edges_of(self._graph, self.config.rounds), weights_of(self._graph)
+        edges, weights = edges_of(self._graph, self.session.training.link_rounds), weights_of(self._graph)
         if plan is not None and links_of(plan.edges, plan.weights) != links_of(edges, weights):
             raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
 
     def _check_schema(self) -> None:
-        """Refuse to go on under another declaration of what a record may be."""
+        """Refuse to resume under another declaration of what a record may be."""
         plan = self.folder.events().plan
         if plan is not None and plan.schema != self.session.schema.to_dict():
             raise InvalidInput(
@@ -276,7 +300,7 @@ class Runner:
         self._check_graph()
         self._check_schema()
         if folder.events().plan is None:
-            self._log_plan()  # it was killed before it could say so
+            self._log_plan()  # it was killed before that
         if folder.checkpoint_file.exists():
             saved = Checkpoint.load(folder.checkpoint_file)
             if saved.fingerprint != self.config.fingerprint:
@@ -301,15 +325,15 @@ class Runner:
                 f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
             )
         events = folder.events()
-        if looks := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
-            session.restore_histories([looks])
-            self._logged = len(looks)
+        if seen := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
+            session.restore_histories([seen])
+            self._logged = len(seen)
         lost -= events.lost_queries
-        folder.log(Resume(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
+        folder.log(ResumeEvent(time=now(), round=session.round, lost_queries=lost, machine=machine_of(session)))
         if folder.checkpoint_file.exists():
             sha256 = hashlib.sha256(folder.checkpoint_file.read_bytes()).hexdigest()
-            if events.checkpoint is None or events.checkpoint.sha256 != sha256:  # killed before it could say so
-                folder.log(CheckpointSaved(time=now(), round=session.round, sha256=sha256))
+            if events.checkpoint is None or events.checkpoint.sha256 != sha256:  # killed before it logged that
+                folder.log(CheckpointEvent(time=now(), round=session.round, sha256=sha256))
                 self._anchor()
 
     def _log_plan(self) -> None:
@@ -317,11 +341,11 @@ class Runner:
         self._anchor()
 
     def _anchor(self) -> None:
-        """Take the head of the events into the ledger, so that its own head covers them."""
+        """Write the head of the events to the ledger, so that its own head covers them."""
         self.ledger.anchor(self.folder.name, self.folder.events_head)
 
     def _log_snapshots(self) -> None:
-        history = self.session.watch.histories[0]
+        history = self.session.monitor.histories[0]
         for snapshot in history[self._logged :]:
             self.folder.log(snapshot_event(snapshot, self.session.seconds))
             if self._board is not None:
@@ -332,13 +356,13 @@ class Runner:
             self._shown += 1
 
     def _finish(self) -> Result:
-        if self.session.watch.histories[0][-1].round != self.session.round:
-            self.session.look()  # killed between its last checkpoint and its last look
+        if self.session.monitor.histories[0][-1].round != self.session.round:
+            self.session.take_snapshot()  # killed between its last checkpoint and its last snapshot
             self._log_snapshots()
         result = replace(self.session.results()[0], folder=self.folder.path)
         save_models(self.folder.models_file, result)
         models = models_sha256(result.theta)
-        self.folder.log(Finish(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
+        self.folder.log(FinishEvent(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
         self._anchor()
         self.session.close()  # before the summary, whose ε is that of a finished run
         ledger = self.ledger.head

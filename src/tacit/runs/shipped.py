@@ -7,20 +7,20 @@ from tacit.algorithms import RULES
 from tacit.data import AgentData, DataSet
 from tacit.errors import InvalidInput, choose
 from tacit.models import LOSSES, Loss
-from tacit.runs.naming import Own, find, is_own
-from tacit.runs.own import make_own
 from tacit.runs.specs import is_shipped, load_dataset, parse_links
+from tacit.runs.user_code import UserCode, find, is_user_code
+from tacit.runs.user_parts import make_user_part
 from tacit.training.preparation import Model
 
 BY_NAME = ("data", "algorithm", "model", "loss", "graph")
 """What `tacit.train` also takes by name; the data first, since a model or a graph may be made for it."""
 
 
-def by_name(key: str, text: str, data: Any, seed: int) -> tuple[Any, Own | None]:
+def by_name(key: str, text: str, data: Any, seed: int) -> tuple[Any, UserCode | None]:
     """Return the object that a name stands for, and where the user's own code is; data may come as a whole, not yet dealt out."""
-    if is_own(text) and not is_shipped("dataset" if key == "data" else key, text):
+    if is_user_code(text) and not is_shipped("dataset" if key == "data" else key, text):
         own = find(key, text)
-        return make_own(key, own, data, seed), own
+        return make_user_part(key, own, data, seed), own
     return make_shipped(key, text, data, seed), None
 
 
@@ -34,7 +34,7 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
         return shipped_loss(text)
     if not isinstance(data, AgentData):
         raise InvalidInput(f"{key} {text!r} is made for the data of the run, which is not here; give data=")
-    return shipped_model(text, data.data) if key == "model" else parse_links(text, data.agents, seed)
+    return shipped_model(text, data.dataset) if key == "model" else parse_links(text, data.agents, seed)
 
 
 def shipped_loss(name: str) -> Loss:

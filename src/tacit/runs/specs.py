@@ -37,7 +37,7 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
     name, _, records = text.strip().partition(":")
     if Path(name).suffix in _TABLES or os.path.isfile(text):
         raise InvalidInput(
-            f"dataset is {text!r}, and no file is read here: which column is what, and what may be told of it, only you know. "
+            f"dataset is {text!r}, and no file is read here: only you know which column is what, and what of it is public. "
             "Write a function that reads it and returns tacit.data.DataSet.from_records(name=..., train=(inputs, targets), "
             "classes=...), or each party's records by tacit.data.AgentData.from_parts, and name it: --dataset file.py:function; "
             "docs/own-data.md shows both"
@@ -100,7 +100,7 @@ def parse_graph(
     - `random` with what to search for: `random:fiedler=0.39`, `random:density=0.4,centrality=0.05,tolerance=0.02`
     - the path of a file that `read_graph` takes; a file called like a kind is meant by `./ring`
 
-    A kind needs `agents`; a file knows its own number, which must agree with `agents` where that is given. `seed`
+    A kind needs `agents`; a file has its own number, which must agree with `agents` where that is given. `seed`
     is for what is random, unless the text has one: `random:fiedler=0.39,seed=7` is one graph in every run.
     `options` count as if they were in the text.
     """

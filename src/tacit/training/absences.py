@@ -38,7 +38,7 @@ class Absence:
                 raise InvalidInput(f"{name} of an absence is {value!r}; it must be a whole number from 0 on")
         if self.until is not None and self.until <= self.first:
             raise InvalidInput(
-                f"agent {self.agent} is away from round {self.first} until {self.until}; that is no round"
+                f"agent {self.agent} is away from round {self.first} until {self.until}; that is not a single round"
             )
         if self.rekey is not None and (self.until is not None or self.rekey < self.first):
             raise InvalidInput(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_EVERYBODY = 2**64 - 1  # in the place of an agent's number
+_EVERYBODY = 2**64 - 1  # instead of an agent's number
 
 
 def chance(

@@ -2,7 +2,7 @@
 
 An algorithm declares nothing about its cost. All its rounds are played with the hosted agents, their links, width, seed and
 step sizes, but with an oracle that answers zero, and what it does is counted. Large models are played on shapes alone, so that no
-number is computed, unless the rule looks at values.
+number is computed, unless the rule reads values.
 """
 
 from collections.abc import Callable
@@ -57,13 +57,11 @@ def count(
         network, oracle = connect(device), _Counting(0.0)
         theta = torch.zeros(len(network.hosted), width, dtype=dtype, device=device)
         try:
-            play = _played(
-                algorithm, theta, rounds, schedule, network, oracle, seed, rounds + gossip_rounds, gossip_rounds
-            )
+            play = _played(algorithm, theta, rounds, schedule, network, oracle, seed, rounds + gossip_rounds)
         except Exception as error:
             if device == _NUMBERS or (isinstance(error, TacitError) and not isinstance(error, RuleError)):
                 raise
-            continue  # it looks at values, or does what has no form without them
+            continue  # it reads values, or does what cannot be done without them
         return Cost(
             queries=oracle.queries,
             messages=play.messages,
@@ -100,7 +98,7 @@ def check_rows_apart(
         theta[0] = first / width**0.5
         play = _played(algorithm, theta, rounds, schedule, network, _Counting(0.3737), seed, min(rounds, 2))
         ends.append(play.state.theta)
-    apart = [torch.nan_to_num(end[1:], nan=0.0) for end in ends]  # a step size that overflows tells nothing here
+    apart = [torch.nan_to_num(end[1:], nan=0.0) for end in ends]  # a step size that overflows shows nothing here
     if not torch.equal(*apart):
         raise InvalidInput(
             f"{type(algorithm).__name__}.round lets an agent read another's row without an exchange; rows belong to "
@@ -117,7 +115,6 @@ def _played(
     oracle: "_Counting",
     seed: int,
     until: int,
-    gossip_rounds: int = 0,
 ) -> Play:
     try:
         play = Play(

@@ -1,8 +1,8 @@
-"""Looks at the agents' models while they are trained, at public records only, and keeps what it saw.
+"""Takes snapshots of the agents' models while they are trained: their scores on public records, and how far they are apart.
 
-Scoring models is planned to take at most a tenth of a run's work, in records: all validation records after the last round,
-and a fixed public sample of them before. A look is worth little with few records, so a short run has fewer looks instead. The
-end is scored in full however short a run is, and can then be more than the tenth by itself.
+Scoring is planned to take at most a tenth of a run's work, in records: all validation records after the last round, and a fixed public
+sample of them before. A score on few records is worth little, so a short run has fewer snapshots instead. The end is scored in full
+however short a run is, which can be more than the tenth by itself.
 """
 
 import time
@@ -22,39 +22,40 @@ from tacit.training.evaluation import consensus_distance, evaluate
 from tacit.training.results import Snapshot
 
 _SHARE = 0.1  # of the records that a run trains on
-_LOOKS, _LEAST_SAMPLE = 20, 100
+_SNAPSHOTS, _LEAST_SAMPLE = 20, 100
 _SAMPLE_SEED = 0  # the same for all runs, so that their curves can be compared
 
 
-class Looks(NamedTuple):
-    """How many rounds lie between two looks, and how many validation records are scored at each but the last."""
+class SnapshotSchedule(NamedTuple):
+    """How many rounds lie between two snapshots, and how many validation records are scored at each but the last."""
 
     every: int
     sample: int
 
 
-def plan_looks(*, rounds: int, every: int | None, trained: float, agents: int, validation: int) -> Looks:
-    """Plan looks that score at most a tenth as many records as are trained on, by `agents` models in all.
+def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: int, validation: int) -> SnapshotSchedule:
+    """Plan snapshots that score at most a tenth as many records as are trained on, by `agents` models in all.
 
     All validation records are scored in the end. What that leaves of the tenth, or half of it if it leaves less, is for
-    the looks before: `every` so many rounds if that is given, else twenty or fewer, each on a hundred records or more.
+    the snapshots before: one `every` so many rounds if that is given, else twenty or fewer, each on a hundred records or more.
     """
     if not validation:
-        return Looks(every or -(-rounds // _LOOKS), 0)
+        return SnapshotSchedule(every or -(-rounds // _SNAPSHOTS), 0)
     allowed = _SHARE * trained / agents
     left = max(allowed - validation, allowed / 2)
     least = min(_LEAST_SAMPLE, validation)
     if every is None:
-        looks = min(_LOOKS, max(1, int(left / least)))
-        every = -(-rounds // looks)
-    looks = -(-rounds // every)  # at the start, and then every so many rounds before the end
-    return Looks(every, max(least, min(validation, int(left / looks))))
+        snapshots = min(_SNAPSHOTS, max(1, int(left / least)))
+        every = -(-rounds // snapshots)
+    snapshots = -(-rounds // every)  # at the start, and then every so many rounds before the end
+    return SnapshotSchedule(every, max(least, min(validation, int(left / snapshots))))
 
 
-class Watch:
-    """Takes a snapshot of the hosted agents of every trial at each look; `histories` holds them, trial by trial.
+class Monitor:
+    """Takes snapshots of the hosted agents of every trial; `histories` holds them, trial by trial.
 
-    `seconds` is what looking took. `gather` returns all agents' models, or None where nobody has them: then how far they are apart is unknown, NaN.
+    `seconds` is how long that took. `gather` returns all agents' models, or None where nobody has them: then how far they are apart is
+    unknown, NaN.
     """
 
     def __init__(
@@ -63,23 +64,25 @@ class Watch:
         data: AgentData,
         network: Network,
         gather: Callable[[Tensor], Tensor | None],
-        looks: Looks,
+        schedule: SnapshotSchedule,
     ) -> None:
-        self._model, self._data, self._network, self._gather = model, data.data, network, gather
-        self.looks = looks
-        self._sample = None if data.data.validation is None else public_sample(data.data.validation, looks.sample)
+        self._model, self._data, self._network, self._gather = model, data.dataset, network, gather
+        self.schedule = schedule
+        self._sample = (
+            None if data.dataset.validation is None else public_sample(data.dataset.validation, schedule.sample)
+        )
         self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
 
     @property
     def histories(self) -> Sequence[Sequence[Snapshot]]:
-        """What was seen of every trial so far; each grows with the looks."""
+        """The snapshots of every trial so far; each list grows while a run is played."""
         return self._histories
 
     def restore(self, histories: Sequence[Sequence[Snapshot]]) -> None:
-        """Put what was seen elsewhere, trial by trial, in the place of what was seen here."""
-        for own, seen in zip(self._histories, histories, strict=True):
-            own[:] = seen
+        """Replace all snapshots, trial by trial, by those of another session."""
+        for own, other in zip(self._histories, histories, strict=True):
+            own[:] = other
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
         """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
@@ -90,7 +93,9 @@ class Watch:
         )
         return torch.from_numpy(score.loss).to(theta)
 
-    def look(self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False) -> None:
+    def take_snapshot(
+        self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False
+    ) -> None:
         """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
         trials, started = len(self._histories), time.perf_counter()
         loss = accuracy = scored = None

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms import Algorithm
+from tacit.errors import NotLinear
 from tacit.networks import StackedNetwork, Topology
 from tacit.privacy.cancelling import Response
 from tacit.privacy.keys import Keys
@@ -19,10 +20,6 @@ from tacit.training.schedules import Schedule, only_rows
 
 _DRAWS = 200  # coordinates: the mean of so many squares is right to about a tenth
 _UNLIKE, _TOLERANCE = 1000.0, 1e-6
-
-
-class _NotLinear(Exception):
-    """The rule asks for something else than gradients."""
 
 
 def noise_response(
@@ -44,7 +41,7 @@ def noise_response(
         )
         while play.round < rounds:
             play.advance()
-    except _NotLinear:
+    except NotLinear:
         return None
     own, masks, both = play.state.theta.split(_DRAWS, dim=1)
     expected = _UNLIKE * own + masks
@@ -60,7 +57,7 @@ def _rows_of(schedule: Schedule, rounds: int, agents: int) -> int:
 
 
 def _no_loss(theta: Tensor) -> Tensor:
-    raise _NotLinear
+    raise NotLinear
 
 
 class _Noise:
@@ -79,4 +76,4 @@ class _Noise:
         return torch.cat([own, masks, _UNLIKE * own + masks], dim=1)
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
-        raise _NotLinear
+        raise NotLinear

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from tacit.data import AgentData, Records, Schema
 from tacit.data.inputs import Inputs, mapped
-from tacit.data.prepare import apart, check_apart
+from tacit.data.prepare import check_isolated, isolate
 from tacit.errors import DataError, GraphError, InvalidInput, ModelError, TacitError
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
 from tacit.networks import Links, Several, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
-from tacit.privacy.units import Unit, units_of
+from tacit.privacy.units import Unit, require_units
 
 Model = nn.Module | Callable[[], nn.Module]
 Graphs = nx.Graph | Topology | Sequence[nx.Graph | Topology]
@@ -53,7 +53,7 @@ def starts(
 
 def public_records(data: AgentData, schema: Schema, count: int) -> Records:
     """Return raw records that are not private: held-out ones, or made-up ones that fit the schema."""
-    held_out = data.data.validation or data.data.test
+    held_out = data.dataset.validation or data.dataset.test
     if held_out is not None and len(held_out) >= count:
         return held_out.take(torch.arange(count, device=held_out.targets.device))
     return schema.sample(count, torch.Generator().manual_seed(0))
@@ -62,8 +62,8 @@ def public_records(data: AgentData, schema: Schema, count: int) -> Records:
 def example(data: AgentData, schema: Schema, count: int = 3) -> Inputs:
     """Return prepared inputs that are not private; refuse a preparation that does not treat each record by itself."""
     inputs = public_records(data, schema, count).inputs
-    check_apart(data.data.prepare, inputs)
-    prepared: Inputs = data.data.prepare(inputs)
+    check_isolated(data.dataset.prepare, inputs)
+    prepared: Inputs = data.dataset.prepare(inputs)
     return prepared
 
 
@@ -75,7 +75,7 @@ def public_lot(data: AgentData, schema: Schema, count: int, device: torch.device
         records.targets.to(device),
         torch.tensor([0, count], device=device),
     )
-    return Lot(inputs, targets, offsets, prepare=apart(data.data.prepare, inputs))
+    return Lot(inputs, targets, offsets, prepare=isolate(data.dataset.prepare, inputs))
 
 
 def public_units(data: AgentData, schema: Schema, count: int, unit: Unit, device: torch.device) -> Lot:
@@ -148,7 +148,7 @@ def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, sc
     with torch.no_grad():
         inputs, targets = lot.take(torch.arange(2, device=theta.device))
         outputs = model.outputs(theta, inputs)
-        classes = data.data.classes
+        classes = data.dataset.classes
         if not isinstance(outputs, Tensor):
             raise ModelError(f"the model returns a {type(outputs).__name__}; it must return one tensor of outputs")
         if classes is not None and (outputs.ndim != 2 or outputs.shape[1] < classes):
@@ -178,7 +178,7 @@ def declared_sizes(
 ) -> tuple[int, ...]:
     """Return the public number of records, or of units, of each of all agents."""
     if unit is not None:
-        column = units_of(data.data.train.units, unit, data.data.name)
+        column = require_units(data.dataset.train.units, unit, data.dataset.name)
         if sum(data.units_held or ()) > len(column[torch.cat(data.indices)].unique()):
             raise DataError(
                 f"the records of a {unit.name} are held by two agents: it would lose ε at both, and neither says so. Deal every "

@@ -1,4 +1,4 @@
-"""What came of a run, as data: models, their measures over the rounds, and the ledger to derive ε from."""
+"""The result of a run: models, their scores over the rounds, and the ledger to derive ε from."""
 
 import math
 from dataclasses import dataclass
@@ -13,15 +13,17 @@ from torch import Tensor, nn
 
 from tacit.algorithms.averaged import name_of, rule_of
 from tacit.data import AgentData, Records, Schema
-from tacit.data.records import Source
+from tacit.data.records import RecordsLike
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import epsilons_against
 from tacit.training.evaluation import Score, evaluate
 
 
 class Absent:
-    """Stands for what a run's folder does not hold and what could not be had again. Whoever uses it is told why."""
+    """Stands for an object that a run's folder does not hold and that could not be made again. Using it raises an error that says why."""
 
     def __init__(self, why: str, shown: str = "absent") -> None:
         self._why, self._shown = why, shown
@@ -99,7 +101,7 @@ class Result:
         """Every agent's accuracy after the last round: on all validation records if the run was played to its end."""
         accuracy = self.history[-1].accuracy
         if accuracy is None:
-            raise DataError(f"{self.data.data.name} has no validation records with classes to be right about")
+            raise DataError(f"{self.data.dataset.name} has no validation records with classes to be right about")
         return accuracy
 
     @property
@@ -117,20 +119,20 @@ class Result:
         """Throughput of training in *expected* samples; the true number is private."""
         return self.history[-1].queries * sum(self.plan.lot_sizes) / self.seconds
 
-    def evaluate(self, records: Source | None = None) -> Score:
+    def evaluate(self, records: RecordsLike | None = None) -> Score:
         """Score every agent's model on other public records, the test records unless given.
 
         They are given as `Records`, as a pair of inputs and targets, or as a data set of such pairs, not yet prepared, and must
         be of the shapes and types that the run's records have.
         """
-        if records is None and self.data.data.test is None:
-            raise DataError(f"{self.data.data.name} has no test records; give some")
-        records = self.data.data.test if records is None else _public(records, self.schema)
+        if records is None and self.data.dataset.test is None:
+            raise DataError(f"{self.data.dataset.name} has no test records; give some")
+        records = self.data.dataset.test if records is None else _public(records, self.schema)
         assert records is not None
         if not len(records):
             raise DataError("there are no records to score models on")
-        classification = self.data.data.classes is not None
-        return evaluate(self.model, self.theta, records, self.data.data.prepare, classification=classification)
+        classification = self.data.dataset.classes is not None
+        return evaluate(self.model, self.theta, records, self.data.dataset.prepare, classification=classification)
 
     def guarantees(self, observer: Observer | None = None) -> list[Guarantee]:
         """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.
@@ -161,6 +163,23 @@ class Result:
             observer=self.plan.observer if observer is None else observer,
         )
 
+    def epsilons_against(self) -> dict[str, float]:
+        """Derive the highest ε of any agent from the ledger, by the number of curious agents: "1", "2", …, and "all" others together.
+
+        Only masks make a difference between them: without masks there is "all" alone.
+        """
+        privacy = self.plan.privacy
+        if privacy is None:
+            return {EVERYBODY.key: math.inf}
+        account = next(account for account in self.ledger.accounts if account.run == self.run)
+        return epsilons_against(
+            account,
+            delta=privacy.delta,
+            adjacency=privacy.adjacency,
+            accountant=privacy.accountant,
+            promised=self.plan.observer,
+        )
+
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
@@ -186,7 +205,7 @@ class Result:
         if self.folder is not None:
             raise DataError(
                 f"a result holds the agents' records and is not pickled; this run is kept in {self.folder}: "
-                f"tacit.load({str(self.folder)!r}) has it again"
+                f"tacit.load({str(self.folder)!r}) loads it"
             )
         raise DataError(
             "a result holds the agents' records and is not pickled; save what you need of it, such as module(0).state_dict(), or "
@@ -194,11 +213,11 @@ class Result:
         )
 
 
-def _scored_on(look: Snapshot) -> str:
-    return "validation" if look.sample is None else f"a sample of {look.sample:,} validation records"
+def _scored_on(snapshot: Snapshot) -> str:
+    return "validation" if snapshot.sample is None else f"a sample of {snapshot.sample:,} validation records"
 
 
-def _public(source: Source, schema: Schema) -> Records:
+def _public(source: RecordsLike, schema: Schema) -> Records:
     """Return public records as a table that fits the run's schema in shapes and types, or say what they should be."""
     records = Records.of(source)
     if schema.targets.is_integer and not schema.targets.shape and records.targets.dtype in _WHOLE:

@@ -1,4 +1,4 @@
-"""One way to play a round: what trains a run, counts it and follows its messages differ in the oracle and the network alone."""
+"""One way to play a round: training a run, counting it and following its messages differ only in the oracle and the network."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -85,7 +85,7 @@ def _no_public_loss(theta: Tensor) -> Tensor:
 
 
 class Play:
-    """A rule between two rounds, with what it asked and said so far."""
+    """A rule between two rounds, with how much it asked and sent so far."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
-from tacit.privacy import Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.privacy import Cancelling, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
 from tacit.training.absences import Absence
 from tacit.training.preparation import Graphs, Model
 from tacit.training.schedules import Schedule
@@ -41,7 +41,7 @@ class Training:
     lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
     graph: who talks to whom: a networkx graph, or one that changes from round to round, such as `tacit.networks.Cycle`; a list
         gives every trial its own. Not needed by rules that never exchange.
-    mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of one's own.
+    mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of your own.
     any_order: let a matrix product add neighbours' values up in an order of its own: faster where everyone has many neighbours.
         Such a run agrees with the same run on another runtime to a tolerance, and not to the bit.
     allow_drift: let weights through that move the average; only for reproducing the published code.
@@ -56,7 +56,7 @@ class Training:
     step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
         the shape: runtimes agree to the bit where it is the same, such as 1.
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
-    evaluate_every: rounds between looks at the models; twenty looks or fewer unless given. All validation records are scored after
+    evaluate_every: rounds between snapshots of the models; at most twenty snapshots unless given. All validation records are scored after
         the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
@@ -117,10 +117,10 @@ class Training:
                 f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
-        if self.data.data.classes is None and self.loss in (cross_entropy, views_cross_entropy):
-            raise InvalidInput("the targets are no classes, so cross-entropy does not apply; give loss=")
+        if self.data.dataset.classes is None and self.loss in (cross_entropy, views_cross_entropy):
+            raise InvalidInput("the targets are not class labels, so cross-entropy does not apply; give loss=")
         if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
-            raise InvalidInput("private_diagnostics tell of clipping, and a run without privacy does not clip")
+            raise InvalidInput("private_diagnostics describe clipping, and a run without privacy does not clip")
 
     def _check_kinds(self) -> None:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
@@ -170,6 +170,16 @@ class Training:
     def total_rounds(self) -> int:
         """All rounds, also those in which models are only mixed."""
         return self.rounds + self.gossip_rounds
+
+    @property
+    def link_rounds(self) -> int:
+        """How many rounds of the graph's links these take."""
+        return self.total_rounds * self.exchanges_per_query
+
+    @property
+    def cancelling(self) -> Cancelling | None:
+        """How noise cancels between agents; None where every agent adds noise of its own alone."""
+        return self.privacy.noise if isinstance(self.privacy, Privacy) else None
 
     @property
     def unit(self) -> Unit | None:

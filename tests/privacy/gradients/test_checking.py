@@ -45,15 +45,15 @@ def rounds_a_block(sums, norms, inputs):
 @pytest.mark.parametrize("fault", [spreads, rounds_the_last_row, rounds_a_block])
 def test_a_kernel_in_which_places_matter_is_refused(parts, fault, monkeypatch):
     engine, theta, lot = parts
-    checking.check_places(engine.steps, (checking.anywhere(theta),), lot)
-    sound = engine.steps.kernel.clipped
+    checking.check_places(engine.runner, (checking.anywhere(theta),), lot)
+    sound = engine.runner.kernel.clipped
 
-    def faulty(public, inputs, *rest):
-        return fault(*sound(public, inputs, *rest), inputs)
+    def faulty(data, *rest):
+        return fault(*sound(data, *rest), data.inputs)
 
-    monkeypatch.setattr(engine.steps.kernel, "clipped", faulty, raising=False)
+    monkeypatch.setattr(engine.runner.kernel, "clipped", faulty, raising=False)
     with pytest.raises(Unsupported):
-        checking.check_places(engine.steps, (checking.anywhere(theta),), lot)
+        checking.check_places(engine.runner, (checking.anywhere(theta),), lot)
 
 
 WAYS = {
@@ -92,7 +92,7 @@ def test_products_of_odd_widths_in_any_code_are_not_rounded_by_place(way, dtype,
         example = Lot(torch.randn(7, 5), torch.arange(7) % 3, torch.tensor([0, 7]))
         theta = torch.randn(1, model.size, dtype=dtype)
         for engine in (GhostEngine(model, [6.0] * 3, example), VmapEngine(model, [6.0] * 3, example)):
-            places = engine.steps.shape.size * engine.steps.shape.blocks
+            places = engine.runner.shape.size * engine.runner.shape.blocks
             for record in torch.randn(15, 5):
                 lot = Lot(record.repeat(places, 1), torch.ones(places, dtype=torch.long), torch.tensor([0, places]))
                 norms = engine.clipped_sums(theta, lot, torch.ones(1)).norms
@@ -110,20 +110,20 @@ def test_a_preparation_in_which_places_matter_is_refused(parts):
         factor[2:3] += 2.0**-22
         return inputs * factor
 
-    with pytest.raises(Unsupported, match="prepare rounds a record by its place"):
-        checking.check_places(engine.steps, (checking.anywhere(theta),), lot._replace(prepare=prepare))
+    with pytest.raises(Unsupported, match="the rounding of prepare depends on a record's place"):
+        checking.check_places(engine.runner, (checking.anywhere(theta),), lot._replace(prepare=prepare))
 
 
 def test_a_model_that_refuses_one_kind_of_odd_record_is_tried_with_the_others(parts, monkeypatch):
     """A kernel that fails on NaN was tried with ordinary records alone, and its fault beside huge ones was not seen."""
     engine, theta, lot = parts
-    sound = engine.steps.kernel.clipped
+    sound = engine.runner.kernel.clipped
 
-    def faulty(public, inputs, *rest):
-        if bool(inputs.isnan().any()):
+    def faulty(data, *rest):
+        if bool(data.inputs.isnan().any()):
             raise ValueError("no numbers")
-        return spreads(*sound(public, inputs, *rest), inputs)
+        return spreads(*sound(data, *rest), data.inputs)
 
-    monkeypatch.setattr(engine.steps.kernel, "clipped", faulty, raising=False)
+    monkeypatch.setattr(engine.runner.kernel, "clipped", faulty, raising=False)
     with pytest.raises(Unsupported):
-        checking.check_places(engine.steps, (checking.anywhere(theta),), lot)
+        checking.check_places(engine.runner, (checking.anywhere(theta),), lot)

@@ -9,7 +9,7 @@ from tacit.privacy.gradients.clipping import (
     HAIR,
     Lot,
     Quantum,
-    Record,
+    Sample,
     clip_factors,
     exact_sums,
     factor_bits,
@@ -54,11 +54,11 @@ def make_lot(shape, counts, seed=0):
 def clipped_sums(model, per_sample, public, lot, clip):
     """Ask for any per-sample vector, as a rule does."""
     width = per_sample_width(model, per_sample, public, lot)
-    return Queries(model, [16.0], lot).steps(per_sample, public, width).clipped(public, lot, clip, width)
+    return Queries(model, [16.0], lot).runner(per_sample, public, width).clipped(public, lot, clip, width)
 
 
 def per_sample_width(model, per_sample, public, lot):
-    return len(per_sample(Record(model, lot.inputs[0], lot.targets[0]), *(each[0] for each in public)))
+    return len(per_sample(Sample(model, lot.inputs[0], lot.targets[0]), *(each[0] for each in public)))
 
 
 def thetas(model, agents):

@@ -37,7 +37,7 @@ def test_a_model_of_torchs_own_layers_is_tried_once_for_each_shape(monkeypatch):
         assert isinstance(chosen.engine, GhostEngine)
         assert chosen.why == "layer by layer"
         assert chosen.engine._model is model
-        return len(tried) - before, chosen.engine.steps.shape
+        return len(tried) - before, chosen.engine.runner.shape
 
     first, shape = choose(logistic((1, 8, 8), 3))
     assert first == 1
@@ -77,7 +77,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     monkeypatch.setattr(choice, "_VERDICTS", {})
     monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
-    assert chosen.why == "record by record: layer by layer gives other norms"
+    assert chosen.why == "record by record: the layer-by-layer engine gives other norms"
 
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])
@@ -109,7 +109,7 @@ def test_compiled_steps_give_what_the_others_give(threads, make):
     for place, value in enumerate((torch.nan, 1e30, 1e10, 1e-40, 0.0)):
         hostile.inputs[7 * place, 0, :4] = value
     check_apart(chosen.engine, 10 * theta, hostile, clip, leave_out=(0, 4, 5, 7, 28, 34, 43))
-    assert len(chosen.engine.steps.kernel._steps) == 1
+    assert len(chosen.engine.runner.kernel._compiled) == 1
     single = hostile._replace(inputs=hostile.inputs.float())
     norms = chosen.engine.clipped_sums(theta, single, clip).norms
     assert norms.isnan().all(), (
@@ -139,7 +139,7 @@ def test_a_compiled_step_that_lets_a_record_harm_others_is_not_used(monkeypatch)
     monkeypatch.setattr(ghost, "_compile", lambda step, given: lambda *now: _spreading(*step(*now)))
     _, model, theta, lot = setting("mlp")
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=True)
-    assert chosen.why == "layer by layer; not compiled: a record's vector is rounded by its place among others"
+    assert chosen.why == "layer by layer; not compiled: the rounding of a record's vector depends on its place"
 
 
 def _spreading(sums, norms):

@@ -18,7 +18,7 @@ from torch import nn
 from tacit.models import FlatModel, resnet9
 from tacit.privacy import VmapEngine
 from tacit.privacy.gradients import GhostEngine, choose_engine, ghost
-from tacit.privacy.gradients.blocks import choose_size, steps_of
+from tacit.privacy.gradients.blocks import batches_of, choose_size
 from tacit.privacy.gradients.clipping import Lot
 
 
@@ -38,7 +38,7 @@ def test_clipped_and_plain_sums_agree_with_a_slow_loop(name, size, compiled, mon
     assert (norms > clip[0]).any()
     assert (norms < clip[0]).any()
     exact = (
-        engine.steps.kernel.exact
+        engine.runner.kernel.exact
     )  # else a norm is an upper bound, by at most LEAST_SHARE of what positions add up to
     torch.testing.assert_close(found.norms, norms, rtol=1e-9 if exact else 1e-4, atol=1e-12)
     assert (found.norms >= norms * (1 - 1e-12)).all()
@@ -61,7 +61,7 @@ def test_blocks_of_a_large_model_are_small():
     assert choose_size([256.0], most=17) <= 16
     assert choose_size([256.0], most=0) == 1
     engine = GhostEngine(FlatModel(resnet9((3, 32, 32), 10)), [64.0], make_lot((3, 32, 32), [1]))
-    assert 4 * engine.numbers_kept * engine.steps.shape.size <= 80 * 2**20
+    assert 4 * engine.numbers_kept * engine.runner.shape.size <= 80 * 2**20
 
 
 def test_parameters_that_are_used_twice_count_as_kept_for_each_record():
@@ -143,7 +143,7 @@ def test_blocks_hold_every_record_once_and_nobody_elses_besides(size, at_once):
     counts = [5, 0, 1, 8, 3]
     lot = Lot(torch.arange(1, 18.0), torch.arange(1, 18), torch.tensor([0, *counts]).cumsum(0))
     held = {agent: [] for agent in range(5)}
-    for step in steps_of(lot, size, at_once):
+    for step in batches_of(lot, size, at_once):
         assert step.keep.shape == (at_once, size)
         for agent, rows, keep in zip(step.agents.tolist(), step.rows, step.keep, strict=True):
             held[agent] += lot.inputs[rows[keep]].tolist()
@@ -154,7 +154,7 @@ def test_blocks_hold_every_record_once_and_nobody_elses_besides(size, at_once):
 
 
 def test_lots_that_are_empty_make_no_step():
-    assert not list(steps_of(Lot(torch.zeros(0), torch.zeros(0), torch.tensor([0, 0, 0])), 4, 2))
+    assert not list(batches_of(Lot(torch.zeros(0), torch.zeros(0), torch.tensor([0, 0, 0])), 4, 2))
 
 
 def test_block_sizes_follow_the_lots():

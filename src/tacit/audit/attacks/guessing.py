@@ -1,4 +1,4 @@
-"""An attacker who guesses the key of the lots or of the noise. Right guesses undo the sampling, or subtract the noise."""
+"""An attacker who guesses the key of the lots or of the noise. A right guess undoes the sampling, or removes the noise."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.privacy import Plan, Sources
 from tacit.privacy.randomness import Stream
 
@@ -24,10 +24,7 @@ class Guess:
     def scores(
         self, answers: Float[Tensor, "trials queries"], world: World, plan: Plan, first: int = 0
     ) -> Float[np.ndarray, " trials"]:
-        """Return how much the record seems present if the guess is right, from trial `first` on.
-
-        Answers are in clipping norms.
-        """
+        """Return scores of the record's presence if the guess is right. Rows are trials from `first` on; answers are in clipping norms."""
         score = self._by_lots if self.of == "lots" else self._by_noise
         return np.array([score(row, world, plan, trial) for trial, row in enumerate(answers, start=first)])
 
@@ -36,16 +33,16 @@ class Guess:
         return [source.next() for _ in range(count)]
 
     def _by_lots(self, answers: Tensor, world: World, plan: Plan, trial: int) -> float:
-        """Add up the likelihood ratios of the queries in whose lots the record would be, as the last of its holder's."""
+        """Add up the log-likelihood ratios of the queries whose lots would contain the record, which is the target's last."""
         records, noise = world.data.sizes[world.target], plan.noise_multipliers[world.target]
         below = int(plan.sample_rates[world.target] * 2.0**64)
         drawn = [int(stream.words(records + 1)[-1]) < below for stream in self._streams(world, trial, len(answers))]
         return float(((2 * answers - 1) / (2 * noise**2))[torch.tensor(drawn)].sum())
 
     def _by_noise(self, answers: Tensor, world: World, plan: Plan, trial: int) -> float:
-        """Subtract the noise and look for the largest of what is left, which is 0 or 1 if the guess is right.
+        """Subtract the noise and return the largest remainder, which is 0 or 1 if the guess is right.
 
-        A stream gives the words for the lot first, of which there is one more with the record: both are tried.
+        A stream first gives one number per record for the lot, so one more with the record: both counts are tried.
         """
         records, noise = world.data.sizes[world.target], plan.noise_multipliers[world.target]
         left = []

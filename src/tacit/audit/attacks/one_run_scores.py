@@ -1,10 +1,9 @@
-"""How much each of many canaries seems to be in the target's data, from the target's noisy gradients.
+"""Scores for each of many canaries, from the target's noisy gradients: how likely it is to be in the target's data.
 
-The attacker knows all records of the target and all canaries, as differential privacy has it; what it does not know is
-whose coin fell how, and the lots. In clipping norms an answer is y = Σ b_j·c_j + σξ over all of them, with c_j the
-clipped gradient where it was asked and b_j the chance that it was drawn: q for a record, q/2 for a canary. For canary i
-the others are noise of known mean and covariance, taken as normal, beside the oracle's own. That is a choice of guesses
-and no assumption of the bound.
+The attacker knows all records of the target and all canaries, as differential privacy assumes, but neither the coins nor the lots.
+In clipping norms an answer is y = Σ b_j·c_j + σξ over all of them, where c_j is the clipped gradient at the θ asked and b_j is 1 with
+probability q for a record and q/2 for a canary. For canary i, the others are treated as normal noise of known mean and covariance
+beside the oracle's own. That affects how good the guesses are; the bound does not assume it.
 """
 
 import math
@@ -24,18 +23,18 @@ from tacit.errors import InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
 from tacit.privacy.accounting import Event
-from tacit.privacy.gradients.clipping import Record, clip_factors, lengths
+from tacit.privacy.gradients.clipping import Sample, clip_factors, lengths
 
-# Where the target was asked, and the noisy gradient that it got there.
+# The points θ at which the target was asked, and the noisy gradients there.
 Seen = Iterable[tuple[Float[Tensor, " params"], Float[Tensor, " params"]]]
 
-_AT_ONCE = 2**24  # numbers of gradients
-_ALIKE = 1e-9  # products of clipped gradients above this are not at right angles
+_AT_ONCE = 2**24  # numbers of gradients in memory
+_ORTHOGONAL = 1e-9  # gradients with a larger product are not orthogonal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OneRunScores:
-    """A score for each canary, high where it seems to be in, and whether it was. `event` is the target's stated mechanism."""
+    """A score for each canary, high where it seems included, and whether it was. `event` is the target's stated mechanism."""
 
     scores: Float[np.ndarray, " canaries"]
     included: Bool[np.ndarray, " canaries"]
@@ -43,10 +42,10 @@ class OneRunScores:
     delta: float
 
 
-class Watched:
-    """An oracle, and all that it told the target: where it was asked, and the noisy gradient there.
+class TargetRecorder:
+    """An oracle that records every θ at which the target was asked, and the noisy gradient there.
 
-    This is no more than an exact view shows: the points follow from the messages as the answers do, and DSGD sends them.
+    An exact view shows as much: the points follow from the messages just as the answers do, and DSGD sends them.
     """
 
     def __init__(self, oracle: Oracle, target: int, *, keep: bool = True) -> None:
@@ -59,7 +58,7 @@ class Watched:
         return self._oracle.queries
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
-        """Ask, and remember."""
+        """Ask, and record the target's answer."""
         answer = self._oracle.gradient(theta)
         if self._keep:
             self.seen.append((theta[self._target].clone(), answer[self._target].clone()))
@@ -68,19 +67,21 @@ class Watched:
     def query(
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
-        """Ask what cannot be scored here."""
+        """Ask for something other than a gradient, which cannot be scored here."""
         if self._keep:
-            raise InvalidInput("the rule asks for other vectors than gradients; an audit of it can see models only")
+            raise InvalidInput(
+                "the rule asks for vectors other than gradients; an audit of it can use models only: sees='models'"
+            )
         return self._oracle.query(per_sample, *public, width=width)
 
 
 def likelihoods(
     model: FlatModel, canaries: Records, others: Records, seen: Seen, plan: Plan, target: int
 ) -> Float[Tensor, " canaries"]:
-    """Return Σ_k log(1 - q + q·exp(z - h/2)) for each canary; inputs are prepared.
+    """Return Σ_k log(1 - q + q·exp(z - h/2)) for each canary; inputs must be prepared.
 
     With S the covariance of all but canary i, z = cᵢᵀS⁻¹(y - mean) is N(h, h) if it was drawn and N(0, h) if not, where
-    h = cᵢᵀS⁻¹cᵢ. A gradient at right angles to all others has h = |c|²/σ².
+    h = cᵢᵀS⁻¹cᵢ. A gradient orthogonal to all others has h = |c|²/σ².
     """
     clip, rate = plan.clips[target], plan.sample_rates[target]
     both = concatenate([canaries, others])
@@ -105,17 +106,17 @@ def _separate(
 ) -> tuple[Float[Tensor, " canaries"], Float[Tensor, " canaries"]]:
     """Return z and h of the canaries, which come first."""
     products = gradients @ gradients.T
-    left = gradients @ y - products @ chance  # along every gradient, what remains after the mean
+    rest = gradients @ y - products @ chance  # along every gradient, without the mean
     some, own = slice(canaries), products.diagonal()[:canaries]
-    apart = products[some].clone()
-    apart.diagonal().zero_()
-    information, score = own / noise**2, left[some] / noise**2
-    if apart.abs().max() > _ALIKE:
+    across = products[some].clone()
+    across.diagonal().zero_()
+    information, score = own / noise**2, rest[some] / noise**2
+    if across.abs().max() > _ORTHOGONAL:
         root = (chance * (1 - chance)).sqrt()
         inner = torch.eye(len(root), dtype=torch.float64) * noise**2 + root[:, None] * products * root
         half = torch.linalg.solve_triangular(
             torch.linalg.cholesky(inner),
-            root[:, None] * torch.cat([products[:, some], left[:, None]], dim=1),
+            root[:, None] * torch.cat([products[:, some], rest[:, None]], dim=1),
             upper=False,
         )
         information = information - half[:, :-1].square().sum(dim=0) / noise**2
@@ -123,7 +124,7 @@ def _separate(
         shrunk = 1 - (chance * (1 - chance))[some] * information
     else:
         shrunk = torch.ones_like(own)
-    # The canary itself was among those counted as noise, and its mean was taken off; undo both.
+    # The canary itself was counted as noise, and its mean subtracted; undo both.
     return (score + chance[some] * information) / shrunk, information / shrunk
 
 
@@ -131,7 +132,7 @@ def _clipped(
     model: FlatModel, theta: Float[Tensor, " params"], records: Records, clip: float
 ) -> Float[Tensor, "records params"]:
     def one(input: Inputs, target: Tensor) -> Tensor:
-        return Record(model, input, target).gradient(theta)
+        return Sample(model, input, target).gradient(theta)
 
     rows = []
     for part in torch.arange(len(records)).split(max(1, _AT_ONCE // model.size)):

@@ -1,4 +1,4 @@
-"""What is left for a neighbour of DiNNO with Adam from rest: each step has the sign of a sum and hardly its size."""
+"""The attack on DiNNO with Adam from rest: each step shows the sign of a sum and hardly anything of its size."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from tacit.algorithms import DiNNO
-from tacit.audit.attacks.worlds import World
+from tacit.audit.attacks.world import World
 from tacit.errors import InvalidInput
 
 
@@ -24,8 +24,8 @@ def sign_scores(
 ) -> Float[np.ndarray, " trials"]:
     """Return the log-likelihood ratio of the signs of the target's steps along the record's direction.
 
-    An observer of the target's whole neighbourhood knows all that is added to g̃ there, but g̃. What it learns of a round is
-    whether g̃ was above or below that.
+    An observer of the target's whole neighbourhood knows everything that is added to g̃ there. What it learns in a round is whether
+    g̃ was above or below minus that.
     """
     rule, graph, target = world.algorithm, world.graph, world.target
     assert isinstance(rule, DiNNO)
@@ -34,7 +34,7 @@ def sign_scores(
     seen = {each for observer in observers for each in (observer, *graph[observer])}
     if not {target, *near} <= seen:
         raise InvalidInput(
-            f"to read the signs of agent {target}'s steps, its neighbours {near} must all be seen; the observers see "
+            f"to read the signs of agent {target}'s steps, observers must see all of its neighbours {near}; they see "
             f"{sorted(seen)}. Let all of its neighbours observe"
         )
     states = torch.stack([tensors[0][:, 0] for tensors in sent] + [models[:, 0]]).unflatten(1, (-1, len(graph)))

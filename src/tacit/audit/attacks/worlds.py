@@ -1,15 +1,14 @@
-"""Systems to attack: how they run, and the record whose presence is in question.
+"""Systems to attack.
 
-With and without that record, the canary, everything else is the same: the public facts, q among them, follow from
-declared sizes. `dirac` is the worst case, in which a record's gradient is the record itself. Along one axis it would not show a
-norm that is not Euclidean, so its canary may lie in a dense direction and have any length. `images` is a real one, the paper's:
-a network, images, and a blank image labelled 0.
+`dirac` is the worst case, in which a record's gradient is the record itself. A canary along one axis would not reveal clipping by a
+norm that is not Euclidean, so its canary may lie in a dense direction and have any length. In `noise_world`, noise and lots can be
+separated. `images` is the paper's own system: a network, images, and a blank image labelled 0.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Any
+from dataclasses import replace
+from functools import partial
+from typing import Any, NotRequired, TypedDict, Unpack
 
 import networkx as nx
 import torch
@@ -18,121 +17,42 @@ from torch import Tensor, nn
 
 from tacit.algorithms import SGD, Algorithm
 from tacit.algorithms.averaged import rule_of
-from tacit.api import train_trials
+from tacit.audit.attacks.world import World
 from tacit.data import AgentData, DataSet, Records
-from tacit.data.records import concatenate
 from tacit.errors import InvalidInput
-from tacit.models import FlatModel, convnet
-from tacit.models.functional import Loss, cross_entropy
-from tacit.networks import Tap
-from tacit.privacy import Compile, Plan, Privacy, Sources
-from tacit.privacy.randomness import Source
-from tacit.training.preparation import Model, starts
-from tacit.training.results import Result
+from tacit.models import convnet
+from tacit.privacy import Compile, Privacy
 from tacit.training.schedules import Schedule
 
 _CANARY_LENGTH = 100.0  # in clipping norms: more than all other records of a lot together
 _WIDTH = 8
 
 
-@dataclass(frozen=True)
-class _From:
-    """The same sources from a later trial on, so that no two batches draw the same."""
-
-    sources: Sources
-    first: int
-
-    @property
-    def secret(self) -> bool:
-        return self.sources.secret
-
-    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
-        return self.sources.make(agents, self.first + trial)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class World:
-    """A system under attack; the fields are those of `Training`.
-
-    data: what the agents hold without the canary. They declare as many records with it.
-    canary: one record, which the target holds or does not hold.
-    """
-
-    algorithm: Algorithm[Any]
-    model: Model
-    loss: Loss = cross_entropy
-    data: AgentData
-    canary: Records
-    target: int
-    privacy: Privacy
-    rounds: int
-    lr: float | Sequence[float] | Schedule
-    graph: nx.Graph | None
-    compile: Compile = "auto"
-
-    def __post_init__(self) -> None:
-        if (self.privacy.adjacency, self.privacy.accountant) != ("add_remove", "pld"):
-            raise InvalidInput(
-                f"the promise is by {self.privacy.accountant} under {self.privacy.adjacency} adjacency; attacks add or remove "
-                "a record and are held against the tightest ε for that: use adjacency='add_remove' and accountant='pld'"
-            )
-        if len(self.canary) != 1:
-            raise InvalidInput(f"{len(self.canary)} canaries were given; this attack is on one record")
-        if self.target not in range(self.data.agents):
-            raise InvalidInput(f"target is {self.target}; it must be an agent, from 0 to {self.data.agents - 1}")
-
-    def data_with(self, canary: bool) -> AgentData:
-        """Return what the agents hold, with the canary in the target's hands or without."""
-        if not canary:
-            return self.data
-        train = concatenate([self.data.data.train, self.canary])
-        indices = list(self.data.indices)
-        indices[self.target] = torch.cat([indices[self.target], torch.tensor([len(train) - 1])])
-        return replace(self.data, data=replace(self.data.data, train=train), indices=tuple(indices))
-
-    @cached_property
-    def direction(self) -> Float[Tensor, " params"]:
-        """Where the canary's gradient points, in a world where that is the record itself."""
-        record = self.canary.table[0].double().flatten()
-        return record / record.norm()
-
-    def starts(self, model: FlatModel, trials: int, seed: int) -> Float[Tensor, "stack params"]:
-        """Return where every agent of every trial starts, which is public."""
-        return starts(model, self.model, seed=seed, trials=trials, agents=self.data.agents, same_start=True)
-
-    def play(
-        self, trials: int, *, present: bool, seed: int, sources: Sources | None = None, taps: Sequence[Tap] = ()
-    ) -> list[Result]:
-        """Train so many independent systems side by side, trial t from `seed + t`: its start, and its seeded sources."""
-        return train_trials(
-            trials,
-            self.algorithm,
-            model=self.model,
-            loss=self.loss,
-            data=self.data_with(present),
-            sizes=self.data.sizes,
-            privacy=self.privacy,
-            rounds=self.rounds,
-            lr=self.lr,
-            graph=self.graph,
-            seed=seed,
-            sources=None if sources is None else _From(sources, seed),
-            taps=taps,
-            evaluate_every=self.rounds,
-            compile=self.compile,
-        )
-
-
 def first_output(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the model's output as the loss, so that a linear model's gradient is the record."""
+    """Return the model's first output as the loss, so that the gradient of a linear model is the record."""
     return outputs[:, 0]
 
 
 def linear_model(width: int) -> nn.Module:
-    """Return a linear map of so many inputs to one output, which starts at zero."""
+    """Return a linear map from `width` inputs to one output, starting at zero."""
     model = nn.Linear(width, 1, bias=False)
     nn.init.zeros_(model.weight)
     return model
+
+
+def linear_data(inputs: Float[Tensor, "all width"], records: int, name: str) -> AgentData:
+    """Return data whose gradients are its inputs, `records` of them for each agent."""
+    return AgentData.from_parts([(part, torch.zeros(len(part))) for part in inputs.split(records)], name=name)
+
+
+class DiracSettings(TypedDict):
+    """Settings that worlds derived from `dirac` pass on to it."""
+
+    privacy: Privacy
+    rounds: int
+    graph: nx.Graph
+    lr: NotRequired[float | Schedule]
+    target: NotRequired[int]
 
 
 def dirac(
@@ -151,13 +71,13 @@ def dirac(
 ) -> World:
     """Return the worst case: the canary's gradient is `length` clipping norms along the first axis, wherever θ is.
 
-    All other gradients are random and two clipping norms long across it, or with `pull` share of their length against it.
-    `dense` turns the whole world by a random rotation, after which the canary has the same share of every axis.
+    All other gradients are random and two clipping norms long: orthogonal to it, or with a share `pull` of their length against it.
+    `dense` rotates the whole world at random, so that the canary has the same share of every axis.
     """
     if not 0 <= pull <= 1:
         raise InvalidInput(f"pull is {pull}; it must lie between 0 and 1")
     if not length >= 1:
-        raise InvalidInput(f"length is {length}; a canary shorter than one clipping norm hides behind it")
+        raise InvalidInput(f"length is {length}; a canary must be at least one clipping norm long")
     agents, clip = len(graph), _one_number("clip", privacy.clip)
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(agents * records, _WIDTH, generator=generator)
@@ -169,15 +89,14 @@ def dirac(
     canary[0, 0] = length * clip
     if dense:
         axes = torch.randn(_WIDTH, _WIDTH, generator=generator)
-        axes[:, 0] = axes[:, 0].sign()  # the canary's: no direction is longer by its largest coordinate than this
+        axes[:, 0] = axes[:, 0].sign()  # the canary's: every coordinate of the same size
         turn = torch.linalg.qr(axes).Q.T
         inputs, canary = inputs @ turn, canary @ turn
-    parts = [(part, torch.zeros(len(part))) for part in inputs.split(records)]
     return World(
         algorithm=algorithm,
         model=linear_model(_WIDTH),
         loss=first_output,
-        data=AgentData.from_parts(parts, name="dirac"),
+        data=linear_data(inputs, records, "dirac"),
         canary=Records(canary, torch.zeros(1)),
         target=target,
         privacy=privacy,
@@ -186,6 +105,14 @@ def dirac(
         graph=graph,
         compile=False,
     )
+
+
+def noise_world(algorithm: Algorithm[Any], *, records: int = 100, **settings: Unpack[DiracSettings]) -> World:
+    """Return a `dirac` world in which all records are equal, along the second axis: the answers there count the lot."""
+    world = dirac(algorithm, records=records, **settings)
+    inputs = torch.zeros_like(world.data.dataset.train.table)
+    inputs[:, 1] = world.data.dataset.train.table.norm(dim=1)
+    return replace(world, data=linear_data(inputs, records, "noise"))
 
 
 def images(
@@ -200,9 +127,9 @@ def images(
     graph: nx.Graph | None = None,
     compile: Compile = "auto",
 ) -> World:
-    """Return the paper's: agent i holds the first images of class i; the canary is a blank image labelled 0, agent 0's.
+    """Return the paper's system: agent i holds the first images of class i, and the canary is a blank image labelled 0, agent 0's.
 
-    `SGD` trains in one place on what all of them hold; its lot is that of all agents together.
+    `SGD` trains in one place on the data of all agents; its lot is all of theirs together.
     """
     targets = data_set.train.targets
     if data_set.classes is None or data_set.classes < agents:
@@ -210,9 +137,9 @@ def images(
     held = [torch.nonzero(targets == label).flatten()[:records] for label in range(agents)]
     short = min(len(rows) for rows in held)
     if short < records:
-        raise InvalidInput(f"{data_set.name} has only {short} images of some class; {records} of each are wanted")
+        raise InvalidInput(f"{data_set.name} has only {short} images of one class; {records} of each are needed")
     chosen = [data_set.train.take(rows) for rows in held]
-    # Public records, to check engines on. As validation records they would be scored on, which takes longer than training.
+    # Engines are checked on these public records. As validation records they would be scored too, which takes longer than training.
     data = AgentData.from_parts(
         chosen, name=data_set.name, test=data_set.validation, classes=data_set.classes, prepare=data_set.prepare
     )
@@ -236,10 +163,5 @@ def images(
 
 def _one_number(name: str, value: float | Sequence[float]) -> float:
     if isinstance(value, Sequence):
-        raise InvalidInput(f"{name} is {value!r}; in this world all agents have the same")
+        raise InvalidInput(f"{name} is {value!r}; all agents of this world must have the same")
     return value
-
-
-def plan_of(world: World, queries: int) -> Plan:
-    """Return what the agents promise: q and σ for each."""
-    return world.privacy.plan(world.data.sizes, queries)

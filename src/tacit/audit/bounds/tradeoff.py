@@ -1,12 +1,12 @@
 """Trade-off curves, and the bound by refuting those of the accountant's own mechanism.
 
-A trade-off curve f gives, for a rate of false alarms, the least rate of misses that any attack can have. The family
-here is one `Event` with its noise multiplier varied. More noise lifts the curve, so an attack that does better than
-the curve of σ' refutes σ' and all noise above it; the bound is ε of the least noise refuted.
+A trade-off curve f gives, for a false alarm rate, the least miss rate that any attack can have. The family here is one `Event`
+with its noise multiplier varied. More noise lifts the curve, so an attack that does better than the curve of σ' refutes σ' and all
+noise above it; the bound is ε of the least noise refuted.
 
-Directions: the accountant's δ(ε) is an upper bound, so the curve drawn from it lies on or below the true one, and
-finitely many of its lines lie lower still. What is refuted here is therefore refuted for the true curve. The last
-step, ε of σ', is the accountant's as well and may exceed the true ε by its numeric error, about a hundredth of a percent.
+Errors are on the safe side: the accountant's δ(ε) is an upper bound, so the curve made from it lies on or below the true one, and
+with finitely many lines lower still. What is refuted here is therefore refuted for the true curve. The last step, ε of σ', is the
+accountant's as well and may exceed the true ε by its numeric error, about a hundredth of a percent.
 """
 
 import math
@@ -20,23 +20,22 @@ import numpy as np
 from dp_accounting import pld
 from scipy.special import ndtr, ndtri
 
-from tacit.audit.bounds.rates import Bound, Outcomes, check, upper_rates
+from tacit.audit.bounds.rates import Bound, Method, Outcomes, check_terms, gaussian_mu, upper_rates
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 
 Curve = Callable[[float], float]
 
-# The noise multipliers tried: a geometric grid, so that curves are shared between bounds. Its step costs the bound
-# about a thousandth. Below the least noise, or where all queries together could lose more than the most, a curve is
-# too costly to draw and ε is far past any use.
+# The noise multipliers tried are a geometric grid, so that bounds share curves. Its step costs a bound about a thousandth. Below
+# the least noise, or where all queries together could lose more than the most, a curve is too costly and ε is useless anyway.
 _STEP = 1.001
 _LEAST_NOISE, _MOST_NOISE = 0.25, 1e6
 _MOST_LOSS = 2.0**19
 # Cells of this share of ε lower a curve by about 1e-5.
 _CELL, _LARGEST_CELL = 4e-4, 2.0**-7
 _LINES, _STEEPEST = 500, 300.0
-_SECANTS = 8  # tries before every other one halves what is left
+_SECANTS = 8  # guesses before every other one is a bisection
 
 
 def gaussian_curve(mu: float) -> Curve:
@@ -63,8 +62,8 @@ def event_curve(event: Event) -> Curve:
 
 
 @lru_cache(maxsize=64)
-def _drawn(sample_rate: float, count: int) -> dict[int, Curve]:
-    """Return what was drawn so far of the curves of such queries, by the place of their noise multiplier on the grid."""
+def _cached_curves(sample_rate: float, count: int) -> dict[int, Curve]:
+    """Return the curves computed so far for such queries, by the index of their noise multiplier on the grid."""
     return {}
 
 
@@ -73,34 +72,31 @@ def least_noise_refuted(
 ) -> tuple[float, bool] | None:
     """Return the least σ' of the grid whose curve is refuted, and whether that is the least of all; None if none is.
 
-    `refutes` must refute every curve that lies above one that it refutes. Curves are costly, so those drawn before are looked at
-    first. `excess` may say of a curve by how much its log μ exceeds that of the one looked for: then few have to be drawn.
+    `refutes` must refute every curve that lies above one that it refutes. Curves are costly, so the cached ones are tried first.
+    `excess` returns by how much the log μ of a curve exceeds that of the curve sought; with it, few new curves are needed.
     """
-    drawn = _drawn(event.sample_rate, event.count)
+    curves = _cached_curves(event.sample_rate, event.count)
 
     def member(index: int) -> Event:
         return replace(event, noise_multiplier=_LEAST_NOISE * _STEP**index)
 
     def curve(index: int) -> Curve:
-        if index not in drawn:
-            drawn[index] = event_curve(member(index))
-        return drawn[index]
+        if index not in curves:
+            curves[index] = event_curve(member(index))
+        return curves[index]
 
     if event.count < 1:
         raise PrivacyError("an event of no queries has no noise to refute")
-    least, most = 0, _place(_MOST_NOISE)
+    least, most = 0, _index(_MOST_NOISE)
     while event.count * accounting._largest_loss(member(least)) > _MOST_LOSS:
         least += 1
     if not refutes(curve(most)):
         return None
-    stated = min(max(_place(event.noise_multiplier), least), most)
+    stated = min(max(_index(event.noise_multiplier), least), most)
     curve(stated)
-    known = sorted(index for index in drawn if index >= least)
-    first = bisect_left(known, True, key=lambda index: refutes(drawn[index]))
-    low, high = (
-        known[first - 1] if first else least - 1,
-        known[first],
-    )  # the one not refuted, or not drawn; the other refuted
+    known = sorted(index for index in curves if index >= least)
+    first = bisect_left(known, True, key=lambda index: refutes(curves[index]))
+    low, high = known[first - 1] if first else least - 1, known[first]  # not refuted, or below the grid; refuted
     before, last = (low, high) if low >= least and high < most else (None, high if high < most else low)
     for tries in count(1):
         if high - low == 1:
@@ -114,50 +110,56 @@ def least_noise_refuted(
 
 
 def _secant(last: int, excess: float, before: int | None, excess_before: float) -> int | None:
-    """Return where the excess should be nought. log μ falls with log σ': as steeply as between the last two, or by one."""
+    """Return the index at which the excess should be 0: log μ falls with log σ' as between the last two points, or with slope -1."""
     slope = -math.log(_STEP)
     if before is not None and before != last and math.isfinite(excess_before):
         slope = (excess - excess_before) / (last - before)
     return math.floor(last - excess / slope) if math.isfinite(excess) and slope < 0 else None
 
 
-def _place(noise_multiplier: float) -> int:
+def _index(noise_multiplier: float) -> int:
     return int(np.log(noise_multiplier / _LEAST_NOISE) / np.log(_STEP))
 
 
-def family_epsilon(event: Event, noise_multiplier: float, delta: float) -> float:
-    """Return the accountant's ε of `event` with another noise multiplier."""
-    return accounting.epsilon([replace(event, noise_multiplier=noise_multiplier)], delta=delta)
-
-
-def tradeoff_bound(outcomes: Outcomes, event: Event, *, delta: float, confidence: float) -> Bound:
-    """Bound ε, given that the mechanism is `event` with some noise multiplier, which need not be the stated one.
-
-    No σ' at or above the bound's can produce such low rates of both errors: f of σ' at the upper false alarm rate
-    exceeds the upper miss rate, and f falls. Tighter than `clopper_pearson_bound`, which allows any mechanism.
-    """
-    check(delta, confidence, positive=True)
-    alarm, miss = upper_rates(outcomes, confidence)
-    wanted = _strength(alarm, miss)
-    found = least_noise_refuted(
-        event, lambda curve: miss < curve(alarm), lambda curve: _log(_strength(alarm, curve(alarm))) - _log(wanted)
-    )
-    noise, capped = found or (None, False)
+def refuted_noise_bound(
+    method: Method,
+    event: Event,
+    refutes: Callable[[Curve], bool],
+    excess: Callable[[Curve], float] | None = None,
+    *,
+    delta: float,
+    confidence: float,
+) -> Bound:
+    """Bound ε by that of the least noise that `refutes` rules out, other things being as in `event`."""
+    noise, capped = least_noise_refuted(event, refutes, excess) or (None, False)
     return Bound(
-        epsilon=0.0 if noise is None else family_epsilon(event, noise, delta),
-        method="tradeoff",
+        epsilon=0.0 if noise is None else accounting.epsilon([replace(event, noise_multiplier=noise)], delta=delta),
+        method=method,
         confidence=confidence,
         delta=delta,
-        false_alarm_rate=alarm,
-        miss_rate=miss,
         noise_multiplier=noise,
         capped=capped,
     )
 
 
-def _strength(alarm: float, miss: float) -> float:
-    """Return the μ of the Gaussian curve that passes through these rates."""
-    return -float(ndtri(alarm)) - float(ndtri(miss))
+def tradeoff_bound(outcomes: Outcomes, event: Event, *, delta: float, confidence: float) -> Bound:
+    """Bound ε, given that the mechanism is `event` with some noise multiplier, which need not be the stated one.
+
+    No noise at or above the bound's allows error rates as low as these: at the upper false alarm rate, its curve is above the
+    upper miss rate. Tighter than `clopper_pearson_bound`, which allows any mechanism.
+    """
+    check_terms(delta, confidence, positive=True)
+    alarm, miss = upper_rates(outcomes, confidence)
+    wanted = _log(gaussian_mu(alarm, miss))
+    bound = refuted_noise_bound(
+        "tradeoff",
+        event,
+        lambda curve: miss < curve(alarm),
+        lambda curve: _log(gaussian_mu(alarm, curve(alarm))) - wanted,
+        delta=delta,
+        confidence=confidence,
+    )
+    return replace(bound, false_alarm_rate=alarm, miss_rate=miss)
 
 
 def _log(value: float) -> float:

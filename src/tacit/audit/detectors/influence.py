@@ -1,85 +1,72 @@
-"""How far one record moves the noise-free sums: its own agent's by C at most, every other's by nothing.
+"""How far one more record moves the noise-free sums: its own agent's by C at most, every other agent's not at all.
 
-Lots of made-up records go through the engine that a session of these settings chose, with and without one record more: hostile
-ones, and such as were searched for. Whatever the record and its place, no other record's norm may change by a bit.
+Lots of made-up records go through the engine that a session of these settings chose, with and without one more record: hostile ones,
+and ones found by gradient ascent. Whatever the record and its position, no other record's norm may change by a single bit.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from tacit.algorithms import Local
-from tacit.audit.detectors.made_up import hostile_records, ordinary_inputs, ordinary_targets
-from tacit.audit.detectors.report import Finding, Outcome
-from tacit.audit.detectors.search import SCALES, ascend
-from tacit.data import AgentData, DataSet, Records
+from tacit.audit.detectors.made_up import SCALES, ascend, hostile_records, ordinary_inputs, ordinary_targets
+from tacit.audit.detectors.report import CheckFinding, Outcome
+from tacit.data import AgentData, Records
 from tacit.data.inputs import Inputs, kinds, mapped, parts
-from tacit.data.prepare import apart
+from tacit.data.prepare import isolate
 from tacit.errors import TacitError
 from tacit.privacy import Lot, Privacy
 from tacit.training.session import Session
 
 _MOST_AGENTS, _MOST_RECORDS = 3, 80
-_CLIMBERS = 3
-_BOUND = 1.0
+_FOUND = 3  # records found by ascent
+_POSITIONS = ("front", "middle", "end")
 
 
 @dataclass(frozen=True, eq=False)
-class _Candidate:
-    words: str
+class _OddRecord:
+    about: str
     input: Inputs
     target: Tensor
 
 
 @dataclass
-class _Seen:
-    """The worst of all trials so far."""
+class _Worst:
+    """The largest effect of all trials so far, each with the record that had it."""
 
     trials: int = 0
-    moved: float = 0.0
-    record: str = "none"
-    others: float = 0.0
-    others_by: str = ""
-    bits: int = 0
-    bits_by: str = ""
-    refused: list[_Candidate] = field(default_factory=list)
+    own: tuple[float, str] = (0.0, "none")
+    others: tuple[float, str] = (0.0, "")
+    bits: tuple[int, str] = (0, "")
+    refused: list[_OddRecord] = field(default_factory=list)
     errors: set[str] = field(default_factory=set)
 
 
-def influence_findings(session: Session, seed: int = 0) -> list[Finding]:
+def check_influence(session: Session, seed: int = 0) -> list[CheckFinding]:
     """Measure on the engine and model of a session that has made-up records."""
     generator = torch.Generator().manual_seed(seed)
-    data, seen = session.training.data.data, _Seen()
-    hostile = [_Candidate(*each) for each in hostile_records(data, generator)]
-    raw = _lots(session, data.train, hostile, prepared=False)
-    for thetas in _places(session, generator):
-        _try_all(raw, thetas, hostile, seen)
-        found = list(_searched(session, thetas[0], generator))
+    data, worst = session.training.data.dataset, _Worst()
+    hostile = [_OddRecord(*each) for each in hostile_records(data, generator)]
+    raw = _make_lots(session, data.train, hostile, prepared=False)
+    for thetas in _points(session, generator):
+        _try_all(raw, thetas, hostile, worst)
+        found = list(_search(session, thetas[0], generator))
         if found:
             inputs = data.prepare(ordinary_inputs(data, _MOST_RECORDS * 2, generator))
             table = Records(inputs, ordinary_targets(data, _MOST_RECORDS * 2, generator))
-            _try_all(_lots(session, table, found, prepared=True), thetas, found, seen)
-    return [*_findings(seen, raw.protected), _odd_finding(session, seen)]
+            _try_all(_make_lots(session, table, found, prepared=True), thetas, found, worst)
+    return [*_findings(worst, raw.protected), _check_odd_records(session, worst)]
 
 
-def _lots(session: Session, table: Records, hostile: list[_Candidate], *, prepared: bool) -> "_Lots":
-    """Return lots with hostile records among the others, or without where the model cannot compute them."""
-    lots = _Lots(session, table, hostile, prepared=prepared)
-    try:
-        with torch.no_grad():
-            lots.engine.clipped_sums(session.state.theta[: lots.agents], lots.without(), lots.clips)
-    except Exception:  # whatever a user's model raises on such a record
-        return _Lots(session, table, [], prepared=prepared)
-    return lots
+class _LotPair:
+    """The lots of some agents, with and without one more record. Every fourth record in them is hostile."""
 
-
-class _Lots:
-    """The lots of some agents, with and without one record more. Every fourth record in them is hostile."""
-
-    def __init__(self, session: Session, table: Records, hostile: list[_Candidate], *, prepared: bool) -> None:
+    def __init__(self, session: Session, table: Records, hostile: list[_OddRecord], *, prepared: bool) -> None:
         plan, device = session.plan, torch.device(session.training.device)
         self.engine = session.chosen.engine
         self.agents = min(plan.agents, _MOST_AGENTS)
@@ -88,7 +75,7 @@ class _Lots:
         ordinary = min(len(table), sum(counts))
         computed = [each for each in hostile if _is_finite(each)] or hostile
         first = table.take(torch.arange(ordinary)).inputs
-        self._inputs: Inputs = mapped(_below, first, *(each.input for each in computed))
+        self._inputs: Inputs = mapped(_concatenate, first, *(each.input for each in computed))
         self._inputs = mapped(lambda column: column.to(device), self._inputs)
         self._targets = torch.cat([table.targets[:ordinary], *(each.target for each in computed)]).to(device)
         rows = torch.arange(sum(counts)) % ordinary
@@ -96,75 +83,79 @@ class _Lots:
             odd = torch.arange(0, len(rows), 4)
             rows[odd] = ordinary + odd // 4 % len(computed)
         self._rows, self._offsets = rows.to(device), torch.tensor([0, *counts]).cumsum(0).to(device)
-        self._prepare = None if prepared else apart(session.training.data.data.prepare, self._inputs)
+        self._prepare = None if prepared else isolate(session.training.data.dataset.prepare, self._inputs)
         self.clips = torch.tensor(plan.clips[: self.agents], dtype=torch.float64, device=device)
         self.counts = counts
-        promise = session.plan.privacy
-        self._unit = None if promise is None else promise.unit
+        self._unit = None if plan.privacy is None else plan.privacy.unit
         self.protected = "record" if self._unit is None else self._unit.name
 
     def without(self) -> Lot:
+        """Return the lots as they are."""
         return Lot(self._inputs, self._targets, self._offsets, self._in_units(self._rows), self._prepare)
 
+    def with_one(self, each: _OddRecord, agent: int, index: int) -> Lot:
+        """Return the lots with one more record of an agent, at this index."""
+        inputs = mapped(lambda column, odd: torch.cat([column, odd.to(column)]), self._inputs, each.input)
+        targets = torch.cat([self._targets, each.target.to(self._targets)])
+        before, added = self._in_units(self._rows), self._rows.new_tensor([len(self._targets)])
+        if self._unit is not None:
+            added = added.expand(1, self._unit.most)  # as many records as a unit can have
+        rows = torch.cat([before[:index], added, before[index:]])
+        offsets = self._offsets + (torch.arange(self.agents + 1, device=rows.device) > agent)
+        return Lot(inputs, targets, offsets, rows, self._prepare)
+
+    def index(self, agent: int, position: int) -> int:
+        """Return the index of the front, the middle or the end of an agent's part of the lot."""
+        return int(self._offsets[agent]) + (0, self.counts[agent] // 2, self.counts[agent])[position]
+
     def _in_units(self, rows: Tensor) -> Tensor:
-        """Return the rows or, where units are protected, units that begin with these rows and are of every size."""
+        """Return the rows or, where units are protected, units of every size that begin with these rows."""
         if self._unit is None:
             return rows
         members = torch.stack([rows.roll(number) for number in range(self._unit.most)], dim=1)
         taken = 1 + torch.arange(len(rows), device=rows.device) % self._unit.most
         return torch.where(torch.arange(self._unit.most, device=rows.device) < taken[:, None], members, -1)
 
-    def place(self, agent: int, number: int) -> int:
-        """Return the front, the middle or the end of an agent's part of the lot."""
-        first = int(self._offsets[agent])
-        return first + (0, self.counts[agent] // 2, self.counts[agent])[number % 3]
 
-    def with_one(self, each: _Candidate, agent: int, place: int) -> Lot:
-        inputs = mapped(lambda column, odd: torch.cat([column, odd.to(column)]), self._inputs, each.input)
-        targets = torch.cat([self._targets, each.target.to(self._targets)])
-        before, added = self._in_units(self._rows), self._rows.new_tensor([len(self._targets)])
-        if self._unit is not None:
-            added = added.expand(1, self._unit.most)  # as many of them as a unit can have
-        rows = torch.cat([before[:place], added, before[place:]])
-        offsets = self._offsets + (torch.arange(self.agents + 1, device=rows.device) > agent)
-        return Lot(inputs, targets, offsets, rows, self._prepare)
+def _make_lots(session: Session, table: Records, hostile: list[_OddRecord], *, prepared: bool) -> _LotPair:
+    """Return lots with hostile records among the others, or without where the model cannot compute them."""
+    lots = _LotPair(session, table, hostile, prepared=prepared)
+    try:
+        with torch.no_grad():
+            lots.engine.clipped_sums(session.state.theta[: lots.agents], lots.without(), lots.clips)
+    except Exception:  # whatever a user's model raises on such a record
+        return _LotPair(session, table, [], prepared=prepared)
+    return lots
 
 
-def _try_all(lots: _Lots, thetas: Float[Tensor, "agents params"], candidates: list[_Candidate], seen: _Seen) -> None:
+def _try_all(lots: _LotPair, thetas: Float[Tensor, "agents params"], records: list[_OddRecord], worst: _Worst) -> None:
     with torch.no_grad():
         before = lots.engine.clipped_sums(thetas, lots.without(), lots.clips)
-        for number, each in enumerate(candidates):
-            agent = number // 3 % lots.agents
-            place = lots.place(agent, number)
+        for number, each in enumerate(records):
+            agent, position = number // 3 % lots.agents, number % 3
+            index = lots.index(agent, position)
             try:
-                after = lots.engine.clipped_sums(thetas, lots.with_one(each, agent, place), lots.clips)
+                after = lots.engine.clipped_sums(thetas, lots.with_one(each, agent, index), lots.clips)
             except Exception as error:  # whatever a user's model raises on such a record
-                seen.refused.append(each)
-                seen.errors.add(type(error).__name__)
+                worst.refused.append(each)
+                worst.errors.add(type(error).__name__)
                 continue
-            where = f"{each.words}, {('front', 'middle', 'end')[number % 3]} of agent {agent}'s lot"
-            _note(seen, before.sums, after.sums, lots.clips, agent, where)
-            rest = torch.cat([after.norms[:place], after.norms[place + 1 :]])
+            worst.trials += 1
+            where = f"{each.about}, {_POSITIONS[position]} of agent {agent}'s lot"
+            moved = torch.nan_to_num((after.sums - before.sums).norm(dim=1) / lots.clips, nan=torch.inf)
+            worst.own = max(worst.own, (float(moved[agent]), where), key=itemgetter(0))
+            moved[agent] = 0.0
+            worst.others = max(worst.others, (float(moved.max()), where), key=itemgetter(0))
+            rest = torch.cat([after.norms[:index], after.norms[index + 1 :]])
             changed = int((_bits(rest) != _bits(before.norms)).sum())
-            if changed > seen.bits:
-                seen.bits, seen.bits_by = changed, where
+            worst.bits = max(worst.bits, (changed, where), key=itemgetter(0))
 
 
-def _note(seen: _Seen, before: Tensor, after: Tensor, clips: Tensor, agent: int, where: str) -> None:
-    moved = torch.nan_to_num((after - before).norm(dim=1) / clips, nan=torch.inf)
-    seen.trials += 1
-    if float(moved[agent]) > seen.moved:
-        seen.moved, seen.record = float(moved[agent]), where
-    moved[agent] = 0.0
-    if float(moved.max()) > seen.others:
-        seen.others, seen.others_by = float(moved.max()), where
-
-
-def _searched(session: Session, theta: Float[Tensor, " params"], generator: torch.Generator) -> Iterator[_Candidate]:
-    """Yield what gradient ascent finds, in several lengths; nothing where inputs are several, or whole numbers to the model."""
-    data = session.training.data.data
-    inputs = data.prepare(ordinary_inputs(data, _CLIMBERS, generator))
-    targets = ordinary_targets(data, _CLIMBERS, generator).to(theta.device)
+def _search(session: Session, theta: Float[Tensor, " params"], generator: torch.Generator) -> Iterator[_OddRecord]:
+    """Yield records found by gradient ascent, in several lengths; none where inputs are several, or whole numbers."""
+    data = session.training.data.dataset
+    inputs = data.prepare(ordinary_inputs(data, _FOUND, generator))
+    targets = ordinary_targets(data, _FOUND, generator).to(theta.device)
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         return
     inputs = inputs.to(theta.device)
@@ -172,85 +163,70 @@ def _searched(session: Session, theta: Float[Tensor, " params"], generator: torc
         found = ascend(session.model, theta, inputs, targets)
     except Exception:  # a model whose gradient has no gradient
         found = inputs
-    for number in range(_CLIMBERS):
+    for number in range(_FOUND):
+        one = slice(number, number + 1)
         for scale in SCALES:
-            words = f"searched for, times {scale:g}"
-            yield _Candidate(words, scale * found[number : number + 1].to(inputs.dtype), targets[number : number + 1])
+            yield _OddRecord(f"found by ascent, times {scale:g}", scale * found[one].to(inputs.dtype), targets[one])
 
 
-def _places(session: Session, generator: torch.Generator) -> Iterator[Float[Tensor, "agents params"]]:
-    """Yield where agents start, and somewhere else, for each another place."""
-    agents = min(session.plan.agents, _MOST_AGENTS)
-    theta = session.state.theta[:agents]
+def _points(session: Session, generator: torch.Generator) -> Iterator[Float[Tensor, "agents params"]]:
+    """Yield the points where agents start, and another point for each."""
+    theta = session.state.theta[: min(session.plan.agents, _MOST_AGENTS)]
     width = max(float(theta.abs().mean()), 0.02)
     yield theta
     yield theta + width * torch.randn(theta.shape, generator=generator).to(theta)
 
 
-def _findings(seen: _Seen, protected: str) -> list[Finding]:
+def _findings(worst: _Worst, protected: str) -> list[CheckFinding]:
+    def outcome(bad: bool) -> Outcome:
+        return "inconclusive" if not worst.trials else "fail" if bad else "pass"
+
+    def by(effect: tuple[float, str]) -> str:
+        return f" ({effect[1]})" if effect[0] else ""
+
+    own = f"one {protected} moves it by at most {worst.own[0]:.6g} C ({worst.own[1]}; {worst.trials} trials)"
+    others = f"their sums move by {worst.others[0]:.3g} C{by(worst.others)}"
+    bits = f"{worst.bits[0]} norms of other {protected}s change{by(worst.bits)}"
     return [
-        Finding(
-            part="influence",
-            name="own sum",
-            outcome="pass" if seen.trials and seen.moved <= _BOUND else "fail" if seen.trials else "inconclusive",
-            measured=f"one {protected} moves it by {seen.moved:.6g} C at most ({seen.record}; {seen.trials} trials)",
-            bound="1 C",
-        ),
-        Finding(
-            part="influence",
-            name="other agents",
-            outcome=_exactly(seen, seen.others),
-            measured=f"their sums move by {seen.others:.3g} C" + (f" ({seen.others_by})" if seen.others else ""),
-            bound="exactly 0",
-        ),
-        Finding(
-            part="bits",
-            name="norms",
-            outcome=_exactly(seen, seen.bits),
-            measured=f"{seen.bits} norms of other {protected}s change" + (f" ({seen.bits_by})" if seen.bits else ""),
-            bound="none changes by a bit",
-        ),
+        CheckFinding("influence", "own sum", outcome(not worst.own[0] <= 1), own, "1 C"),
+        CheckFinding("influence", "other agents", outcome(worst.others[0] > 0), others, "exactly 0"),
+        CheckFinding("bits", "norms", outcome(worst.bits[0] > 0), bits, "no bit changes"),
     ]
 
 
-def _exactly(seen: _Seen, value: float) -> Outcome:
-    return "inconclusive" if not seen.trials else "fail" if value else "pass"
-
-
-def _odd_finding(session: Session, seen: _Seen) -> Finding:
-    """Say whether a record that the engine cannot compute can be noticed by whoever asks the oracle."""
-    raised = [each.words for each in seen.refused if _raises(session, each)]
-    bound = "counts as zero, or is refused when data is loaded"
+def _check_odd_records(session: Session, worst: _Worst) -> CheckFinding:
+    """Find out whether whoever asks the oracle can notice a record that the engine cannot compute."""
+    raised = [each.about for each in worst.refused if _raises(session, each)]
+    measured = (
+        f"{len(worst.refused)} could not be computed; none can be noticed" if worst.refused else "all are computed"
+    )
     if raised:
-        words = f"an error leaves the oracle ({', '.join(sorted(seen.errors))}): {raised[0]}"
-        return Finding(part="influence", name="odd records", outcome="fail", measured=words, bound=bound)
-    words = f"{len(seen.refused)} could not be computed, and none was noticed" if seen.refused else "all are computed"
-    return Finding(part="influence", name="odd records", outcome="pass", measured=words, bound=bound)
+        measured = f"the oracle raises an error ({', '.join(sorted(worst.errors))}): {raised[0]}"
+    outcome: Outcome = "fail" if raised else "pass"
+    return CheckFinding("influence", "odd records", outcome, measured, "counts as zero, or is refused on loading")
 
 
-def _raises(session: Session, each: _Candidate) -> bool:
+def _raises(session: Session, each: _OddRecord) -> bool:
     """Ask the real oracle about a lot with this record in it."""
-    training = session.training
-    data = training.data.data
+    training, data = session.training, session.training.data.dataset
     if kinds(each.input) != kinds(data.train.inputs):
-        return False  # made after `prepare`, so no record that could be loaded
+        return False  # made after `prepare`, so it could not be loaded
     few = data.train.take(torch.arange(3))
-    train = Records(mapped(_below, each.input, few.inputs), torch.cat([each.target, few.targets]))
-    table: DataSet = replace(data, train=train)
-    held = AgentData(data=table, indices=(torch.arange(4),), owners=("odd",), partition="odd records")
+    train = Records(mapped(_concatenate, each.input, few.inputs), torch.cat([each.target, few.targets]))
+    held = AgentData(
+        dataset=replace(data, train=train), indices=(torch.arange(4),), owners=("odd",), partition="odd records"
+    )
     privacy = Privacy(noise_multiplier=1.0, delta=1e-5, clip=session.plan.clips[0], lot_size=4)
+    alone: dict[str, Any] = {"algorithm": Local(), "graph": None, "rounds": 1, "lr": 0.1, "sizes": None}
     try:
-        one = Session(
-            replace(training, algorithm=Local(), graph=None, data=held, privacy=privacy, rounds=1, lr=0.1, sizes=None)
-        )
+        one = Session(replace(training, data=held, privacy=privacy, **alone))
     except TacitError:
-        return False  # refused when it is loaded, before anything is asked
-    try:
-        one.real_oracle.gradient(one.state.theta)
-    except Exception:
-        return True
-    finally:
-        one.close()
+        return False  # refused on loading, before anything is asked
+    with one:
+        try:
+            one.real_oracle.gradient(one.state.theta)
+        except Exception:
+            return True
     return False
 
 
@@ -258,9 +234,9 @@ def _bits(norms: Float[Tensor, " records"]) -> Int[Tensor, " records"]:
     return norms.double().view(torch.int64)
 
 
-def _is_finite(each: _Candidate) -> bool:
+def _is_finite(each: _OddRecord) -> bool:
     return all(not column.is_floating_point() or bool(column.isfinite().all()) for column in parts(each.input))
 
 
-def _below(*columns: Tensor) -> Tensor:
+def _concatenate(*columns: Tensor) -> Tensor:
     return torch.cat(columns)

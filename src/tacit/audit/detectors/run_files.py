@@ -1,4 +1,4 @@
-"""The settings of a run file as a `Training` to be checked. A data set that is not there is neither needed nor downloaded."""
+"""The settings of a run file as a `Training` to check. A data set that is not on this machine is not downloaded."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from tacit.training.settings import Training
 
 @dataclass(frozen=True)
 class _Declared:
-    """What is public about a data set: its files, and the shape, number and classes of its records."""
+    """Public facts of a data set: its files, and the shape, number and classes of its records."""
 
     files: tuple[RemoteFile, ...]
     shape: tuple[int, ...]
@@ -31,17 +31,17 @@ _DECLARED = {
 
 
 def training_of(config: RunConfig) -> tuple[Training, str]:
-    """Return what a run file trains, and in words where the shape of its records comes from."""
+    """Return the training of a run file, and a text that says where the shape of its records comes from."""
     if not config.private:
-        raise InvalidInput("these settings promise nothing (private = false), so there is nothing to check")
+        raise InvalidInput("these settings have private = false and promise nothing, so there is nothing to check")
     declared = _DECLARED.get(config.dataset)
     if declared is None or _is_there(declared, config):
-        data, words = config.load_data(), f"records made up in the shape of {config.dataset}"
+        data, about = config.load_data(), f"records made up in the shape of {config.dataset}"
     else:
         data = _stand_in(declared, config)
-        words = f"records made up in the declared shape of {config.dataset}, which is not here, in equal parts"
+        about = f"records made up in the published shape of {config.dataset}, which is not here, in equal parts"
     graph = config.load_graph(data.agents)
-    return config.training(name="check", ledger=None, data=data, graph=graph), words
+    return config.training(name="check", ledger=None, data=data, graph=graph), about
 
 
 def _is_there(declared: _Declared, config: RunConfig) -> bool:
@@ -50,7 +50,7 @@ def _is_there(declared: _Declared, config: RunConfig) -> bool:
 
 
 def _stand_in(declared: _Declared, config: RunConfig) -> AgentData:
-    """Return a table of blanks, all of them one record in memory."""
+    """Return a table of blank records that share one record's memory."""
     blank = torch.zeros(1, *declared.shape, dtype=torch.uint8).expand(declared.records, *declared.shape)
     targets = torch.arange(declared.records) % declared.classes
     table = DataSet.from_records(name=config.dataset, train=(blank, targets), classes=declared.classes)

@@ -1,8 +1,8 @@
-"""How much leaks to whom: what a curious agent learns of another, by their distance in the graph.
+"""How much leaks to whom: what curious agents learn of another agent, by distance in the graph.
 
-What an agent sees of a target's answers is known from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so that its best
-attack can be played without training anything. The share of information is exact. The lower bound is on the ε that the
-target promises, as proven from where the observers are; what an attack cannot show may still be there.
+What agents see of a target's answers follows from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so their best attack can be
+simulated without training. The share of information is exact. The lower bound is on the ε that the target promises, as proven from
+the observers' position; more may leak than an attack shows.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.algorithms import Algorithm
-from tacit.audit.attacks.collecting import Collected
+from tacit.audit.attacks.collection import Collected
 from tacit.audit.bounds.findings import Claim, judge
 from tacit.audit.linear.responses import Responses
 from tacit.audit.linear.views import log_ratio
@@ -29,8 +29,8 @@ from tacit.training.schedules import Schedule
 class Leak:
     """What observers learn of one target.
 
-    share: how much of each of the target's answers is seen on average, from 0 to 1; sum_share: how much of their sum, to
-    which a record adds in all rounds; exact: how many answers are reconstructed fully.
+    share: the average share of the target's answers that is seen, from 0 to 1; sum_share: the share of their sum, to which a record
+    adds in all rounds; exact: how many answers are reconstructed fully.
     epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
     """
 
@@ -62,14 +62,14 @@ def leaks(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> list[Leak]:
-    """Return what the observers, together, learn of each target: of everyone else unless named, the nearest first."""
+    """Return what the observers together learn of each target: by default of everyone else, the nearest first."""
     responses = Responses.of(algorithm, graph, rounds=rounds, lr=lr)
     view = responses.view(observers)
-    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    away = _distances(graph, observers)
     if targets is None:
         targets = [agent for agent in sorted(away, key=lambda agent: (away[agent], agent)) if agent not in observers]
     if missing := [agent for agent in targets if agent not in away]:
-        raise InvalidInput(f"agent {missing[0]} is not in the graph, or no path leads there")
+        raise InvalidInput(f"agent {missing[0]} is not in the graph, or no path leads there from the observers")
     sigma = noise_multiplier(epsilon=epsilon, delta=delta, sample_rate=sample_rate, queries=responses.queries)
     event = Event(sample_rate=sample_rate, noise_multiplier=sigma, count=responses.queries)
     claim = Claim.of(event, delta)
@@ -77,13 +77,12 @@ def leaks(
     found = []
     for target in targets:
         information = view.information(target)
-        scores = Collected(
-            *({"likelihood": _play(information, event, runs, side, generator)} for side in (False, True))
-        )
+        absent, present = (_simulate(information, event, runs, side, generator) for side in (False, True))
+        scores = Collected({"likelihood": absent}, {"likelihood": present})
         found.append(
             Leak(
                 target=target,
-                distance=int(away[target]),
+                distance=away[target],
                 share=view.share(target),
                 sum_share=view.sum_share(target),
                 exact=int(view.exact(target).sum()),
@@ -95,18 +94,22 @@ def leaks(
 
 
 def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> list[int]:
-    """Return one agent for each distance from the observers, the first.
+    """Return the first agent at each distance from the observers.
 
-    Enough where all at one distance look alike to one observer: on a ring, a complete graph, a hypercube.
+    That is enough where all agents at one distance are equivalent for one observer: on a ring, a complete graph, a hypercube.
     """
-    away = nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None)
+    away = _distances(graph, observers)
     return [min(agent for agent in away if away[agent] == links) for links in sorted({*away.values()} - {0})]
 
 
-def _play(
+def _distances(graph: nx.Graph, observers: Collection[int]) -> dict[int, int]:
+    return dict(nx.multi_source_dijkstra_path_length(graph, set(observers), weight=None))
+
+
+def _simulate(
     information: Float[Tensor, "queries queries"], event: Event, runs: int, present: bool, generator: torch.Generator
 ) -> Float[np.ndarray, " runs"]:
-    """Score runs whose reconstructions are drawn from what is known of them."""
+    """Score runs whose reconstructions are drawn from their distribution."""
     queries, sigma = len(information), event.noise_multiplier
     values, vectors = torch.linalg.eigh(information)
     root = vectors * values.clamp(min=0).sqrt()

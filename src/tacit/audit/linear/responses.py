@@ -1,8 +1,8 @@
 """How every message of a run depends on the agents' noisy gradients, found by playing its rule with impulses.
 
-Most rules are linear in what the oracle answers and in where the agents start, coordinate by coordinate. Their rounds
-are played on the run's own graph, with impulses for answers and starts: every parameter stands for one answer of one
-agent, or for one agent's start. What is sent then is the whole linear map. Nothing here sees data.
+Most rules are linear in what the oracle answers and in where the agents start, coordinate by coordinate. Their rounds are played on
+the run's own graph with impulses for answers and starts: every parameter stands for one answer of one agent, or for one agent's
+start. What is then sent is the whole linear map. Nothing here sees data.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tacit.algorithms import Algorithm
 from tacit.audit.linear.views import View
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, NotLinear
 from tacit.networks import DENSE, Codec, StackedInbox, StackedNetwork, Tap, Topology
 from tacit.training.counting import count
 from tacit.training.preparation import connect
@@ -28,16 +28,12 @@ _TOLERANCE = 1e-9
 _MOST_BYTES = 4 * 2**30
 
 
-class NotLinear(InvalidInput):
-    """A rule whose messages are no linear map of answers and starts, the same for every parameter."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Responses:
-    """The linear map from answers and starts to messages. It is played anew for every view, and only that part kept.
+    """The linear map from answers and starts to messages. It is played again for every view, and only that part is kept.
 
-    `vectors` is how many vectors an agent sends in all. With `chance` the rule draws public randomness, and the map is
-    that of a single trial with this seed.
+    `vectors` is the total number of vectors that an agent sends. With `chance` the rule draws public randomness, and the map is that
+    of a single trial with this seed.
     """
 
     algorithm: Algorithm[Any]
@@ -61,7 +57,7 @@ class Responses:
         allow_drift: bool = False,
         seed: int = 0,
     ) -> Self:
-        """Play the rule with settings as in `Training`; raise `NotLinear` where it is not."""
+        """Play the rule with settings as in `Training`; raise `NotLinear` where it is not linear."""
         agents = len(graph) if isinstance(graph, nx.Graph) else graph.agents
         (topology,) = connect(graph, mixing, allow_drift=allow_drift, agents=agents, trials=1, rounds=rounds)
         schedule = as_schedule(lr)
@@ -80,7 +76,7 @@ class Responses:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return self.topology.agents
 
     def view(
@@ -94,12 +90,12 @@ class Responses:
     ) -> View:
         """Return what curious agents see together: every message that they or their neighbours sent.
 
-        final: whether they also see their neighbours' models at the end, which are published, or would be sent next.
-            Without, the last answers of most rules never show.
-        answers: whether what their own oracles told them is among the rows. It says no more of the others, who learn
-            of it by messages only.
-        noise: the size of each agent's noise beside the others'; equal unless given.
-        rounding: the error of a message beside the noise in it. What is fainter cannot be seen.
+        final: whether they also see their neighbours' final models, which are published, or would be sent next. Without them, the
+            last answers of most rules never show.
+        answers: whether their own oracles' answers are among the rows. These add nothing about the others, who depend on them only
+            through messages.
+        noise: the size of each agent's noise relative to the others'; equal by default.
+        rounding: the error of a message relative to the noise in it. Anything smaller cannot be seen.
         """
         watching = sorted(set(observers))
         if not watching or not set(watching) <= set(range(self.agents)):
@@ -109,22 +105,22 @@ class Responses:
             raise InvalidInput(f"noise is {noise!r}; it must be a positive number for each of {self.agents} agents")
         if not 0 < rounding < 1:
             raise InvalidInput(f"rounding is {rounding}; it must lie between 0 and 1")
-        members = sorted({*watching, *self._heard(watching)})
+        members = sorted({*watching, *self._heard_by(watching)})
         self._check_size(seen=len(members) * (self.vectors + final) + len(watching) * self.queries * answers)
         kept: list[tuple[Tensor, ...]] = []
         end, _ = self._play(self._impulse, lambda sent: kept.append(tuple(each[members] for each in sent)))
         parts = [tensor for sent in kept for tensor in sent]
         parts += [end[members]] if final else []
         parts += [self._impulse(number)[watching] for number in range(self.queries)] if answers else []
-        seen = torch.cat(parts).unflatten(1, (self.agents, self.queries + 1))
+        matrix, starts = self._split(torch.cat(parts))
         return View(
             observers=tuple(watching),
             members=tuple(members),
             slots=tuple(len(sent) for sent in kept),
             final=final,
             answers=answers,
-            matrix=seen[:, :, :-1].flatten(1),
-            starts=seen[:, :, -1].clone(),
+            matrix=matrix,
+            starts=starts,
             noise=sizes,
             rounding=rounding,
             chance=self.chance,
@@ -134,35 +130,37 @@ class Responses:
         """Return how the points θ at which the target is asked depend on all agents' answers, and on their starts."""
         kept: list[Tensor] = []
         self._play(self._impulse, lambda sent: None, lambda theta: kept.append(theta[target].clone()))
-        rows = torch.stack(kept).unflatten(1, (self.agents, self.queries + 1))
-        return rows[:, :, :-1].flatten(1), rows[:, :, -1]
+        return self._split(torch.stack(kept))
 
     def _impulse(self, number: int) -> Tensor:
-        """Return all agents' answers to a query, each 1 in a column of its own. The number after the last is the start."""
+        """Return all agents' answers to a query, each 1 in its own column. The number after the last is the start."""
         answer = torch.zeros(self.agents, self.agents, self.queries + 1, dtype=torch.float64)
-        everyone = torch.arange(self.agents)
-        answer[everyone, everyone, number] = 1
+        answer[range(self.agents), range(self.agents), number] = 1
         return answer.flatten(1)
 
-    def _heard(self, watching: list[int]) -> set[int]:
-        """Return whom these agents hear in any round."""
+    def _split(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the columns of answers and those of starts."""
+        both = rows.unflatten(1, (self.agents, self.queries + 1))
+        return both[:, :, :-1].flatten(1), both[:, :, -1].clone()
+
+    def _heard_by(self, watching: list[int]) -> set[int]:
+        """Return the agents whom these hear in any round."""
         rounds = range(self.rounds if self.topology.period is None else min(self.rounds, self.topology.period))
         links = {id(each): each for number in rounds for each in self.topology.at(number)}
         return {int(near) for each in links.values() for near in each.heard[watching].indices}
 
     def _play(
-        self, inputs: Callable[[int], Tensor], tap: Tap, asked: Callable[[Tensor], None] = lambda theta: None
+        self, inputs: Callable[[int], Tensor], tap: Tap, on_query: Callable[[Tensor], None] = lambda theta: None
     ) -> tuple[Tensor, bool]:
-        """Return the models at the end, and whether public chance was drawn. `asked` sees every θ that is asked at."""
+        """Return the final models, and whether public randomness was drawn. `on_query` gets every θ that is asked at."""
         theta = inputs(self.queries)
-        network = _OnlyVectors(self, theta.shape, [tap])
         play = Play(
             self.algorithm,
             theta,
             rounds=self.rounds,
             schedule=self.schedule,
-            network=network,
-            oracle=_Impulses(self, inputs, asked, theta.shape),
+            network=_VectorNetwork(self, theta.shape, [tap]),
+            oracle=_Impulses(self, inputs, on_query, theta.shape),
             seed=self.seed,
             public_loss=self._no_loss,
         )
@@ -171,10 +169,14 @@ class Responses:
         return play.state.theta, play.draws > 0
 
     def _no_loss(self, theta: Tensor) -> Tensor:
-        raise NotLinear(f"{self.algorithm} asks for losses, which are not linear in the gradients")
+        raise self.refuse("asks for losses, which are not linear in the gradients")
+
+    def refuse(self, reason: str) -> NotLinear:
+        """Return the error that says why linear algebra cannot follow the rule."""
+        return NotLinear(f"{self.algorithm} {reason}")
 
     def _check_linear(self) -> bool:
-        """Play random answers of very different sizes and compare with the impulses' sum; return whether chance was drawn."""
+        """Play random answers of very different sizes and compare with the sum of impulses; return whether chance was drawn."""
         shape, generator = (self.agents, self.queries + 1, 3), torch.Generator().manual_seed(self.seed)
         mixture = torch.randn(shape, dtype=torch.float64, generator=generator) * torch.tensor([1e-3, 1.0, 1e3])
         sent: list[Tensor] = []
@@ -186,9 +188,9 @@ class Responses:
             for impulses in tensors:
                 bound = _TOLERANCE * (impulses.abs() @ weights.abs()).amax(dim=0)
                 if not ((sent.pop(0) - impulses @ weights).abs() <= bound).all():
-                    raise NotLinear(
-                        f"{self.algorithm} is not linear in the gradients, one parameter at a time (or its values overflow "
-                        "at this step size), so what its messages show cannot be had by linear algebra"
+                    raise self.refuse(
+                        "is not linear in the gradients, parameter by parameter (or its values overflow at "
+                        "this step size), so linear algebra cannot say what its messages show"
                     )
 
         end, chance = self._play(self._impulse, compare)
@@ -204,42 +206,37 @@ class Responses:
             )
 
 
-class _OnlyVectors(StackedNetwork):
-    """A network for vectors of one parameter to an answer, in float64."""
+class _VectorNetwork(StackedNetwork):
+    """A network in float64 that carries vectors like θ only, and nothing that is rounded on the way."""
 
     def __init__(self, run: Responses, shape: torch.Size, taps: Sequence[Tap]) -> None:
         super().__init__(run.topology, dtype=torch.float64, taps=taps)
         self._run, self._shape = run, shape
 
     def exchange(self, round: int, *tensors: Tensor, codec: Codec = DENSE) -> StackedInbox:
-        """Exchange vectors like θ alone, and nothing that is rounded on its way."""
         if any(tensor.shape != self._shape for tensor in tensors):
-            raise NotLinear(
-                f"{self._run.algorithm} sends values of another size than θ; only vectors like θ can be followed"
-            )
+            raise self._run.refuse("sends values of another size than θ; only vectors like θ can be followed")
         if codec != DENSE:
-            raise NotLinear(f"{self._run.algorithm} sends by {codec}, which is not linear")
+            raise self._run.refuse(f"sends by {codec}, which is not linear")
         return super().exchange(round, *tensors)
 
 
 class _Impulses:
-    """An oracle that answers what it is told to, wherever it is asked."""
+    """An oracle that gives prescribed answers, wherever it is asked."""
 
     def __init__(
-        self, run: Responses, inputs: Callable[[int], Tensor], tell: Callable[[Tensor], None], shape: torch.Size
+        self, run: Responses, inputs: Callable[[int], Tensor], on_query: Callable[[Tensor], None], shape: torch.Size
     ) -> None:
-        self._run, self._inputs, self._tell, self._shape, self._asked = run, inputs, tell, shape, 0
+        self._run, self._inputs, self._on_query, self._shape, self._asked = run, inputs, on_query, shape, 0
 
     def gradient(self, theta: Tensor) -> Tensor:
         self._asked += 1
         if self._asked > self._run.queries:
-            raise NotLinear(f"{self._run.algorithm} asks more or less often depending on the answers")
-        self._tell(theta)
+            raise self._run.refuse("asks a number of queries that depends on the answers")
+        self._on_query(theta)
         return self._inputs(self._asked - 1)
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         if (public[0].shape[1] if width is None else width) != self._shape[1]:
-            raise NotLinear(
-                f"{self._run.algorithm} asks for answers of another size than θ; only gradients can be followed"
-            )
+            raise self._run.refuse("asks for answers of another size than θ; only gradients can be followed")
         return self.gradient(public[0])

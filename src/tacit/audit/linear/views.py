@@ -1,12 +1,11 @@
-"""What curious agents can reconstruct of another agent's noisy gradients, from where they sit in the graph.
+"""What curious agents can reconstruct of another agent's noisy gradients, from where they are in the graph.
 
-All that they see is a linear map of everyone's answers g̃ and of the public starts. With independent noise of known
-size, the Fisher information H of what they see about the target's answers lies between 0, nothing, and I: then they
-know every answer as well as the target does. What they would use is s = R·seen. For a target whose record adds r·b_k
-to its k-th answer along one direction, s is sufficient and is N(r·Hb, σ²H).
+Everything they see is a linear map of everyone's answers g̃ and of the public starts. With independent noise of known size, the Fisher
+information H of what they see about the target's answers lies between 0 (nothing) and I (every answer, as the target knows it). The
+statistic to use is s = R·seen: for a target whose record adds r·b_k to its k-th answer along one direction, s is sufficient and is
+N(r·Hb, σ²H).
 
-Gradients that change with θ are taken as known or as nought along that direction; where answers are exact, that
-does not matter.
+Other gradients along that direction are assumed known or 0, even if they change with θ; where answers are exact, that does not matter.
 """
 
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 
-# Queries are one block where H ties them more than this; memberships in a lot are summed over up to so many queries.
-_TIED, _SUMMED = 1e-6, 10
+# Queries belong to one block where |H| between them exceeds this; lots are summed over in blocks of up to this many queries.
+_LINKED, _SUMMED = 1e-6, 10
 
 
-class Row(NamedTuple):
-    """One vector that is seen: in an exchange's slot, the model at the end, or an observer's own answer to a query."""
+class ViewRow(NamedTuple):
+    """One vector that is seen: in a slot of an exchange, a final model, or an observer's own answer to a query."""
 
     source: str  # "message", "model" or "answer"
     number: int
@@ -36,10 +35,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class View:
-    """What observers see. `matrix` maps answers to it, agent by agent and query by query; `starts` maps the starts.
+    """What observers see: `matrix` maps answers to it, ordered by agent and query; `starts` maps the starts.
 
-    Members are the observers and their neighbours, and slots how many vectors each exchange has. The rest is explained
-    at `Responses.view`, which makes views.
+    Members are the observers and their neighbours; slots are the numbers of vectors in each exchange. For the rest see
+    `Responses.view`, which makes views.
     """
 
     observers: tuple[int, ...]
@@ -55,21 +54,23 @@ class View:
 
     @property
     def agents(self) -> int:
-        """How many agents there are."""
+        """The number of agents."""
         return self.starts.shape[1]
 
     @property
     def queries(self) -> int:
-        """How many answers each agent got."""
+        """The number of answers of each agent."""
         return self.matrix.shape[1] // self.agents
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[ViewRow, ...]:
         """What each row of the matrix is."""
         messages = [(number, slot) for number, slots in enumerate(self.slots) for slot in range(slots)]
-        rows = [Row("message", number, slot, agent) for number, slot in messages for agent in self.members]
-        rows += [Row("model", 0, 0, agent) for agent in self.members if self.final]
-        rows += [Row("answer", k, 0, agent) for k in range(self.queries) for agent in self.observers if self.answers]
+        rows = [ViewRow("message", number, slot, agent) for number, slot in messages for agent in self.members]
+        rows += [ViewRow("model", 0, 0, agent) for agent in self.members if self.final]
+        rows += [
+            ViewRow("answer", k, 0, agent) for k in range(self.queries) for agent in self.observers if self.answers
+        ]
         return tuple(rows)
 
     def arrange(
@@ -80,20 +81,24 @@ class View:
         models: Float[Tensor, "stack params"] | None = None,
         answers: Sequence[Float[Tensor, "stack params"]] | None = None,
     ) -> Float[Tensor, "trials seen params"]:
-        """Return the rows as a run's taps, models at the end and answers have them, less what the public starts add.
+        """Return the rows of a run, from its taps, final models and answers, minus what the public starts add.
 
-        Trials lie side by side on the agents' axis. All tensors may be projected on a direction first: θ·u for θ.
+        Trials are side by side on the agents' axis. All tensors may be projected on a direction first: θ·u for θ.
         """
         if tuple(len(sent) for sent in messages) != self.slots:
-            raise InvalidInput(f"{len(messages)} exchanges do not fit the {len(self.slots)} played, vector by vector")
+            raise InvalidInput(
+                f"{len(messages)} exchanges do not match the {len(self.slots)} of this view, vector by vector"
+            )
         if self.final != (models is not None) or self.answers != (answers is not None):
-            raise InvalidInput(f"this view has final={self.final} and answers={self.answers}; give what it has")
+            raise InvalidInput(
+                f"this view has final={self.final} and answers={self.answers}; give models and answers accordingly"
+            )
         if self.answers and len(answers or ()) != self.queries:
             raise InvalidInput(f"{len(answers or ())} answers were given for {self.queries} queries")
         if starts.shape[0] % self.agents or (self.chance and len(starts) > self.agents):
             raise InvalidInput(
                 f"starts has {len(starts)} rows for {self.agents} agents; it must have one for each agent of each trial"
-                + (", and only one trial, since the rule draws public chance" if self.chance else "")
+                + (", and only one trial, since the rule draws public randomness" if self.chance else "")
             )
 
         def stacked(tensor: Tensor, agents: Sequence[int]) -> Tensor:
@@ -115,30 +120,29 @@ class View:
         return (mine.T * kept) @ mine
 
     def recover(self, target: int) -> Float[Tensor, "queries seen"]:
-        """Return weights R: R @ seen is the best linear reconstruction of the target's answers, exact where they are."""
+        """Return weights R: R @ seen is the best linear reconstruction of the target's answers."""
         wanted = torch.zeros(self.queries, self.matrix.shape[1], dtype=torch.float64)
         wanted[:, self._columns(target)] = torch.eye(self.queries, dtype=torch.float64)
         return self.rebuild(wanted)
 
     def rebuild(self, combinations: Float[Tensor, "wanted answers"]) -> Float[Tensor, "wanted seen"]:
-        """Return weights by which rows that are seen give linear combinations of all agents' answers, as well as can be."""
+        """Return weights with which the rows best reconstruct linear combinations of all agents' answers."""
         left, values, right = self._parts
         inverse = values / (values.square() + self.rounding**2)
-        scaled = combinations * self.noise.repeat_interleave(self.queries)
-        return ((scaled @ right.T) * inverse) @ left.T / self._sizes
+        return ((combinations * self._deviations @ right.T) * inverse) @ left.T / self._sizes
 
     def exact(self, target: int, *, tolerance: float = 1e-6) -> Bool[Tensor, " queries"]:
-        """Tell which answers are reconstructed but for a share of the noise's variance, the tolerance."""
+        """Return which answers are reconstructed, up to `tolerance` of the noise's variance."""
         return self.information(target).diagonal() >= 1 - tolerance
 
     def share(self, target: int) -> float:
-        """Return trace(H)/queries: how much of each of the target's answers is seen on average, from 0 to 1."""
+        """Return trace(H)/queries: the average share of the target's answers that is seen, from 0 to 1."""
         return float(self.information(target).trace()) / self.queries
 
     def sum_share(self, target: int) -> float:
-        """Return 1ᵀH1/queries: how much of the sum of the target's answers is seen, from 0 to 1.
+        """Return 1ᵀH1/queries: the share of the sum of the target's answers that is seen, from 0 to 1.
 
-        A record adds to its agent's answers in all rounds, so the sum may give it away where no single answer does.
+        A record adds to its agent's answers in all rounds, so the sum may reveal it where no single answer does.
         """
         return float(self.information(target).sum().clamp(min=0)) / self.queries
 
@@ -156,22 +160,27 @@ class View:
         """Return the log-likelihood ratio of the record being among the target's data, against its absence.
 
         Rows are projected on the record's direction and scaled so that the target's answers are r·b_k + σ·ξ_k, with
-        b_k ~ Bernoulli(q) if the record is there and 0 if not. Exact where H ties at most ten queries to one another;
-        in longer blocks the ties are left out: no likelihood then, but it ranks trials hardly worse.
+        b_k ~ Bernoulli(q) if the record is there and 0 if not. Exact for blocks of H of at most ten queries; in longer blocks the
+        off-diagonal is ignored, so it is not a likelihood, but it ranks trials almost as well.
         """
         _check(rate, noise, size)
         return log_ratio(self.information(target), seen @ self.recover(target).T, rate=rate, noise=noise, size=size)
 
+    @property
+    def _deviations(self) -> Float[Tensor, " answers"]:
+        """The square root of the noise covariance S of all answers: diagonal, because agents' noise is independent."""
+        return self.noise.repeat_interleave(self.queries)
+
     @cached_property
     def _sizes(self) -> Float[Tensor, " seen"]:
-        """How much noise each row carries; 1 where it carries none."""
-        sizes = (self.matrix * self.noise.repeat_interleave(self.queries)).norm(dim=1)
+        """The noise in each row; 1 where there is none."""
+        sizes = (self.matrix * self._deviations).norm(dim=1)
         return torch.where(sizes > 0, sizes, 1.0)
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The singular parts of the matrix in units of the noise, each row scaled to norm 1."""
-        scaled = self.matrix * self.noise.repeat_interleave(self.queries) / self._sizes[:, None]
+        """The singular value decomposition of the matrix in units of the noise, each row scaled to norm 1."""
+        scaled = self.matrix * self._deviations / self._sizes[:, None]
         left, values, right = torch.linalg.svd(scaled, full_matrices=False)
         return left, values, right
 
@@ -190,7 +199,7 @@ def log_ratio(
     size: float = 1.0,
 ) -> Float[Tensor, "..."]:
     """Return log E_b exp((r·bᵀs − r²·bᵀHb/2)/σ²), block by block of H; see `View.scores`."""
-    _, labels = connected_components((information.abs() > _TIED).numpy(), directed=False)
+    _, labels = connected_components((information.abs() > _LINKED).numpy(), directed=False)
     total = torch.zeros(recovered.shape[:-1], dtype=torch.float64)
     for label in range(max(labels) + 1):
         block = torch.from_numpy(labels == label).nonzero().flatten()
@@ -199,13 +208,13 @@ def log_ratio(
     return total
 
 
-def _sum_lots(tied: Tensor, recovered: Tensor, rate: float, noise: float, size: float) -> Tensor:
-    """Sum over all choices of queries in whose lots the record may have been."""
+def _sum_lots(block: Tensor, recovered: Tensor, rate: float, noise: float, size: float) -> Tensor:
+    """Sum over all sets of queries whose lots may have contained the record."""
     either = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    members = torch.cartesian_prod(*[either] * len(tied)).reshape(-1, len(tied))
+    members = torch.cartesian_prod(*[either] * len(block)).reshape(-1, len(block))
     drawn = members.sum(dim=1)
-    chance = torch.special.xlogy(drawn, rate) + torch.special.xlog1py(len(tied) - drawn, -rate)
-    power = ((members @ tied) * members).sum(dim=1)
+    chance = torch.special.xlogy(drawn, rate) + torch.special.xlog1py(len(block) - drawn, -rate)
+    power = ((members @ block) * members).sum(dim=1)
     return torch.logsumexp(chance + (size * recovered @ members.T - size**2 * power / 2) / noise**2, dim=-1)
 
 

@@ -1,1 +1,1 @@
-"""Is the noise as large, as independent and as normal as stated, and are lots drawn as stated?"""
+"""Whether noise is as large, as independent and as normal as stated, and lots are drawn as stated."""

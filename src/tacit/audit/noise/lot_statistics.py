@@ -1,7 +1,7 @@
-"""Tests of how lots are drawn, from answers that count who was: y = Σ b_j·pull_j + σξ with b_j ~ Bernoulli(q).
+"""Tests of how lots are drawn, from answers that count who was drawn: y = Σ b_j·pull_j + σξ with b_j ~ Bernoulli(q).
 
-Draws are few where q is small, and then far from normal. So the p-values are Chernoff bounds, P(mean ≥ m) ≤ exp(-n·I(m)) with
-I(m) = sup_λ λm - log E e^{λy} over tilts λ, doubled for the two sides. They are up to some ten times too large, and never too small.
+With small q draws are few and far from normal, so the p-values are Chernoff bounds, P(mean ≥ m) ≤ exp(-n·I(m)) with
+I(m) = sup_λ λm - log E e^{λy} over tilts λ, doubled for the two sides. They may be some ten times too large, never too small.
 """
 
 import math
@@ -18,24 +18,24 @@ _MOST = 1 - 1e-6  # in place of 1
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Draws:
-    """Answers along the records' sum, and what each record adds there where it is drawn."""
+    """Answers along the records' sum, and what each record adds to it when drawn."""
 
     answers: Float[np.ndarray, " answers"]
     pulls: Float[np.ndarray, " records"]
 
     @property
     def alike(self) -> bool:
-        """Whether all records pull alike, so that lots are counted."""
+        """Whether all records pull equally, so that answers count lots."""
         return bool(np.ptp(self.pulls) <= 1e-6 * np.abs(self.pulls).max())
 
     @property
     def rate(self) -> float:
-        """The share of records that is drawn, by least squares."""
+        """The share of records drawn, by least squares."""
         return float(self.answers.mean() / self.pulls.sum())
 
 
 def rate_p_value(drawn: Draws, rate: float, sigma: float) -> float:
-    """Bound the probability of a mean at least as far off on its side, twice."""
+    """Bound twice the probability of a mean at least as far off on the same side."""
     pulls, mean = drawn.pulls, float(drawn.answers.mean())
     with np.errstate(divide="ignore"):
         out, into = np.log1p(-rate), np.log(rate)
@@ -45,7 +45,7 @@ def rate_p_value(drawn: Draws, rate: float, sigma: float) -> float:
 
     off = short(0.0)
     tilt = off / (sigma**2 + rate * (1 - rate) * float(pulls @ pulls))
-    while short(tilt) * off > 0 and abs(tilt) < abs(off) / sigma**2:  # a tilt moves the mean by σ² at least
+    while short(tilt) * off > 0 and abs(tilt) < abs(off) / sigma**2:  # a tilt moves the mean by at least σ²
         tilt *= 2
     if short(tilt) * off < 0:
         tilt = float(brentq(short, 0.0, tilt))
@@ -69,9 +69,9 @@ def rate_interval(drawn: Draws, sigma: float, risk: float) -> tuple[float, float
 
 
 def spread_p_value(drawn: Draws, rate: float, sigma: float) -> float:
-    """Bound the probability of answers that lie at least as far from their mean, or as close to it, twice.
+    """Bound twice the probability of answers that vary at least as much, or at most as much, as these.
 
-    Given a lot whose sum is d from the mean, E e^{λ(y - mean)²} = exp(λd²/(1 - 2λσ²))/√(1 - 2λσ²). Records must pull alike.
+    For a lot whose sum is d from the mean, E e^{λ(y - mean)²} = exp(λd²/(1 - 2λσ²))/√(1 - 2λσ²). Records must pull equally.
     """
     records, pull = len(drawn.pulls), float(drawn.pulls.mean())
     sizes = np.arange(records + 1)
@@ -84,7 +84,7 @@ def spread_p_value(drawn: Draws, rate: float, sigma: float) -> float:
         rest = 1 - 2 * tilt * sigma**2
         return tilt * square + math.log(rest) / 2 - float(np.logaddexp.reduce(chances + tilt / rest * away))
 
-    # Every tilt gives a bound, so what is searched and how well is a question of strength alone.
+    # Every tilt gives a valid bound; the search only makes it stronger.
     found = minimize_scalar(
         (lambda at: -exponent(at)) if square > variance else (lambda at: -exponent(-at / (1 - at))),
         bounds=(0.0, _MOST),

@@ -1,8 +1,8 @@
 """Tests of recovered noise and lots against what is stated.
 
-For normal noise the p-values are exact, by χ², Fisher's F and the Kolmogorov-Smirnov distribution, or a hair too large
-(`lag`, `agents`, `repeats`). That of `shifts` is a bound for quadratic forms (`detectors.shifts`); those of lots, `rate` and
-`lots`, are Chernoff bounds (`lot_tests`): never too small, and so true however few records are drawn.
+For normal noise the p-values are exact, by χ², Fisher's F and the Kolmogorov-Smirnov distribution, or slightly too large
+(`lag`, `agents`, `repeats`). That of `shifts` is a bound for quadratic forms (`shifts`); those of lots, `rate` and `lots`, are
+Chernoff bounds (`lot_statistics`): never too small, however few records are drawn.
 """
 
 import math
@@ -16,19 +16,19 @@ from scipy.spatial import cKDTree
 from scipy.stats import chi2, f, kstest, norm
 from torch import Tensor
 
-from tacit.audit.detectors.shifts import closest_shift
 from tacit.audit.noise.lot_statistics import Draws, rate_interval, rate_p_value, spread_p_value
-from tacit.audit.noise.report import Check, Estimate
+from tacit.audit.noise.report import Estimate, NoiseTest
+from tacit.audit.noise.shifts import find_shift
 
-_TINY = 1e-300  # in place of a sum of squares that is nought
-_LEAST_NOISE = 1e-9  # in place of no noise at all
+_TINY = 1e-300  # in place of a sum of squares that is 0
+_LEAST_NOISE = 1e-9  # in place of no noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Noise:
+class RecoveredNoise:
     """One agent's recovered answers, in clipping norms.
 
-    bare: along axes without records, in units of the stated σ; standard normal if all is well.
+    bare: along axes without records, in units of the stated σ; standard normal if all is as stated.
     drawn: along the records' sum, Σ pulls of those drawn + σξ.
     pulls: what each record adds there.
     rounding: how far at most each value of `bare` is from the noise that was drawn.
@@ -43,88 +43,83 @@ class Noise:
     rounding: float
 
 
-def checks_of(noise: Noise) -> list[Check]:
-    """Return the checks of one agent alone; how lots vary is looked at where all records pull alike."""
+def check_agent(noise: RecoveredNoise) -> list[NoiseTest]:
+    """Test one agent alone; how lots vary is tested only where all records pull equally."""
     bare, drawn = noise.bare.numpy(), _draws(noise)
     values = {
-        "sigma": _size(bare),
+        "sigma": size_p_value(bare),
         "shape": float(kstest(bare.ravel(), "norm").pvalue),
-        "tail": _tail(bare),
+        "tail": tail_p_value(bare),
         "lag": _lag(bare),
         "rounds": _common(np.moveaxis(bare, 1, 0)),
         "trials": _common(bare),
-        "shifts": closest_shift(_over_time(noise)).p_value,
+        "shifts": find_shift(_over_time(noise)).p_value,
         "rate": rate_p_value(drawn, noise.rate, noise.sigma),
     }
     if drawn.alike:
         values["lots"] = spread_p_value(drawn, noise.rate, noise.sigma)
-    return [Check(name=name, agents=(noise.agent,), p_value=value) for name, value in values.items()]
+    return [NoiseTest(name=name, agents=(noise.agent,), p_value=value) for name, value in values.items()]
 
 
-def joint_checks(noises: Sequence[Noise]) -> list[Check]:
-    """Return the checks across agents: two by two, and all of them for noise that occurs twice."""
-    found = [
-        Check(name="agents", agents=(one.agent, other.agent), p_value=_normal(_correlation(*_shared(one, other))))
-        for one, other in combinations(noises, 2)
-    ]
-    found += [
-        Check(
-            name="shifts",
-            agents=(one.agent, other.agent),
-            p_value=closest_shift(_over_time(one), _over_time(other)).p_value,
-        )
-        for one, other in combinations(noises, 2)
-    ]
-    return [*found, Check(name="repeats", agents=tuple(noise.agent for noise in noises), p_value=_repeats(noises))]
+def check_between_agents(noises: Sequence[RecoveredNoise]) -> list[NoiseTest]:
+    """Test every two agents, and all of them together for noise that occurs twice."""
+    tests = []
+    for one, other in combinations(noises, 2):
+        values = {
+            "agents": _normal(_correlation(*_shared(one, other))),
+            "shifts": find_shift(_over_time(one), _over_time(other)).p_value,
+        }
+        tests += [NoiseTest(name=name, agents=(one.agent, other.agent), p_value=p) for name, p in values.items()]
+    return [*tests, NoiseTest(name="repeats", agents=tuple(each.agent for each in noises), p_value=_repeats(noises))]
 
 
-def sigma_estimate(noise: Noise, risk: float) -> Estimate:
+def estimate_sigma(noise: RecoveredNoise, risk: float) -> Estimate:
     """Return σ with its χ² interval, wrong with probability `risk`."""
     total, count = float(noise.bare.square().sum()), noise.bare.numel()
     low, high = (noise.sigma * math.sqrt(total / quantile) for quantile in chi2(count).ppf([1 - risk / 2, risk / 2]))
     return Estimate(stated=noise.sigma, estimate=noise.sigma * math.sqrt(total / count), low=low, high=high)
 
 
-def rate_estimate(noise: Noise, risk: float) -> Estimate:
-    """Return q by least squares of the answers on the records' sum, with an interval.
+def estimate_rate(noise: RecoveredNoise, risk: float) -> Estimate:
+    """Return q by least squares of the answers on the records' sum, with an interval of all q that are not refuted.
 
-    It has every q that is not refuted, where σ is at the upper end of its own interval; wrong with probability `risk` if
-    that one is right.
+    σ is taken at the upper end of its own interval; if that one is right, this one is wrong with probability `risk`.
     """
     drawn = _draws(noise)
-    low, high = rate_interval(drawn, max(sigma_estimate(noise, risk).high, _LEAST_NOISE), risk)
+    low, high = rate_interval(drawn, max(estimate_sigma(noise, risk).high, _LEAST_NOISE), risk)
     return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
 
 
-def _over_time(noise: Noise) -> Float[np.ndarray, "times axes"]:
+def _over_time(noise: RecoveredNoise) -> Float[np.ndarray, "times axes"]:
     """Return the noise of all runs, one after another."""
     return noise.bare.flatten(0, 1).numpy()
 
 
-def _draws(noise: Noise) -> Draws:
+def _draws(noise: RecoveredNoise) -> Draws:
     return Draws(answers=noise.drawn.numpy().ravel(), pulls=noise.pulls.numpy())
 
 
-def _size(bare: Float[np.ndarray, "trials queries axes"]) -> float:
+def size_p_value(bare: Float[np.ndarray, "..."]) -> float:
+    """Test the variance of standard normal noise, by χ²."""
     law, squares = chi2(bare.size), float(np.sum(bare**2))
     return _two_sided(float(law.cdf(squares)), float(law.sf(squares)))
 
 
-def _tail(bare: Float[np.ndarray, "trials queries axes"]) -> float:
-    """Return how probable a largest value so far out, or so far in, is. It finds noise that is cut off."""
+def tail_p_value(bare: Float[np.ndarray, "..."]) -> float:
+    """Test the largest absolute value of standard normal noise, which is too small where noise is truncated."""
     log_below = bare.size * np.log1p(-min(2 * norm.sf(np.abs(bare).max()), 1 - 1e-16))
     return _two_sided(float(np.exp(log_below)), float(-np.expm1(log_below)))
 
 
 def _lag(bare: Float[np.ndarray, "trials queries axes"]) -> float:
-    """Add up how far each round's noise lies along that of the round before; given the past, every term is centred."""
+    """Sum the correlations of each round's noise with the round before; given the past, every term has mean 0."""
     rounds = np.moveaxis(bare, 1, 0).reshape(bare.shape[1], -1)
     scores = [_correlation(one, other) for one, other in pairwise(rounds)]
     return _normal(sum(scores) / math.sqrt(len(scores)))
 
 
 def _common(repeated: Float[np.ndarray, "times ..."]) -> float:
-    """Compare what is the same every time with what is not: variance between groups and within, Fisher's F."""
+    """Compare the noise that recurs with the noise that does not: variance between groups and within, Fisher's F."""
     times, groups = len(repeated), repeated[0].size
     between = times * float(np.sum(repeated.mean(axis=0) ** 2))
     within = max(float(np.sum(repeated**2)) - between, _TINY)
@@ -132,10 +127,10 @@ def _common(repeated: Float[np.ndarray, "times ..."]) -> float:
     return _two_sided(float(law.cdf(ratio)), float(law.sf(ratio)))
 
 
-def _repeats(noises: Sequence[Noise]) -> float:
-    """Find the two answers whose noise is closest, and bound the chance that any two are as close.
+def _repeats(noises: Sequence[RecoveredNoise]) -> float:
+    """Bound the probability that any two answers have noise as close as the two closest; rounding may have moved them together.
 
-    Rounding may have brought them together. Along one axis alone that says nothing.
+    With a single axis it shows nothing.
     """
     axes = min(noise.bare.shape[2] for noise in noises)
     points = np.concatenate([noise.bare[:, :, :axes].flatten(0, 1).numpy() for noise in noises])
@@ -144,13 +139,13 @@ def _repeats(noises: Sequence[Noise]) -> float:
     return min(1.0, math.comb(len(points), 2) * float(chi2(axes).cdf(nearest**2 / 2)))
 
 
-def _shared(one: Noise, other: Noise) -> tuple[np.ndarray, np.ndarray]:
+def _shared(one: RecoveredNoise, other: RecoveredNoise) -> tuple[np.ndarray, np.ndarray]:
     axes = min(one.bare.shape[2], other.bare.shape[2])
     return one.bare[:, :, :axes].numpy().ravel(), other.bare[:, :, :axes].numpy().ravel()
 
 
 def _correlation(one: Float[np.ndarray, " n"], other: Float[np.ndarray, " n"]) -> float:
-    """Return √n·cos of the angle between two noises: variance 1 and lighter tails than the normal's."""
+    """Return √n·cos of the angle between two noises: it has variance 1 and lighter tails than the normal."""
     return float(math.sqrt(one.size) * (one @ other) / max(np.linalg.norm(one) * np.linalg.norm(other), _TINY))
 
 

@@ -8,30 +8,30 @@ from typing import Any, Literal
 from tacit.privacy import Privacy, accounting
 from tacit.privacy.accounting import Event
 
-Verdict = Literal["as stated", "not as stated"]
+NoiseVerdict = Literal["as stated", "not as stated"]
 
-WORDS = {
-    "sigma": "the noise has another size than stated",
-    "shape": "the noise is not normal, or not of the stated size",
-    "tail": "the largest noise is too large or too small",
-    "lag": "the noise of one round goes with that of the round before",
-    "rounds": "the rounds of a run have noise in common",
-    "trials": "different runs have noise in common",
-    "shifts": "noise occurs again, shifted along an axis or to another query",
-    "rate": "records are drawn at another rate than stated",
-    "lots": "the size of the lots varies otherwise than that of Poisson lots",
-    "agents": "agents have noise in common",
-    "repeats": "the same noise was used twice",
+TESTS = {
+    "sigma": ("size of the noise", "the noise does not have the stated size"),
+    "shape": ("shape of the noise", "the noise is not normal, or not of the stated size"),
+    "tail": ("largest noise of all", "the largest noise is too large or too small"),
+    "lag": ("a round and the next", "the noise of one round is correlated with that of the round before"),
+    "rounds": ("rounds of one run", "the rounds of a run have noise in common"),
+    "trials": ("one run and another", "different runs have noise in common"),
+    "shifts": ("every lag and shift", "noise occurs again, shifted along an axis or to another query"),
+    "rate": ("share of records drawn", "records are not drawn at the stated rate"),
+    "lots": ("how lot sizes vary", "lot sizes do not vary as those of Poisson lots do"),
+    "agents": ("two agents", "agents have noise in common"),
+    "repeats": ("noise used twice", "the same noise was used twice"),
 }
-"""What it means for each check to fail."""
+"""What each test compares, and what it means when it fails."""
 
-# ε of less noise than this takes too long to derive; that of so much is told instead, which is smaller.
+# ε takes too long to compute for less noise than this; the ε of this much noise is reported instead, which is smaller.
 _LEAST_NOISE, _LEAST_RATE = 0.05, 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """One test: the probability of data at least as far from what is stated, for a system that is as stated."""
+class NoiseTest:
+    """One test: the probability of data at least as far off, for a system that is as stated."""
 
     name: str
     agents: tuple[int, ...]
@@ -40,7 +40,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A stated value beside what the runs say of it. The interval is as sure as the verdict is."""
+    """A stated value and its estimate from the runs. The interval has the confidence of the verdict."""
 
     stated: float
     estimate: float
@@ -49,11 +49,11 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
-    """The accountant's ε at the stated σ and q, at their estimates, and at the ends that favour the system most.
+class NoiseEpsilon:
+    """The accountant's ε at the stated σ and q, at their estimates, and at the ends of the intervals that favour the system most.
 
-    The noise is taken as normal and independent, whatever the other checks say. Where the noise is less than a twentieth
-    of the clipping norm, this is the ε of a twentieth, and the true one is larger still.
+    The noise is assumed normal and independent, whatever the other tests say. Where it is less than a twentieth of the clipping
+    norm, this is the ε of a twentieth, and the true one is larger.
     """
 
     stated: float
@@ -73,12 +73,12 @@ class AgentNoise:
     privacy: Privacy
 
     @cached_property
-    def epsilon(self) -> Spent:
-        """What they mean for ε."""
-        return Spent(
-            stated=self._spent(self.sigma.stated, self.rate.stated),
-            estimate=self._spent(self.sigma.estimate, self.rate.estimate),
-            at_least=self._spent(self.sigma.high, self.rate.low),
+    def epsilon(self) -> NoiseEpsilon:
+        """The ε that follows from them."""
+        return NoiseEpsilon(
+            stated=self._epsilon(self.sigma.stated, self.rate.stated),
+            estimate=self._epsilon(self.sigma.estimate, self.rate.estimate),
+            at_least=self._epsilon(self.sigma.high, self.rate.low),
             delta=self.privacy.delta,
         )
 
@@ -87,46 +87,44 @@ class AgentNoise:
         epsilon = {key: value if math.isfinite(value) else None for key, value in asdict(self.epsilon).items()}
         return {"agent": self.agent, "sigma": asdict(self.sigma), "rate": asdict(self.rate), "epsilon": epsilon}
 
-    def _spent(self, sigma: float, rate: float) -> float:
-        event = Event(
-            sample_rate=min(max(rate, _LEAST_RATE), 1.0), noise_multiplier=max(sigma, _LEAST_NOISE), count=self.queries
-        )
-        privacy = self.privacy
+    def _epsilon(self, sigma: float, rate: float) -> float:
+        rate, sigma, promise = min(max(rate, _LEAST_RATE), 1.0), max(sigma, _LEAST_NOISE), self.privacy
+        event = Event(sample_rate=rate, noise_multiplier=sigma, count=self.queries)
         return accounting.epsilon(
-            [event], delta=privacy.delta, accountant=privacy.accountant, adjacency=privacy.adjacency
+            [event], delta=promise.delta, accountant=promise.accountant, adjacency=promise.adjacency
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseReport:
-    """All that was found. One fault may fail several checks, since each takes all else to be as stated.
+    """All results. One fault may fail several tests, since each assumes that everything else is as stated.
 
-    false_alarm: the probability that a system which is as stated fails any of the checks, at most.
+    false_alarm: the highest probability that a system that is as stated fails any test.
     """
 
     trials: int
     queries: int
     false_alarm: float
     agents: tuple[AgentNoise, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[NoiseTest, ...]
 
     @property
     def threshold(self) -> float:
-        """The p-value below which a check fails: the false-alarm rate is shared among all of them (Bonferroni)."""
+        """The p-value below which a test fails: all tests share the false-alarm rate (Bonferroni)."""
         return self.false_alarm / len(self.checks)
 
     @property
-    def failed(self) -> tuple[Check, ...]:
-        """The checks that failed."""
+    def failed(self) -> tuple[NoiseTest, ...]:
+        """The tests that failed."""
         return tuple(check for check in self.checks if check.p_value < self.threshold)
 
     @property
-    def verdict(self) -> Verdict:
-        """Whether noise and lots are as stated, as far as can be seen."""
+    def verdict(self) -> NoiseVerdict:
+        """Whether any test failed."""
         return "not as stated" if self.failed else "as stated"
 
     def agent(self, number: int) -> AgentNoise:
-        """Return what was found about one agent."""
+        """Return the results of one agent."""
         return next(each for each in self.agents if each.agent == number)
 
     def to_json(self) -> dict[str, Any]:
@@ -140,7 +138,7 @@ class NoiseReport:
             "agents": [each.to_json() for each in self.agents],
             "checks": [{**asdict(check), "agents": list(check.agents)} for check in self.checks],
             "failed": [
-                {"name": check.name, "agents": list(check.agents), "meaning": WORDS[check.name]}
+                {"name": check.name, "agents": list(check.agents), "meaning": TESTS[check.name][1]}
                 for check in self.failed
             ],
         }

@@ -1,1 +1,1 @@
-"""The result of an audit as a page, and the words that a terminal shares with it."""
+"""The result of an audit as a page, and the texts that it shares with the terminal."""

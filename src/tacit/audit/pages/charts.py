@@ -1,11 +1,12 @@
-"""The chart of an audit's page: hits against false alarms, with what the claim allows."""
+"""The chart of an audit's page: hits against false alarms, with the limit that the claim allows."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tacit.audit.pages.wording import Document, claimed
+from tacit.audit.pages.wording import Document, claimed, percentage
 from tacit.report.figures.palette import DASHES, SERIES
 from tacit.report.html.charts import Chart, chart, title
 from tacit.report.html.frame import text
@@ -16,19 +17,25 @@ _FEW = 1000.0  # an axis that spans less than this also has ticks between the po
 
 
 def roc(document: Document) -> Chart:
-    """Return the share of hits over the rate of false alarms, both logarithmic, one line for each statistic."""
-    least = min(curve["false_alarms"][0] for curve in document["roc"].values())
+    """Return the hit rate over the false alarm rate, both logarithmic, with one line for each statistic."""
+    curves = document["roc"]
+    least = min(curve["false_alarms"][0] for curve in curves.values())
+    guessing = {"color": "--edge", "width": 1.5, "dash": "dot"}
     lines = [
-        _line(name, curve["false_alarms"], curve["hits"], place)
-        for place, (name, curve) in enumerate(document["roc"].items())
+        _trace(name, curve["false_alarms"], curve["hits"], _series_line(place))
+        for place, (name, curve) in enumerate(curves.items())
     ]
-    dots = [_looks(document)] if "looks" in document else []
     made = chart(
-        [*_limit(document, least), _chance(least), *lines, *dots],
+        [
+            *_limit(document, least),
+            _trace("guessing", [least, 1], [least, 1], guessing, hoverinfo="skip"),
+            *lines,
+            *([_looks(document)] if "looks" in document else []),
+        ],
         x={"title": title("false alarms"), **_axis(least)},
         y={"title": title("hits"), **_axis(least)},
         showlegend=True,
-        meta={"keyed": True},  # the page's own key stands in for the legend on a phone
+        meta={"keyed": True},  # on a phone the page's own key replaces the legend
         margin={"l": 8, "r": 32, "t": 12, "b": 8},
     )
     made["layout"]["legend"]["traceorder"] = "normal"
@@ -36,77 +43,47 @@ def roc(document: Document) -> Chart:
 
 
 def allowed(alarms: Sequence[float], epsilon: float, delta: float) -> list[float]:
-    """Return the largest share of hits that (ε, δ)-DP allows at each rate of false alarms."""
+    """Return the highest hit rate that (ε, δ)-DP allows at each false alarm rate."""
     rates = np.asarray(alarms)
     few = math.exp(min(epsilon, 700)) * rates + delta
     many = 1 - math.exp(-epsilon) * (1 - delta - rates)
     return [float(value) for value in np.clip(np.minimum(few, many), 0, 1)]
 
 
-def _limit(document: Document, least: float) -> list[Chart]:
-    """The curve that no attack on a sound system may pass, and the space above it."""
-    epsilon, delta = document["claimed"]["epsilon"], document["claimed"]["delta"]
-    if epsilon is None:
-        return []
-    alarms = np.geomspace(least, 1, _POINTS).tolist()
-    hits = allowed(alarms, epsilon, delta)
-    name = f"most that ε = {claimed(document)} allows"
-    limit = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": alarms,
-        "y": hits,
-        "line": {"color": "--warn", "width": 2, "dash": "dash"},
-        "text": [_told(a, h) for a, h in zip(alarms, hits, strict=True)],
-        "hovertemplate": f"<b>{name}</b><br>%{{text}}<extra></extra>",
-    }
-    top = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": alarms,
-        "y": [1.0] * len(alarms),
-        "line": {"width": 0},
-        "fill": "tonexty",
-        "fillcolor": "--warn@0.08",
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    return [limit, top]
-
-
-def _chance(least: float) -> Chart:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "guessing",
-        "x": [least, 1],
-        "y": [least, 1],
-        "line": {"color": "--edge", "width": 1.5, "dash": "dot"},
-        "hoverinfo": "skip",
-    }
-
-
-def _line(name: str, alarms: Sequence[float], hits: Sequence[float], place: int) -> Chart:
+def _trace(name: str, alarms: Sequence[float], hits: Sequence[float], line: Chart, **more: Any) -> Chart:
+    """Return a line that shows both rates on hover, unless `more` says otherwise; hit rates of 0 are gaps."""
     label = text(name)
+    hover = {
+        "text": [_rates(alarm, hit) for alarm, hit in zip(alarms, hits, strict=True)],
+        "hovertemplate": f"<b>{label}</b><br>%{{text}}<extra></extra>",
+    }
     return {
         "type": "scatter",
         "mode": "lines",
         "name": label,
         "x": list(alarms),
         "y": [hit if hit > 0 else None for hit in hits],
-        "line": {
-            "color": f"--series-{_series(place)}",
-            "width": 2.5,
-            "dash": DASHES[place // len(SERIES) % len(DASHES)],
-        },
-        "text": [_told(a, h) for a, h in zip(alarms, hits, strict=True)],
-        "hovertemplate": f"<b>{label}</b><br>%{{text}}<extra></extra>",
+        "line": line,
+        **(more or hover),
     }
 
 
+def _limit(document: Document, least: float) -> list[Chart]:
+    """Return the curve that no attack on a sound system may cross, and the area above it."""
+    epsilon, delta = document["claimed"]["epsilon"], document["claimed"]["delta"]
+    if epsilon is None:
+        return []
+    alarms = np.geomspace(least, 1, _POINTS).tolist()
+    dashed = {"color": "--warn", "width": 2, "dash": "dash"}
+    above = {"fill": "tonexty", "fillcolor": "--warn@0.08", "hoverinfo": "skip", "showlegend": False}
+    return [
+        _trace(f"most that ε = {claimed(document)} allows", alarms, allowed(alarms, epsilon, delta), dashed),
+        _trace("", alarms, [1.0] * len(alarms), {"width": 0}, **above),
+    ]
+
+
 def _looks(document: Document) -> Chart:
-    """The thresholds that the bounds are measured at; one without a false alarm has no place on the axis."""
+    """Return the thresholds at which bounds are measured; one without false alarms is off the axis."""
     places = {name: place for place, name in enumerate(document["roc"])}
     shown = []
     for look in document["looks"]:
@@ -122,23 +99,24 @@ def _looks(document: Document) -> Chart:
         "y": [hit for _, hit, _ in shown],
         "marker": {
             "size": 11,
-            "color": [f"--series-{_series(places.get(name, 0))}" for _, _, name in shown],
+            "color": [_series_line(places.get(name, 0))["color"] for _, _, name in shown],
             "line": {"color": "--card", "width": 2},
         },
-        "text": [f"<b>{text(name)}</b><br>{_told(alarm, hit)}" for alarm, hit, name in shown],
+        "text": [f"<b>{text(name)}</b><br>{_rates(alarm, hit)}" for alarm, hit, name in shown],
         "hovertemplate": "%{text}<extra></extra>",
         "showlegend": False,
     }
 
 
-def _series(place: int) -> int:
-    """Return a colour that is not the limit's."""
+def _series_line(place: int) -> Chart:
+    """Return a line in a colour other than the limit's."""
     usable = [number for number in range(1, len(SERIES) + 1) if number != 2]
-    return usable[place % len(usable)]
+    dash = DASHES[place // len(SERIES) % len(DASHES)]
+    return {"color": f"--series-{usable[place % len(usable)]}", "width": 2.5, "dash": dash}
 
 
 def _axis(least: float) -> Chart:
-    """Return an axis from so few to all, labelled in percent."""
+    """Return an axis from `least` to 1, labelled in percent."""
     decades = range(math.floor(math.log10(least)), 1)
     steps = (1, 3) if 1 / least < _FEW else (1,)
     ticks = [step * 10.0**power for power in decades for step in steps]
@@ -148,9 +126,9 @@ def _axis(least: float) -> Chart:
         "range": [math.log10(least) - 0.01, 0.02],
         "tickangle": 0,
         "tickvals": ticks,
-        "ticktext": [f"{100 * tick:.6g}\u202f%" for tick in ticks],
+        "ticktext": [percentage(tick) for tick in ticks],
     }
 
 
-def _told(alarm: float, hit: float) -> str:
+def _rates(alarm: float, hit: float) -> str:
     return f"false alarms {percent(alarm, 2)}, hits {percent(hit, 2)}"

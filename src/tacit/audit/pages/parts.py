@@ -1,13 +1,15 @@
-"""Parts that the pages of all audits have: the verdict on top, what the attacker saw, and the settings at the end."""
+"""Parts that the pages of all audits share: the verdict on top, what the attacker saw, and the settings at the end."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.audit.pages.wording import Document, claimed, confidence, consequence, lower, verdict, whatever_is_wrong
-from tacit.report.html.charts import Chart
-from tacit.report.html.frame import figure, listing, text, tile
-from tacit.report.wording import ADJACENCIES, agents, percent
+from tacit.audit.pages.wording import Document
+from tacit.report.html.frame import listing, text
+from tacit.report.wording import agents, percent
+
+Page = tuple[str, str]
+"""The header and the main part of a page, as HTML."""
 
 _FIELDS = {
     "algorithm": "algorithm",
@@ -22,77 +24,41 @@ _FIELDS = {
 }
 
 
-def header(attack: Mapping[str, Any], *, bad: bool, badge: str, figure: str, terms: str, words: str) -> str:
+def header(attack: Mapping[str, Any], *, bad: bool, badge: str, figure: str, terms: str, verdict: str) -> str:
     """Return the top of a page: what was audited, and a card with the verdict."""
-    shown = f'<span class="badge warned">✕ {text(badge)}</span>' if bad else f'<span class="badge">{text(badge)}</span>'
+    warned = " warned" if bad else ""
     return (
         f'<p class="eyebrow">Tacit · audit</p><h1>{text(attack["title"])}</h1>'
         f'<p class="about">{text(attack["about"])}</p>'
-        f'<section class="card guarantee{" warned" if bad else ""}" aria-label="Verdict">{shown}'
-        f'<p class="figure">{text(figure)}</p><p class="terms">{text(terms)}</p><p>{text(words)}</p></section>'
+        f'<section class="card guarantee{warned}" aria-label="Verdict">'
+        f'<span class="badge{warned}">{"✕ " if bad else ""}{text(badge)}</span>'
+        f'<p class="figure">{text(figure)}</p><p class="terms">{text(terms)}</p><p>{text(verdict)}</p></section>'
     )
 
 
-def bound_header(document: Document, played: str) -> str:
-    """Return the top of a page on a claim and a lower bound. `played` says how much was."""
-    claim, broken = document["claimed"], document["verdict"] == "broken"
-    return header(
-        document["attack"],
-        bad=broken,
-        badge="BROKEN" if broken else "NO VIOLATION FOUND",
-        figure=f"ε ≥ {lower(document['lower_bound'])}",
-        terms=f"claimed: ε = {claimed(document)} at δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency · "
-        f"{played}",
-        words=f"{verdict(document)} {consequence(document)}",
-    )
+def grid(document: Document, *cards: str) -> str:
+    """Return cards side by side, with all settings folded away at the end."""
+    settings = text(json.dumps(document["settings"], indent=2, ensure_ascii=False))
+    end = f'<details class="card full"><summary>All settings (audit.json)</summary><pre>{settings}</pre></details>'
+    return f'<div class="grid">{"".join(cards)}{end}</div>'
 
 
-def bound_tiles(document: Document, played: tuple[str, str, str], sure: str) -> str:
-    """Return the claim, the bound, how much was played, and the confidence; `sure` says of what."""
-    bound, claim = document["lower_bound"], document["claimed"]
-    share = bound / claim["epsilon"] if claim["epsilon"] else None
-    weaker = whatever_is_wrong(document)
-    more = "of all bounds below" if weaker is None else f"if only the noise is wrong; else {lower(weaker)}"
-    return (
-        '<div class="tiles">'
-        + tile("claimed ε", claimed(document), f"at δ = {claim['delta']:g}")
-        + tile("largest lower bound", lower(bound), more, share)
-        + tile(*played)
-        + tile("confidence", confidence(document), sure)
-        + "</div>"
-    )
+def card(title: str, body: str, *, kind: str = "") -> str:
+    """Return a card with a heading; `body` is HTML."""
+    return f'<section class="card{kind and " " + kind}"><h2>{text(title)}</h2>{body}</section>'
 
 
-def roc_figure(chart: Chart, words: str) -> str:
-    """Return the chart of hits against false alarms, with how it is read and a key for where there is little room."""
-    key = "".join(
-        f'<span><span class="swatch {trace["line"]["dash"]}" style="border-top-color:var({trace["line"]["color"]})"></span>'
-        f"{trace['name']}</span>"
-        for trace in chart["data"]
-        if trace.get("showlegend", True)
-    )
-    return figure("roc", "How well the attack tells", f'{words}<div class="key">{key}</div>', chart, kind="full tall")
+def meaning(*paragraphs: str, note: str = "") -> str:
+    """Return the card that says how to read the result; all of it is text."""
+    body = "".join(f"<p>{text(each)}</p>" for each in paragraphs)
+    return card("What this means, and what it does not", body + f'<p class="note">{text(note)}</p>')
 
 
 def seen(attack: Mapping[str, Any], **labels: str) -> str:
-    """Return what the attacker had to go by; labels may be named otherwise."""
-    pairs = [
-        (label, _field(name, attack[name]))
-        for name, label in (_FIELDS | labels).items()
-        if attack.get(name) is not None
-    ]
-    return (
-        f'<section class="card"><h2>What the attacker saw</h2><p>{text(attack["saw"])}</p>'
-        f"<p>{text(attack['record'])}</p>{listing(pairs)}</section>"
-    )
-
-
-def settings(document: Document) -> str:
-    """Return all settings, folded away."""
-    return (
-        '<details class="card full"><summary>All settings (audit.json)</summary>'
-        f"<pre>{text(json.dumps(document['settings'], indent=2, ensure_ascii=False))}</pre></details>"
-    )
+    """Return the card with what the attacker knew; labels replace those of some fields."""
+    fields = (_FIELDS | labels).items()
+    pairs = [(label, _field(name, attack[name])) for name, label in fields if attack.get(name) is not None]
+    return card("What the attacker saw", f"<p>{text(attack['saw'])}</p><p>{text(attack['record'])}</p>{listing(pairs)}")
 
 
 def _field(name: str, value: Any) -> str:

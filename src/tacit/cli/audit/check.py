@@ -1,50 +1,56 @@
-"""`tacit audit FILE.toml`: the cheap detectors, on the settings of a run file, with made-up records."""
+"""`tacit audit FILE.toml`: the cheap detectors, applied to the settings in a run file, on made-up records."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from tacit.cli.audit.once import Document, NewFolder, Single, see_once
-from tacit.cli.audit.shared import PLAYING, AsJson
-from tacit.cli.terminal.output import RunsFolder
+from tacit.cli.audit.folder import PAGE, Document
+from tacit.cli.audit.options import execution
+from tacit.cli.audit.single import SingleAudit, SingleCase
+from tacit.cli.terminal.command import NOT_RECORDED, RunsFolder, command_of
 
 if TYPE_CHECKING:
     from tacit.runs.config import RunConfig
 
+HIDDEN = True
+_STYLES = {"pass": "", "fail": "bold red", "inconclusive": "yellow"}
 
-def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Settings, as tacit train takes them.")],
-    false_alarm: Annotated[
-        float,
-        typer.Option(metavar="SHARE", rich_help_panel=PLAYING, help="Of checks that find a fault in sound settings."),
-    ] = 1e-4,
-    runs: RunsFolder = Path("runs"),
-    folder: NewFolder = None,
-    json: AsJson = False,
-) -> None:
-    """Check the settings of a run: model, loss, data shape, rule and promise.
 
-    One record's influence, bits, noise and lots are measured on made-up records, in about a minute. No private record is
-    read and no budget is spent. The outcome is kept beside the runs, where tacit train and tacit report find it.
+@dataclass(frozen=True, kw_only=True)
+class CheckAudit(SingleAudit):
+    """Check the settings of a run: model, loss, shape of the data, rule and privacy.
+
+    The influence of one record, bits, noise and lots are measured on made-up records, in about a minute. No private record
+    is read and no budget is spent. The outcome is kept beside the runs, where tacit train and tacit report find it.
 
     Exit code 1 means that a fault was found.
 
     Example: tacit audit runs/dsgt-digits-1/config.toml
     """
 
-    def make() -> Single:
+    kind: ClassVar[str] = "check"
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A file of settings for tacit train."), NOT_RECORDED]
+    false_alarm: Annotated[
+        float, execution("SHARE", "Highest probability that a fault is reported in sound settings.")
+    ] = 1e-4
+    runs: Annotated[RunsFolder, NOT_RECORDED] = Path("runs")
+
+    def case(self) -> SingleCase:
+        """Return the check of the settings in the file."""
         from tacit.runs.config import RunConfig
 
-        return check_case(RunConfig.of(RunConfig.read(file)), file, false_alarm=false_alarm, runs=runs)
+        return check_case(RunConfig.of(RunConfig.read(self.file)), self.file, self.false_alarm, self.runs)
 
-    see_once(make, _show, folder=folder, json=json)
+    def show(self, document: Document, folder: Path) -> None:
+        """Print every finding."""
+        print_check(document, folder)
 
 
-def check_case(config: "RunConfig", file: Path, *, false_alarm: float, runs: Path) -> Single:
-    """Return the check of some settings; playing it also keeps the outcome beside the runs, and in the run of the file."""
-    from tacit.audit.detectors.checking import check as run_check
+def check_case(config: "RunConfig", file: Path, false_alarm: float, runs: Path) -> SingleCase:
+    """Return the check of some settings, which also keeps the outcome beside the runs, and in the run of the file."""
+    from tacit.audit.detectors.check import check as run_check
     from tacit.audit.detectors.run_files import training_of
     from tacit.runs.checks import check_event, keep_check
     from tacit.runs.folder import RunFolder
@@ -62,21 +68,39 @@ def check_case(config: "RunConfig", file: Path, *, false_alarm: float, runs: Pat
             own.log(event)
         return found
 
-    told = {
-        "kind": "check",
+    description = {
         "title": "Check of settings",
         "about": f"{file} · {shape}",
         "algorithm": config.algorithm,
         "agents": training.data.agents,
     }
-    return Single(play=play, settings={"audit": "check", "false_alarm": false_alarm, **_plain(config)}, told=told)
+    return SingleCase(play=play, settings=config.model_dump(exclude_none=True), description=description)
 
 
-def _plain(config: "RunConfig") -> dict[str, Any]:
-    return config.model_dump(exclude_none=True)
+def print_check(document: Document, folder: Path | None) -> None:
+    """Print every finding, what it means, and what such a check cannot show."""
+    from rich.text import Text
+
+    from tacit.audit.pages import check as page
+    from tacit.cli.audit.printing import print_title
+    from tacit.cli.terminal.output import console, plain_table, print_apart
+
+    screen = console()
+    print_title(screen, document)
+    screen.print(document["about"])
+    table = plain_table()
+    for name in ("what", "outcome", "measured", "bound"):
+        table.add_column(name, no_wrap=name in ("what", "outcome"), overflow="fold")
+    for each in document["findings"]:
+        outcome = Text(each["outcome"], style=_STYLES[each["outcome"]])
+        table.add_row(f"{each['part']}: {each['name']}", outcome, each["measured"], each["bound"])
+    print_apart(screen, table)
+    failed = document["verdict"] == "fault found"
+    screen.print(Text(page.verdict(document), style="bold red" if failed else "bold"))
+    for words in (page.risk(document), *document["cannot_show"]):
+        screen.print(words, style="dim")
+    if folder is not None:
+        screen.print(f"Page: {folder / PAGE}", soft_wrap=True)
 
 
-def _show() -> Callable[[Document, Path], None]:
-    from tacit.cli.audit.check_output import print_check
-
-    return print_check
+command = command_of(CheckAudit)

@@ -1,165 +1,162 @@
-"""`tacit audit distance`: how much a curious agent learns of others, by how far they are away in the graph."""
+"""`tacit audit distance`: how much a curious agent learns about others, by their distance in the graph."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli.audit.shared import PLAYING, SYSTEM, AsJson, Delta, Epsilon, Graph, Rounds, SampleRate, StepSize
-from tacit.cli.terminal.output import check_picture, console, messages, print_json, save_picture, working
+from tacit.cli.audit import options as of
+from tacit.cli.audit.options import execution, system
+from tacit.cli.terminal.command import Options, command_of
+from tacit.cli.terminal.files import check_picture, save_picture
+from tacit.cli.terminal.output import console, messages, plain_table, print_json, print_whole, working
 from tacit.errors import InvalidInput, choose
 from tacit.io.stopping import Stopping
-from tacit.report.wording import counted
+from tacit.report.wording import counted, percent, promised
 
 if TYPE_CHECKING:
     import networkx as nx
 
-_AGENTS = 10
+Leaks = Mapping[str, Sequence[Mapping[str, Any]]]
+"""What an observer learns about each target, by algorithm."""
+
 _RULES = ("dsgd", "dsgt", "dinno")
 _SYMMETRIC = ("ring", "complete", "hypercube")
 
 
-def distance(
-    algorithm: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=SYSTEM, help="dsgd, dsgt, dinno or all; may be repeated. \\[dsgd]"
-        ),
-    ] = None,
-    agents: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=SYSTEM, help=f"How many, {_AGENTS} if unsaid; a file knows its own."),
-    ] = None,
-    graph: Graph = "ring",
-    observer: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="AGENT", rich_help_panel=SYSTEM, help="Who watches; if repeated, all of them together. \\[0]"
-        ),
-    ] = None,
-    targets: Annotated[
-        Literal["nearest", "all"] | None,
-        typer.Option(
-            metavar="WHOM",
-            rich_help_panel=SYSTEM,
-            help="nearest: one at each distance; or all others. If unsaid, nearest where those at one distance are alike.",
-        ),
-    ] = None,
-    epsilon: Epsilon = 1.0,
-    delta: Delta = 1e-2,
-    sample_rate: SampleRate = 0.1,
-    rounds: Rounds = 100,
-    lr: StepSize = 0.05,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", rich_help_panel=PLAYING, help="Of the runs, and of random graphs.")
-    ] = 0,
-    runs: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=PLAYING, help="Runs with a record, and as many without.")
-    ] = 20_000,
-    confidence: Annotated[
-        float, typer.Option(metavar="SHARE", rich_help_panel=PLAYING, help="That a bound holds, each on its own.")
-    ] = 0.95,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", rich_help_panel=PLAYING, help="Draw it: png, pdf or svg.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """How much does a curious agent learn of others, near and far?
+@dataclass(frozen=True, kw_only=True)
+class DistanceAudit(Options):
+    """How much does a curious agent learn about others, near and far?
 
     Nothing is trained: what reaches an agent follows from the rule and the graph.
 
-    The shares seen are exact. ε is what an attack on so many drawn runs proves; more may leak than it shows.
+    The shares seen are exact. ε is what an attack proves in simulated runs; more may leak than it shows.
 
-    There is no verdict, and no file is written but the picture.
+    There is no verdict, and no file is written except for the picture.
 
     Example: tacit audit distance --algorithm all --graph ring --agents 12 --plot leaks.png
     """
-    check_picture(plot)
-    asked = {choose("algorithm", name, (*_RULES, "all")) for name in algorithm or ["dsgd"]}
-    chosen = [rule for rule in _RULES if asked & {rule, "all"}]
-    with Stopping(messages().print) as stopping:
-        try:
-            with working("preparing"):
-                from tacit.cli.audit.distance_output import print_leaks
-                from tacit.cli.audit.systems import make_graph, plain_dinno
 
-                links = make_graph(graph, agents, seed, default=_AGENTS)
-            watching = sorted(set(observer or [0]))
-            whom = targets or ("nearest" if _alike(graph, watching) else "all")
-            found = {}
-            for rule in chosen:
-                with working(f"{rule}: playing"):
-                    found[rule] = _leaks(
-                        rule,
-                        links,
-                        watching,
-                        nearest=whom == "nearest",
-                        rounds=rounds,
-                        lr=lr,
-                        epsilon=epsilon,
-                        delta=delta,
-                        sample_rate=sample_rate,
-                        runs=runs,
-                        confidence=confidence,
-                        seed=seed,
-                    )
-        except KeyboardInterrupt:
-            messages().print("stopped; nothing is kept")
-            raise typer.Exit(stopping.exit_code) from None
-    title = (
-        f"What {_named(watching)} can learn: {Path(graph).name} of {counted(len(links), 'agent')} · {rounds:,} rounds"
-    )
-    shown: dict[str, Any] = {"title": title, "epsilon": epsilon, "delta": delta, "confidence": confidence, "runs": runs}
-    if plot is not None:
-        from tacit.cli.audit.picture import draw_leaks
+    algorithm: Annotated[list[str] | None, system("NAME", "dsgd, dsgt, dinno or all; may be repeated. \\[dsgd]")] = None
+    agents: of.TenAgents = None
+    graph: of.Graph = "ring"
+    observers: Annotated[
+        list[int] | None, system("AGENT", "An observer; if repeated, all of them together. \\[0]", "--observer")
+    ] = None
+    targets: Annotated[
+        Literal["nearest", "all"] | None,
+        system(
+            "WHOM",
+            "nearest: one agent at each distance; or all others. Default: nearest where agents at one distance are alike.",
+        ),
+    ] = None
+    epsilon: of.Epsilon = 1.0
+    delta: of.Delta = 1e-2
+    sample_rate: of.SampleRate = 0.1
+    rounds: of.Rounds = 100
+    lr: of.StepSize = 0.05
+    seed: Annotated[int, execution("N", "Seed of the runs and of random graphs.", min=0)] = 0
+    runs: Annotated[int, execution("N", "Runs with a record, and as many without it.", min=10)] = 20_000
+    confidence: Annotated[float, execution("SHARE", "Confidence that a bound holds, each by itself.")] = 0.95
+    plot: Annotated[Path | None, execution("FILE", "Draw it: png, pdf or svg.")] = None
+    json: of.AsJson = False
 
-        save_picture(draw_leaks(found, **shown), plot)
-    if json:
-        settings: dict[str, Any] = {
-            "rounds": rounds,
-            "lr": lr,
-            "sample_rate": sample_rate,
-            "runs": runs,
-            "seed": seed,
-            "targets": whom,
-        }
+    def run(self) -> None:
+        """Compute what leaks, and print it."""
+        check_picture(self.plot)
+        asked = {choose("algorithm", name, (*_RULES, "all")) for name in self.algorithm or ["dsgd"]}
+        observers = sorted(set(self.observers or [0]))
+        targets = self.targets or ("nearest" if self._is_symmetric(observers) else "all")
+        found: dict[str, list[dict[str, Any]]] = {}
+        with Stopping(messages().print) as stopping:
+            try:
+                with working("preparing"):
+                    from tacit.cli.audit.systems import make_graph, name_observers, plain_dinno
+
+                    graph = make_graph(self.graph, self.agents, self.seed, default=10)
+                for rule in [rule for rule in _RULES if asked & {rule, "all"}]:
+                    with working(f"{rule}: running"):
+                        found[rule] = self._leaks(rule, graph, observers, nearest=targets == "nearest")
+            except KeyboardInterrupt:
+                messages().print("stopped; nothing is kept")
+                raise typer.Exit(stopping.exit_code) from None
+        title = f"What {name_observers(observers)} can learn: {Path(self.graph).name} of {counted(len(graph), 'agent')} · {self.rounds:,} rounds"
+        if self.plot is not None:
+            from tacit.cli.audit.distance_picture import draw_leaks
+
+            save_picture(draw_leaks(found, self, title=title), self.plot)
+        if self.json:
+            names = ("rounds", "lr", "sample_rate", "runs", "seed")
+            settings: dict[str, Any] = {name: getattr(self, name) for name in names} | {"targets": targets}
+            if "dinno" in found:
+                settings["dinno"] = plain_dinno()
+            claim = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": "add_remove"}
+            system = {"graph": self.graph, "agents": len(graph), "observers": observers, "claimed": claim}
+            print_json({**system, "confidence": self.confidence, "settings": settings, "algorithms": found})
+            return
+        self._print(found, title)
+
+    def _is_symmetric(self, observers: Sequence[int]) -> bool:
+        """Say whether one observer sees the same of all agents at one distance, by the kind of graph; not in most tori."""
+        return len(observers) == 1 and self.graph.strip().replace("-", "_") in _SYMMETRIC
+
+    def _leaks(self, rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool) -> list[dict[str, Any]]:
+        from tacit.audit.bounds.rates import check_terms
+        from tacit.audit.linear.distance import leaks, nearest_at_each_distance
+        from tacit.cli.audit.systems import check_agents, make_rule
+
+        check_terms(self.delta, self.confidence, positive=True)
+        check_agents(graph, "observer", observers)
+        if len(graph) == len(observers):
+            raise InvalidInput("all agents are observers, and nobody is left to be observed")
+        targets = nearest_at_each_distance(graph, observers) if nearest else None
+        names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
+        terms = {name: getattr(self, name) for name in names}
+        found = leaks(make_rule(rule), graph, observers, targets=targets, **terms)
+        return [leak.to_json() for leak in found]
+
+    def _print(self, found: Leaks, title: str) -> None:
+        """Print what is seen of every target, and what an attack proves."""
+        from rich.text import Text
+
+        from tacit.audit.pages.wording import lower
+        from tacit.cli.audit.systems import display_name, plain_dinno
+
+        screen = console()
+        columns = ("algorithm", ">distance", ">agent", ">each seen", ">sum seen", ">exactly", ">ε ≥")
+        table = plain_table(None, *columns, no_wrap=True)
+        for rule, rows in found.items():
+            for place, row in enumerate(rows):
+                table.add_row(
+                    "" if place else display_name(rule),
+                    str(row["distance"]),
+                    str(row["target"]),
+                    percent(row["share"], 2),
+                    percent(row["sum_share"], 2),
+                    f"{row['exact']:,} of {row['queries']:,}",
+                    lower(row["epsilon"]),
+                    end_section=place == len(rows) - 1,
+                )
+        screen.print(Text(title, style="bold"), soft_wrap=True)
+        screen.print()
+        print_whole(table)
+        screen.print()
+        screen.print(
+            "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record "
+            "contributes in all rounds, so a part of the sum can reveal it.",
+            style="dim",
+        )
         if "dinno" in found:
-            settings |= {"dinno": plain_dinno()}
-        claim = {"epsilon": epsilon, "delta": delta, "adjacency": "add_remove"}
-        system = {"graph": graph, "agents": len(links), "observers": watching, "claimed": claim}
-        print_json({**system, "confidence": confidence, "settings": settings, "algorithms": found})
-        return
-    print_leaks(found, **shown)
-    if plot is not None:
-        console().print(f"Picture: {plot}", soft_wrap=True)
+            screen.print(f"DiNNO: one plain inner step in a round, ρ = {plain_dinno()['rho']:g}.", style="dim")
+        screen.print(
+            f"Claimed: {promised(self.epsilon, self.delta)}, against an observer of everything. Each ε ≥ holds at "
+            f"{100 * self.confidence:.6g}\u202f% confidence by itself, from 2 × {counted(self.runs, 'run')}: where more leaks, "
+            "more runs show more."
+        )
+        if self.plot is not None:
+            screen.print(f"Picture: {self.plot}", soft_wrap=True)
 
 
-def _alike(graph: str, observers: Sequence[int]) -> bool:
-    """Whether one observer sees the same of all agents at one distance, by the kind of graph. Of most tori it does not."""
-    return len(observers) == 1 and graph.strip().replace("-", "_") in _SYMMETRIC
-
-
-def _leaks(
-    rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool, runs: int, rounds: int, **options: Any
-) -> list[dict[str, Any]]:
-    from tacit.audit.bounds.findings import LEAST_RUNS
-    from tacit.audit.bounds.rates import check
-    from tacit.audit.linear.distance import leaks, nearest_at_each_distance
-    from tacit.cli.audit.systems import at_least, check_agents, make_rule
-
-    at_least(LEAST_RUNS, runs=runs)
-    at_least(1, rounds=rounds)
-    check(options["delta"], options["confidence"], positive=True)
-    check_agents(graph, "observer", observers)
-    if len(graph) == len(observers):
-        raise InvalidInput("everyone watches, and nobody is left to be watched")
-    targets = nearest_at_each_distance(graph, observers) if nearest else None
-    found = leaks(make_rule(rule), graph, observers, targets=targets, rounds=rounds, runs=runs, **options)
-    return [leak.to_json() for leak in found]
-
-
-def _named(observers: Sequence[int]) -> str:
-    from tacit.report.wording import agents as listed
-
-    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
+command = command_of(DistanceAudit)

@@ -1,132 +1,172 @@
-"""`tacit audit neighbor`: a record, the worst there is or a natural one, and a neighbour who sees what reaches it."""
+"""`tacit audit neighbor`: curious neighbours, and a record that is the worst possible one or a natural one."""
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import typer
-
-from tacit.cli.audit.shared import (
-    PLAYING,
-    SYSTEM,
-    Agents,
-    AsJson,
-    Case,
-    Confidence,
-    Delta,
-    Epsilon,
-    Folder,
-    Graph,
-    How,
-    LotSize,
-    Records,
-    Rounds,
-    Rule,
-    Runs,
-    Silent,
-    StepSize,
-    Workers,
-    see_through,
-)
+from tacit.cli.audit import options as of
+from tacit.cli.audit.batched import AttackCase, BatchedAudit
+from tacit.cli.audit.options import execution, system
+from tacit.cli.terminal.command import NOT_RECORDED, command_of
 from tacit.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from tacit.algorithms import Algorithm
+    from tacit.audit.attacks.natural import NaturalNeighbor
+    from tacit.audit.attacks.neighbor import Neighbor
+    from tacit.data import DataSet
 
-def neighbor(
-    ctx: typer.Context,
-    algorithm: Rule = "dsgd",
-    agents: Agents = None,
-    graph: Graph = "complete",
-    target: Annotated[
-        int, typer.Option(metavar="AGENT", rich_help_panel=SYSTEM, help="Who holds the record, or does not.")
-    ] = 0,
-    observer: Annotated[
-        list[int] | None,
-        typer.Option(
-            metavar="AGENT", rich_help_panel=SYSTEM, help="Who watches; may be repeated. A neighbour if unsaid."
-        ),
-    ] = None,
-    canary: Annotated[
-        Literal["worst", "blank"],
-        typer.Option(metavar="RECORD", rich_help_panel=SYSTEM, help="worst, or blank: an image, and a network."),
-    ] = "worst",
-    dataset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="blank: whose images are held; mnist if unsaid."),
-    ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", rich_help_panel=SYSTEM, help="blank: where it lies; TACIT_DATA unless given."),
-    ] = None,
-    epsilon: Epsilon = 1.0,
-    delta: Delta = 1e-2,
-    lot_size: LotSize = 10.0,
-    records: Records = 100,
-    rounds: Rounds = 100,
-    lr: StepSize = 0.02,
-    inner_steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=SYSTEM, help="dinno: steps, and queries, a round; 1 if unsaid."),
-    ] = None,
-    adam: Annotated[
-        bool | None,
-        typer.Option("--adam/--plain", metavar="", rich_help_panel=SYSTEM, help="dinno: inner step; plain if unsaid."),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="N", rich_help_panel=SYSTEM, help="Of other records, and random graphs.")
-    ] = 0,
-    runs: Runs = 1000,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=PLAYING,
-            help="Runs side by side, kept once done; 250 if unsaid and if they fit.",
-        ),
-    ] = None,
-    workers: Workers = None,
-    confidence: Confidence = 0.95,
-    folder: Folder = None,
-    json: AsJson = False,
-    quiet: Silent = False,
-) -> None:
-    """A curious neighbour and the worst record there is: does more leak than is claimed?
+_WORTH_COMPILING = 2e7  # rounds times numbers in an image, of all runs of a process; compiling takes about a minute
+_MESSAGES = 1e9  # bytes of messages that a process keeps until their runs are scored
 
-    The neighbour sees all messages that reach it, and works out what it can.
+_RECORDS = {
+    "worst": "The record is the worst possible one: for any model, its gradient is clipped to its full length and points "
+    "in one direction, which has a share of every axis and which the attacker knows.",
+    "blank": "The record is a blank image labelled 0. The attacker knows all other records of the attacked agent, but not "
+    "which of them were drawn. A worse record may reveal more.",
+}
 
-    With --canary blank, a network learns images, and the record is a blank one. All answers must then be seen.
 
-    After a stop, the same command with --folder goes on. Exit code 1 means that the claim is broken.
+@dataclass(frozen=True, kw_only=True)
+class NeighborAudit(BatchedAudit):
+    """A curious neighbour and the worst possible record: does more leak than is claimed?
+
+    The neighbour sees all messages that reach it, and infers what it can.
+
+    With --canary blank, a network learns images, and the record is a blank one. The observers must then see all answers.
+
+    After a stop, the same command with --folder resumes. Exit code 1 means that the claim is broken.
 
     Example: tacit audit neighbor --algorithm dsgt --graph ring --agents 5 --runs 5000
     """
-    if canary == "worst":
-        for name, value in (("--dataset", dataset), ("--data-dir", data_dir)):
-            if value is not None:
-                raise InvalidInput(f"{name} is about --canary blank; the worst record is in no data set")
-    how = How.of(ctx.params)
 
-    def make() -> list[Case]:
-        from tacit.cli.audit.cases import neighbor_case
+    kind: ClassVar[str] = "neighbor"
+    algorithm: of.Rule = "dsgd"
+    agents: of.Agents = None
+    graph: of.Graph = "complete"
+    target: Annotated[int, system("AGENT", "The agent that holds the record, or does not.")] = 0
+    observers: Annotated[
+        list[int] | None,
+        system("AGENT", "An observer; may be repeated. Default: a neighbour of the target.", "--observer"),
+    ] = None
+    canary: Annotated[
+        Literal["worst", "blank"], system("RECORD", "worst, or blank: a blank image, learned by a network.")
+    ] = "worst"
+    dataset: Annotated[str | None, system("NAME", "blank: the agents' images; default mnist.")] = None
+    data_dir: Annotated[
+        Path | None, system("FOLDER", "blank: where the data set is stored; default: TACIT_DATA."), NOT_RECORDED
+    ] = None
+    records: of.HeldRecords = 100
+    lr: of.StepSize = 0.02
+    inner_steps: Annotated[int | None, system("N", "dinno: inner steps, and queries, in a round; default 1.")] = None
+    adam: Annotated[bool | None, system("", "dinno: the inner step; default plain.", "--adam/--plain")] = None
+    seed: Annotated[int, system("N", "Seed of the other records and of random graphs.", min=0)] = 0
+    runs: of.Runs = 1000
+    batch: Annotated[
+        int | None,
+        execution("N", "Runs side by side; a finished batch is kept. Default 250, or what fits into memory.", min=1),
+    ] = None
 
-        case = neighbor_case(
-            algorithm=algorithm,
-            agents=agents,
-            graph=graph,
-            target=target,
-            observers=observer or (),
-            canary=canary,
-            dataset=dataset,
-            data_dir=data_dir,
-            epsilon=epsilon,
-            delta=delta,
-            lot_size=lot_size,
-            records=records,
-            rounds=rounds,
-            lr=lr,
-            inner_steps=inner_steps,
-            adam=adam,
-            seed=seed,
-            runs_each=2 * how.runs / how.workers,
-        )
-        return [case]
+    def cases(self) -> list[AttackCase]:
+        """Return the attack on the worst record, or on a blank image."""
+        from tacit.algorithms import DiNNO
+        from tacit.audit.bounds.findings import Claim
+        from tacit.cli.audit.systems import choose_observers, display_name, links_of, make_graph, make_rule
+        from tacit.privacy import Privacy
 
-    see_through(ctx, make, how)
+        self._check_data_options()
+        rule = make_rule(self.algorithm, self.inner_steps, self.adam)
+        graph = make_graph(self.graph, self.agents, self.seed)
+        observers = choose_observers(graph, self.target, self.observers, most=1)
+        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size)
+        system = {"rounds": self.rounds, "lr": self.lr, "records": self.records, "privacy": privacy, "graph": graph}
+        settings: dict[str, Any] = {"agents": len(graph), "links": links_of(graph), "observers": observers}
+        attack: Neighbor | NaturalNeighbor
+        if self.canary == "worst":
+            attack, most, images = self._worst(rule, observers, system), None, None
+            view = None if attack.shows_signs_only else attack.view
+        else:
+            settings["dataset"] = self.dataset or "mnist"
+            attack, most = self._natural(settings["dataset"], rule, observers, system)
+            view = attack.view
+            images = f"{settings['dataset']}, {sum(attack.world.data.sizes):,} images"
+        if isinstance(rule, DiNNO):
+            settings |= {"inner_steps": rule.inner_steps, "step": "adam" if self.adam else "plain"}
+        on = "" if images is None else f" on {settings['dataset']}"
+        description = {
+            "title": "Curious neighbour" if len(observers) == 1 else "Curious neighbours",
+            "about": f"{display_name(self.algorithm)}{on} · {len(graph)} agents · graph: {self.graph} · {self.rounds:,} rounds",
+            "algorithm": self.algorithm,
+            "dataset": images,
+            "agents": len(graph),
+            "graph": self.graph,
+            "target": self.target,
+            "observers": observers,
+            "queries": attack.event.count,
+            "exact_answers": None if view is None else int(view.exact(self.target).sum()),
+            "share_seen": None if view is None else view.share(self.target),
+            "saw": _describe_view(self.target, observers, signs=view is None),
+            "record": _RECORDS[self.canary],
+        }
+        claim = Claim.of(attack.event, self.delta)
+        return [AttackCase(attack=attack, claim=claim, settings=settings, description=description, most=most)]
+
+    def _check_data_options(self) -> None:
+        for name, value in (("--dataset", self.dataset), ("--data-dir", self.data_dir)):
+            if self.canary == "worst" and value is not None:
+                raise InvalidInput(f"{name} is an option of --canary blank; the worst record is not from a data set")
+        if self.canary == "blank" and self.target != 0:
+            raise InvalidInput(
+                f"--target is {self.target}; a blank image is labelled 0, and agent 0 has the images of class 0"
+            )
+
+    def _worst(self, rule: "Algorithm[Any]", observers: Sequence[int], system: dict[str, Any]) -> "Neighbor":
+        from tacit.audit.attacks.neighbor import Neighbor
+        from tacit.audit.attacks.worlds import dirac
+
+        system = {**system, "target": self.target, "seed": self.seed}
+        attack = Neighbor(world=dirac(rule, **system), observers=observers)
+        if not attack.shows_signs_only:  # Adam's signs can be read along one axis only
+            attack = replace(attack, world=dirac(rule, **system, dense=True))
+        attack.scores(1, present=False, seed=0)  # what cannot be played fails here, before a folder is made
+        return attack
+
+    def _natural(
+        self, dataset: str, rule: "Algorithm[Any]", observers: Sequence[int], system: dict[str, Any]
+    ) -> "tuple[NaturalNeighbor, int]":
+        """Return the attack on a blank image, and how many runs fit into memory side by side."""
+        from tacit.audit.attacks.natural import NaturalNeighbor
+        from tacit.audit.attacks.worlds import images
+        from tacit.data import load
+        from tacit.models import convnet
+
+        data, agents = load(dataset, self.data_dir), len(system["graph"])
+        compiled = is_worth_compiling(data, self.rounds, self.runs_each)
+        world = images(data, rule, agents=agents, compile=compiled, **system)
+        numbers = sum(each.numel() for each in convnet(data.input_shape, data.classes or 0).parameters())
+        most = max(1, int(_MESSAGES / (8 * self.rounds * agents * numbers)))
+        return NaturalNeighbor(world=world, observers=observers), most
+
+
+def is_worth_compiling(data: "DataSet", rounds: int, runs: float) -> bool:
+    """Say whether this many runs in one process take so long that compiling gradients pays off."""
+    return runs * rounds * math.prod(data.input_shape) > _WORTH_COMPILING
+
+
+def _describe_view(target: int, observers: Sequence[int], *, signs: bool) -> str:
+    from tacit.cli.audit.systems import describe_observers
+
+    inferred = (
+        "Adam's steps show the signs of the gradients but hardly their sizes, so the attack uses the signs"
+        if signs
+        else f"From these the attack infers the noisy gradients of agent {target} as well as possible"
+    )
+    return (
+        f"{describe_observers(observers)} every message of neighbours, their final models, the graph and all settings; lots "
+        f"and noise stay secret. {inferred}."
+    )
+
+
+command = command_of(NeighborAudit)

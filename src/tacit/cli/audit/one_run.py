@@ -1,67 +1,40 @@
 """`tacit audit one-run`: many canaries in a single run, and an attacker who guesses which of them are in."""
 
 import secrets
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import typer
-
-from tacit.cli.audit.once import NewFolder, Single, see_once
-from tacit.cli.audit.shared import (
-    PLAYING,
-    SYSTEM,
-    AsJson,
-    Confidence,
-    DataFolder,
-    Delta,
-    Epsilon,
-    Rounds,
-    Rule,
-    SampleRate,
-    StepSize,
-)
+from tacit.cli.audit import options as of
+from tacit.cli.audit.folder import Document
+from tacit.cli.audit.options import execution, system
+from tacit.cli.audit.single import SingleAudit, SingleCase
+from tacit.cli.terminal.command import command_of
 from tacit.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from tacit.audit.attacks.one_run import OneRun
+
 _WORST, _NATURAL = 1000, 200  # canaries
+_HIDDEN = 16  # units of the small network
+
+_SEEN = {
+    "answers": "The attacker sees all noisy gradients of agent 0, as any neighbour can infer them on a complete graph; lots "
+    "and noise stay secret.",
+    "models": "The attacker sees everyone's final models and nothing else, and measures their loss on each canary.",
+}
+_WORST_CANARIES = (
+    "They are the worst possible ones: each one's gradient is clipped to its full length and lies along an axis of its own, "
+    "which the attacker knows."
+)
+_NATURAL_CANARIES = "They are images with wrong labels. Worse records may reveal more."
 
 
-def one_run(
-    algorithm: Rule = "dsgd",
-    dataset: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", rich_help_panel=SYSTEM, help="Images, such as digits; the worst case if unsaid."),
-    ] = None,
-    data_dir: DataFolder = None,
-    canaries: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=SYSTEM, help=f"{_WORST} if unsaid, {_NATURAL} with a data set."),
-    ] = None,
-    sees: Annotated[
-        Literal["answers", "models"],
-        typer.Option(metavar="WHAT", rich_help_panel=SYSTEM, help="answers of agent 0, or models at the end."),
-    ] = "answers",
-    epsilon: Epsilon = 8.0,
-    delta: Delta = 1e-5,
-    sample_rate: SampleRate = 1.0,
-    records: Annotated[int, typer.Option(metavar="N", rich_help_panel=SYSTEM, help="Other records, each agent.")] = 100,
-    rounds: Rounds = 10,
-    lr: StepSize = 0.5,
-    guesses: Annotated[
-        int | None,
-        typer.Option(metavar="N", rich_help_panel=PLAYING, help="The surest ones; a third of the canaries if unsaid."),
-    ] = None,
-    confidence: Confidence = 0.95,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", rich_help_panel=PLAYING, help="Of the coins; drawn afresh unless given."),
-    ] = None,
-    folder: NewFolder = None,
-    json: AsJson = False,
-) -> None:
-    """Many canaries in one run: how many can an attacker tell to be in or out?
+@dataclass(frozen=True, kw_only=True)
+class OneRunAudit(SingleAudit):
+    """Many canaries in one run: of how many can an attacker tell whether they are in?
 
-    Each canary is put in or left out by a coin. The bound is weaker than that of many runs, but one run is enough.
+    A coin decides whether each canary is in. The bound is weaker than that of many runs, but one run is enough.
 
     With a data set, canaries are images with wrong labels, and a small network learns.
 
@@ -69,33 +42,140 @@ def one_run(
 
     Example: tacit audit one-run --dataset digits --epsilon 8 --canaries 300
     """
-    if data_dir is not None and dataset is None:
-        raise InvalidInput("--data-dir is about --dataset; the worst canaries are in no data set")
 
-    def make() -> Single:
-        from tacit.cli.audit.one_run_case import one_run_case
+    kind: ClassVar[str] = "one-run"
+    algorithm: of.Rule = "dsgd"
+    dataset: Annotated[str | None, system("NAME", "Images, such as digits; default: the worst possible records.")] = (
+        None
+    )
+    data_dir: of.DataFolder = None
+    canaries: Annotated[int | None, system("N", f"Default {_WORST}, or {_NATURAL} with a data set.", min=2)] = None
+    sees: Annotated[Literal["answers", "models"], system("WHAT", "answers of agent 0, or models at the end.")] = (
+        "answers"
+    )
+    epsilon: of.Epsilon = 8.0
+    delta: of.Delta = 1e-5
+    sample_rate: of.SampleRate = 1.0
+    records: Annotated[int, system("N", "Other records that each agent holds.", min=1)] = 100
+    rounds: of.Rounds = 10
+    lr: of.StepSize = 0.5
+    guesses: Annotated[
+        int | None, execution("N", "How many of the surest guesses count; default: a third of the canaries.", min=1)
+    ] = None
+    confidence: of.Confidence = 0.95
+    seed: Annotated[int | None, execution("N", "Seed of the coins; default: a random one.", min=0)] = None
 
-        return one_run_case(
-            algorithm=algorithm,
-            dataset=dataset,
-            data_dir=data_dir,
-            canaries=(_WORST if dataset is None else _NATURAL) if canaries is None else canaries,
-            guesses=guesses,
-            sees=sees,
-            epsilon=epsilon,
-            delta=delta,
-            sample_rate=sample_rate,
-            records=records,
-            rounds=rounds,
-            lr=lr,
-            confidence=confidence,
-            seed=secrets.randbits(31) if seed is None else seed,
+    def case(self) -> SingleCase:
+        """Return the audit of one run, with the worst possible canaries or with mislabelled images."""
+        import networkx as nx
+
+        from tacit.audit.attacks.one_run import OneRun, dirac_canaries
+        from tacit.audit.bounds.one_run import Guesses
+        from tacit.audit.bounds.rates import check_terms
+        from tacit.cli.audit.systems import AGENTS, display_name, make_rule
+        from tacit.privacy import Privacy
+
+        if self.data_dir is not None and self.dataset is None:
+            raise InvalidInput("--data-dir is an option of --dataset; the worst canaries are not from a data set")
+        check_terms(self.delta, self.confidence, positive=True)
+        if not 0 < self.sample_rate <= 1:
+            raise InvalidInput(f"sample rate is {self.sample_rate}; it must be above 0 and at most 1")
+        canaries = self.canaries or (_WORST if self.dataset is None else _NATURAL)
+        seed = secrets.randbits(31) if self.seed is None else self.seed
+        sizes = [self.records + canaries // 2] + [self.records] * (AGENTS - 1)
+        lots = [self.sample_rate * size for size in sizes]
+        world: dict[str, Any] = {
+            "privacy": Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=lots),
+            "rounds": self.rounds,
+            "lr": self.lr,
+            "graph": nx.complete_graph(AGENTS),
+        }
+        if self.dataset is None:
+            made = dirac_canaries(make_rule(self.algorithm), canaries=canaries, records=self.records, **world)
+            attack = OneRun(world=made.world, canaries=made.canaries, sees=self.sees)
+        else:
+            attack = self._mislabelled(self.dataset, canaries, world)
+        guesses = attack.guesses if self.guesses is None else self.guesses
+        Guesses(canaries=canaries, guesses=guesses, correct=0)  # complains where there are too many
+        on = "" if self.dataset is None else f" on {self.dataset}"
+        description = {
+            "title": "Canaries in one run",
+            "about": f"{display_name(self.algorithm)}{on} · {AGENTS} agents · graph: complete · {self.rounds:,} rounds",
+            "algorithm": self.algorithm,
+            "dataset": self.dataset,
+            "agents": AGENTS,
+            "graph": "complete",
+            "target": 0,
+            "saw": _SEEN[self.sees],
+            "record": "A coin decides for each canary whether it is among agent 0's records. "
+            + (_WORST_CANARIES if self.dataset is None else _NATURAL_CANARIES),
+        }
+
+        def play() -> Document:
+            found = attack.judge(attack.play(seed), guesses=guesses, confidence=self.confidence)
+            return {**found.to_json(), "confidence": self.confidence}
+
+        settings = {"canaries": canaries, "guesses": guesses, "seed": seed}
+        return SingleCase(play=play, settings=settings, description=description)
+
+    def _mislabelled(self, dataset: str, canaries: int, world: dict[str, Any]) -> "OneRun":
+        """Return an attack on agents that train a small network on the first images; the next ones are the canaries."""
+        from functools import partial
+
+        import torch
+
+        from tacit.audit.attacks.one_run import OneRun
+        from tacit.audit.attacks.world import World
+        from tacit.cli.audit.systems import AGENTS, make_rule
+        from tacit.data import AgentData, Records, load
+        from tacit.models import mlp
+
+        data = load(dataset, self.data_dir)
+        held, classes = AGENTS * self.records, data.classes
+        if classes is None:
+            raise InvalidInput(f"{dataset} has no classes, so there are no labels that could be wrong")
+        if len(data.train) < held + canaries:
+            raise InvalidInput(
+                f"{dataset} has {len(data.train):,} images; {held:,} records and {canaries:,} canaries need more"
+            )
+        parts = [data.train.take(torch.arange(first, first + self.records)) for first in range(0, held, self.records)]
+        images = data.train.take(torch.arange(held, held + canaries))
+        wrong = torch.randint(1, classes, (canaries,), generator=torch.Generator().manual_seed(0))
+        known = Records(images.inputs, (images.targets + wrong) % classes)
+        made = World(
+            algorithm=make_rule(self.algorithm),
+            model=partial(mlp, data.input_shape, classes, hidden=(_HIDDEN,)),
+            data=AgentData.from_parts(parts, name=dataset, classes=classes, prepare=data.prepare),
+            canary=known.take(torch.tensor([0])),
+            target=0,
+            compile=False,
+            **world,
         )
+        return OneRun(world=made, canaries=known, sees=self.sees)
 
-    see_once(make, _show, folder=folder, json=json)
+    def show(self, document: Document, folder: Path) -> None:
+        """Print how many canaries were guessed right, and what that proves."""
+        from tacit.audit.pages import wording
+        from tacit.cli.audit.printing import claim_row, print_facts, print_title, print_verdict
+        from tacit.cli.terminal.output import console
+        from tacit.report.wording import percent
+
+        screen, outcome = console(), document["outcome"]
+        print_title(screen, document)
+        share = percent(outcome["correct"] / outcome["guesses"])
+        rows = [
+            claim_row(document),
+            ("canaries", f"{outcome['canaries']:,}, each in or out by a coin"),
+            ("guessed", f"{outcome['guesses']:,}, the surest; the number was fixed beforehand"),
+            ("right", f"{outcome['correct']:,} ({share}); about half would be right by chance"),
+        ]
+        for bound in document["bounds"]:
+            heading, when = wording.METHODS[bound["method"]]
+            rows.append((heading, f"ε ≥ {wording.lower(bound['epsilon'])}; this {when}"))
+        print_facts(screen, rows)
+        screen.print()
+        broken = document["verdict"] == "broken"
+        print_verdict(screen, wording.verdict(document), wording.consequence(document), folder, bad=broken)
 
 
-def _show() -> Callable[[dict[str, Any], Path], None]:
-    from tacit.cli.audit.once_output import print_guesses
-
-    return print_guesses
+command = command_of(OneRunAudit)

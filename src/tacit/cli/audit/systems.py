@@ -1,11 +1,11 @@
-"""Parts of the systems that audits attack, from options: the rule, the graph, and who watches. Mistakes are found here."""
+"""Parts of the systems that audits attack, made from options: the rule, the graph and the observers."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
 
-from tacit.algorithms import DSGD, DSGT, Adam, Algorithm, DiNNO, Plain
+from tacit.algorithms import RULES, Adam, Algorithm, DiNNO, Plain
 from tacit.errors import InvalidInput
 from tacit.graphs.topologies import KINDS
 from tacit.report.wording import agents as listed
@@ -14,25 +14,30 @@ from tacit.runs.specs import parse_graph
 AGENTS = 3
 
 
+def display_name(algorithm: str) -> str:
+    """Return the name of a rule as it is printed: DSGT for dsgt."""
+    return RULES[algorithm].__name__
+
+
 def make_rule(algorithm: str, inner_steps: int | None = None, adam: bool | None = None) -> Algorithm[Any]:
-    """Return the rule of this name; DiNNO takes one plain inner step unless told otherwise."""
+    """Return the rule of this name; DiNNO takes one plain inner step by default."""
     if algorithm == "dinno":
         return DiNNO(step=Adam() if adam else Plain(), inner_steps=1 if inner_steps is None else inner_steps)
     for name, value in (("--inner-steps", inner_steps), ("--adam" if adam else "--plain", adam)):
         if value is not None:
-            raise InvalidInput(f"{name} is about DiNNO's inner steps; {algorithm} has none")
-    return DSGD() if algorithm == "dsgd" else DSGT()
+            raise InvalidInput(f"{name} is an option for DiNNO's inner steps; {algorithm} has none")
+    return RULES[algorithm]()
 
 
 def plain_dinno() -> dict[str, Any]:
-    """Return how DiNNO steps unless told otherwise, to be named beside results of it."""
+    """Return the settings of DiNNO with its default step, to be stated beside its results."""
     rule = make_rule("dinno")
     assert isinstance(rule, DiNNO)
     return {"step": "plain", "inner_steps": rule.inner_steps, "rho": rule.rho}
 
 
 def make_graph(graph: str, agents: int | None, seed: int, *, default: int = AGENTS) -> nx.Graph:
-    """Return the graph of this kind, of so many agents unless that was said; a file knows its own number."""
+    """Return the graph of this kind, with `default` agents if no number is given; a file has its own number."""
     kind = graph.strip().partition(":")[0].replace("-", "_")
     if agents is None and kind in (*KINDS, "random"):
         agents = default
@@ -46,28 +51,26 @@ def check_agents(graph: nx.Graph, name: str, given: Sequence[int]) -> None:
             raise InvalidInput(f"{name} is {agent}; it must be an agent, from 0 to {len(graph) - 1}")
 
 
-def who_watches(graph: nx.Graph, target: int, given: Sequence[int]) -> list[int]:
-    """Return the observers: those given, or the target's first neighbour."""
+def choose_observers(
+    graph: nx.Graph, target: int, given: Sequence[int] | None, *, most: int | None = None
+) -> list[int]:
+    """Return the observers: those given, or else the first neighbours of the target, `most` of them."""
     check_agents(graph, "target", [target])
-    check_agents(graph, "observer", given)
+    check_agents(graph, "observer", given or ())
     near = sorted(graph[target])
     if not given and not near:
-        raise InvalidInput(f"agent {target} has no neighbours, so nobody is there to watch it")
-    return sorted(set(given)) or near[:1]
+        raise InvalidInput(f"agent {target} has no neighbours who could observe it")
+    return sorted(set(given or ())) or near[:most]
 
 
-def at_least(least: int, **given: int) -> None:
-    """Refuse numbers that are too small, by their names."""
-    for name, value in given.items():
-        if value < least:
-            raise InvalidInput(f"{name} is {value}; it must be at least {least}")
+def name_observers(observers: Sequence[int]) -> str:
+    """Return what the observers are called: `agent 1`, or `agents 0, 3 together`."""
+    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
 
 
-def watchers(observers: Sequence[int]) -> str:
-    """Begin a sentence on what the observers see: `Agent 1 sees`."""
-    if len(observers) > 1:
-        return f"Agents {listed(list(observers))} together see"
-    return f"Agent {observers[0]} sees"
+def describe_observers(observers: Sequence[int]) -> str:
+    """Begin a sentence about what the observers see: `Agent 1 sees`."""
+    return f"{name_observers(observers).capitalize()} {'sees' if len(observers) == 1 else 'see'}"
 
 
 def links_of(graph: nx.Graph) -> list[list[int]]:

@@ -1,70 +1,61 @@
-"""`tacit budget`: from a wanted ε to σ, or from σ to ε, under every adjacency and accountant there is."""
+"""`tacit budget`: from a wanted ε to σ, or from σ to ε, under every adjacency and accountant."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from tacit.cli.commands.calculator import Mechanism, Row, finite_epsilon, side_by_side
-from tacit.cli.terminal.output import (
-    bar,
-    check_picture,
-    console,
-    digits,
-    plain_table,
-    print_json,
-    round_up,
-    save_picture,
-    working,
-)
+from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries
+from tacit.cli.terminal.command import Json, option
+from tacit.cli.terminal.files import check_picture, save_picture
+from tacit.cli.terminal.output import bar, console, digits, plain_table, print_json, round_up, working
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency
 
-CURVE_ROWS = 10
-BAR_WIDTH = 48
-DEFAULT_PICTURE = "budget.png"
+_CURVE_ROWS = 10
+_BAR_WIDTH = 48
+_PICTURE = "budget.png"
 
 
-class Command(TyperCommand):
-    """`--plot` may stand without a file, which typer cannot say."""
+class BudgetCommand(TyperCommand):
+    """Allows `--plot` without a file, which typer does not support."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the default file behind a `--plot` that has none."""
         if "--plot" in args:
             after = args.index("--plot") + 1
             if after == len(args) or args[after].startswith("-"):
-                args = [*args[:after], DEFAULT_PICTURE, *args[after:]]
+                args = [*args[:after], _PICTURE, *args[after:]]
         return super().parse_args(ctx, args)
 
 
-def budget(
-    dataset_size: Annotated[int, typer.Option(help="Records of one data owner, |D|.")],
-    lot_size: Annotated[float, typer.Option(help="Expected records in a lot, L; the rate is q = L/|D|.")],
-    queries: Annotated[int, typer.Option(help="Noisy gradients that are asked of the data in all.")],
-    epsilon: Annotated[float | None, typer.Option(help="Find the noise for this ε.")] = None,
-    noise_multiplier: Annotated[float | None, typer.Option(help="Find the ε of this σ.")] = None,
-    delta: Annotated[float, typer.Option(help="Should be well below 1/|D|.")] = 1e-5,
+COMMAND_CLASS = BudgetCommand
+
+
+def command(
+    dataset_size: Annotated[int, option("N", "Records of one data owner, |D|.", min=1)],
+    lot_size: Annotated[float, option("NUMBER", "Expected number of records in a lot, L; the rate is q = L/|D|.")],
+    queries: Annotated[int, option("N", "How many noisy gradients are computed from the data in total.", min=1)],
+    epsilon: Annotated[float | None, option("ε", "Find the noise for this ε.")] = None,
+    noise_multiplier: Annotated[float | None, option("σ", "Find the ε of this σ.")] = None,
+    delta: Annotated[float, option("δ", "Should be well below 1/|D|.")] = 1e-5,
     adjacency: Annotated[
-        Adjacency, typer.Option(metavar="RELATION", help="Of neighbouring data sets: add_remove or replace_one.")
+        Adjacency, option("RELATION", "Of neighbouring data sets: add_remove or replace_one.")
     ] = "add_remove",
-    accountant: Annotated[
-        Accountant, typer.Option(metavar="NAME", help="pld (tight) or rdp (a looser bound).")
-    ] = "pld",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
+    accountant: Annotated[Accountant, option("NAME", "pld (tight) or rdp (a looser bound).")] = "pld",
+    json: Json = False,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="[FILE]", help=f"Draw ε over queries: png, pdf or svg, {DEFAULT_PICTURE} if unnamed."),
+        Path | None, option("[FILE]", f"Draw ε over queries: png, pdf or svg; {_PICTURE} if no file is named.")
     ] = None,
 ) -> None:
-    """How much noise an ε needs, or how much ε a noise spends.
+    """Find how much noise an ε needs, or how much ε a noise spends.
 
-    Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are asked for nothing else.
+    Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else.
 
     [bold]Example[/]
 
@@ -76,22 +67,22 @@ def budget(
     if (epsilon is None) == (noise_multiplier is None):
         given = "neither is" if epsilon is None else "both are"
         raise PrivacyError(f"give either --epsilon or --noise-multiplier; {given} given")
-    mechanism = Mechanism(sample_rate=_rate(lot_size, dataset_size), queries=_at_least_one(queries), delta=delta)
+    planned = PlannedQueries(sample_rate=_rate(lot_size, dataset_size), queries=queries, delta=delta)
     with working("accounting"):
-        sigma = noise_multiplier if epsilon is None else mechanism.sigma(epsilon, *asked)
+        sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
         assert sigma is not None
-        spent = finite_epsilon(mechanism, sigma, asked)
-        rows = side_by_side(mechanism, epsilon, sigma, asked)
-        curve = [(count, mechanism.epsilon(sigma, *asked, count)) for count in _counts(queries)]
+        spent = planned.finite_epsilon(sigma, asked)
+        rows = planned.rows(epsilon, sigma, asked)
+        curve = [(count, planned.epsilon(sigma, asked, count)) for count in _counts(queries)]
         if plot is not None:
-            _draw(plot, mechanism, sigma, epsilon, rows)
-    if as_json:
+            _draw(plot, planned, sigma, epsilon, rows)
+    if json:
         print_json(
             {
                 "noise_multiplier": sigma,
                 "epsilon": spent,
                 "delta": delta,
-                "sample_rate": mechanism.sample_rate,
+                "sample_rate": planned.sample_rate,
                 "queries": queries,
                 "adjacency": adjacency,
                 "accountant": accountant,
@@ -101,21 +92,18 @@ def budget(
         )
         return
     screen = console()
-    _print_answer(screen, mechanism, sigma, spent, epsilon, f"lots of {lot_size:g} out of {dataset_size:,} records")
+    _print_answer(screen, planned, sigma, spent, epsilon, f"lots of {lot_size:g} out of {dataset_size:,} records")
     _print_table(screen, rows, sigma, epsilon)
     _print_curve(screen, curve, f"ε over queries at σ = {sigma:g} ({adjacency}, {accountant})")
     if delta * dataset_size >= 1:
         screen.print(
-            f"Note: δ = {delta:g} is not below 1/|D| = {1 / dataset_size:.2g}; such a δ allows publishing a whole "
-            "record."
+            f"Note: δ = {delta:g} is not below 1/|D| = {1 / dataset_size:.2g}; such a δ allows a whole record to be published."
         )
     if plot is not None:
         screen.print(f"Picture: {plot}", soft_wrap=True)
 
 
 def _rate(lot_size: float, dataset_size: int) -> float:
-    if dataset_size < 1:
-        raise PrivacyError(f"--dataset-size is {dataset_size}; it must be at least 1")
     if not lot_size > 0:
         raise PrivacyError(f"--lot-size is {lot_size:g}; it must be positive")
     if lot_size > dataset_size:
@@ -125,58 +113,49 @@ def _rate(lot_size: float, dataset_size: int) -> float:
     return lot_size / dataset_size
 
 
-def _at_least_one(queries: int) -> int:
-    if queries < 1:
-        raise PrivacyError(f"--queries is {queries}; without a query nothing is spent, so it must be at least 1")
-    return queries
-
-
 def _counts(queries: int) -> list[int]:
-    """Return up to ten numbers of queries, evenly spaced, the last of them all."""
-    rows = min(CURVE_ROWS, queries)
+    """Return up to ten numbers of queries, evenly spaced up to all of them."""
+    rows = min(_CURVE_ROWS, queries)
     return [round(queries * (row + 1) / rows) for row in range(rows)]
 
 
-def _draw(path: Path, mechanism: Mechanism, sigma: float, target: float | None, rows: Sequence[Row]) -> None:
+def _draw(path: Path, planned: PlannedQueries, sigma: float, target: float | None, rows: Sequence[BudgetRow]) -> None:
     from tacit.cli.terminal.pictures import Curve, draw_spending
 
     # More points where the curve bends, which is near zero.
-    counts = sorted({max(1, round(mechanism.queries * (step / 24) ** 2)) for step in range(1, 25)})
+    counts = sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
     curves = []
     for row in rows:
         if row.epsilon_at_asked_noise is not None:
-            values = [mechanism.epsilon(sigma, row.adjacency, row.accountant, count) for count in counts]
+            values = [planned.epsilon(sigma, (row.adjacency, row.accountant), count) for count in counts]
             name = f"{row.adjacency}, {row.accountant}"
             curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=row.asked))
-    terms = f"σ = {sigma:g}, q = {digits(mechanism.sample_rate)}, δ = {mechanism.delta:g}"
+    terms = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}, δ = {planned.delta:g}"
     save_picture(draw_spending(curves, title=f"ε over queries at {terms}", budget=target), path)
 
 
 def _print_answer(
-    screen: Console, mechanism: Mechanism, sigma: float, spent: float, target: float | None, lots: str
+    screen: Console, planned: PlannedQueries, sigma: float, spent: float, target: float | None, lots: str
 ) -> None:
-    count = "1 query" if mechanism.queries == 1 else f"{mechanism.queries:,} queries"
-    delta = f"δ = {mechanism.delta:g}"
+    count = "1 query" if planned.queries == 1 else f"{planned.queries:,} queries"
+    delta = f"δ = {planned.delta:g}"
     if target is None:
         answer = f"σ = {sigma:g} spends ε = {round_up(spent)} on {count}, at {delta}"
     else:
         answer = f"σ = {sigma:g} keeps {count} within ε = {target:g}, at {delta}"
     screen.print(Text(answer, style="bold"))
-    passes = mechanism.queries * mechanism.sample_rate
-    screen.print(f"{lots}, q = {digits(mechanism.sample_rate)}, {digits(passes, 3)} passes over the data")
+    passes = planned.queries * planned.sample_rate
+    screen.print(f"{lots}, q = {digits(planned.sample_rate)}, {digits(passes, 3)} passes over the data")
     screen.print()
 
 
-def _print_table(screen: Console, rows: Sequence[Row], sigma: float, target: float | None) -> None:
-    table = plain_table(f"What σ = {sigma:g} spends" if target is None else f"The noise that ε = {target:g} needs")
-    for name in ("", "adjacency", "accountant"):
-        table.add_column(name, no_wrap=True)
-    for name in ("q", "σ", "ε", "δ"):
+def _print_table(screen: Console, rows: Sequence[BudgetRow], sigma: float, target: float | None) -> None:
+    title = f"What σ = {sigma:g} spends" if target is None else f"The noise that ε = {target:g} needs"
+    table = plain_table(title, "", "adjacency", "accountant", no_wrap=True)
+    for name in ("q", "σ", "ε", "δ", *([] if target is None else [f"ε at\nσ = {sigma:g}"])):
         table.add_column(name, justify="right", overflow="fold")
-    if target is not None:
-        table.add_column(f"ε at\nσ = {sigma:g}", justify="right", overflow="fold")
     for row in rows:
-        note = row.note or ""  # in the place of the first number that there is not
+        note = row.note or ""  # shown instead of the first missing number
         cells = [
             "▸" if row.asked else "",
             row.adjacency,
@@ -200,7 +179,7 @@ def _print_curve(screen: Console, curve: Sequence[tuple[int, float]], title: str
     counts = [f"{count:,}" for count, _ in curve]
     values = [round_up(value) for _, value in curve]
     for count, value, (_, number) in zip(counts, values, curve, strict=True):
-        filled = bar(number / largest if largest else 0.0, BAR_WIDTH)
+        filled = bar(number / largest if largest else 0.0, _BAR_WIDTH)
         screen.print(
             Text.assemble(f"  {count:>{max(map(len, counts))}}  {value:>{max(map(len, values))}}  ", (filled, "cyan"))
         )

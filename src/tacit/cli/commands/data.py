@@ -1,15 +1,16 @@
-"""`tacit data`: who gets which records of a data set, as a table that is its own heat map."""
+"""`tacit data`: which agent gets which records of a data set, as a table that is also a heat map."""
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.terminal.output import check_picture, console, plain_table, print_json, save_picture, working
+from tacit.cli.terminal.command import DataFolder, Json, Plot, option
+from tacit.cli.terminal.files import check_picture, save_picture
+from tacit.cli.terminal.output import console, plain_table, print_json, working
 from tacit.errors import InvalidInput
 from tacit.report.wording import counted
 from tacit.runs.config import RunConfig
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
     Counts = npt.NDArray[np.int64]
 
-SHOWN = 20  # agents, before the rest is summed up
+SHOWN = 20  # agents; the others are only in the summary
 NUMBERED = 66  # columns for the counts of all classes on a line of 80
-CELLS = 50  # shaded cells on a line, where the classes are more
+CELLS = 50  # shaded cells on a line; with more classes than that, a cell is several classes
 _SHADES = "·░▒▓█"
 _PALE, _DEEP = (198, 219, 239), (8, 69, 148)
 
 
-def data(
+def command(
     name: Annotated[
         str,
         typer.Argument(
@@ -37,21 +38,18 @@ def data(
             help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as file.py:NAME.",
         ),
     ],
-    agents: Annotated[int | None, typer.Option(help="How many share the training records; 10 unless given.")] = None,
+    agents: Annotated[int | None, option("N", "How many share the training records; default 10.")] = None,
     split: Annotated[
-        str | None,
-        typer.Option(help="t of A(t), from 0 (even) to 1 (own classes, the default); iid; or dirichlet:ALPHA."),
+        str | None, option("HOW", "t of A(t), from 0 (even) to 1 (own classes, the default); iid; or dirichlet:ALPHA.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Deals the records; the same seed, the same deal.")] = 0,
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where data sets lie; else TACIT_DATA, else a cache.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the heat map: png, pdf or svg.")] = None,
+    seed: Annotated[int, option("N", "Seed of the division of the records.", min=0)] = 0,
+    data_dir: DataFolder = None,
+    json: Json = False,
+    plot: Plot = None,
 ) -> None:
-    """Show who gets what when a data set is divided among agents, as tacit train would divide it.
+    """Show which agent gets which records when a data set is divided as tacit train divides it.
 
-    Your own data may be divided already. To show it runs your file.
+    Your own data may be divided already. Showing it runs your file.
 
     [bold]Example[/]
 
@@ -65,26 +63,26 @@ def data(
     options = {key: value for key, value in given.items() if value is not None}
     config = RunConfig.of({"dataset": name, "seed": seed, "private": False}, options)
     how = parse_split(config.split)
-    with working("loading and dealing"):
-        dealt = config.load_data()
-        schema = Schema.draft(dealt.data) if dealt.data.schema is None else dealt.data.schema
-        counts = None if dealt.data.classes is None else dealt.counts
-        divided = dealt.partition.startswith(f"{dealt.data.name}/{how}/")
-        ways = f"{how}, {counted(dealt.agents, 'agent')}, seed {seed}" if divided else counted(dealt.agents, "agent")
-        title = f"{name}, {ways}: {sum(dealt.sizes):,} training records"
+    with working("loading and dividing"):
+        held = config.load_data()
+        schema = Schema.draft(held.dataset) if held.dataset.schema is None else held.dataset.schema
+        counts = None if held.dataset.classes is None else held.counts
+        divided = held.partition.startswith(f"{held.dataset.name}/{how}/")
+        ways = f"{how}, {counted(held.agents, 'agent')}, seed {seed}" if divided else counted(held.agents, "agent")
+        title = f"{name}, {ways}: {sum(held.sizes):,} training records"
         if plot is not None:
             if counts is None:
                 raise InvalidInput(f"{name} has no classes, so there is no heat map to draw; leave out --plot")
             from tacit.cli.terminal.pictures import draw_partition
 
             save_picture(draw_partition(counts, title=title), plot)
-    if as_json:
+    if json:
         print_json(
             {
                 "name": name,
-                "agents": dealt.agents,
-                "classes": dealt.data.classes,
-                "sizes": list(dealt.sizes),
+                "agents": held.agents,
+                "classes": held.dataset.classes,
+                "sizes": list(held.sizes),
                 "counts": None if counts is None else counts.tolist(),
                 "split": config.split if divided else None,
                 "seed": seed,
@@ -94,15 +92,15 @@ def data(
         return
     screen = console()
     screen.print(Text(title, style="bold"), soft_wrap=True)
-    _print_summary(screen, dealt.sizes, counts, schema)
+    _print_summary(screen, held.sizes, counts, schema)
     if counts is None:
-        _print_sizes(screen, dealt.sizes)
+        _print_sizes(screen, held.sizes)
     elif counts.shape[1] * _width(counts) <= NUMBERED:
         _print_numbers(screen, counts)
     else:
         _print_shades(screen, counts)
-    if dealt.agents > SHOWN:
-        screen.print(f"The first {SHOWN} of {dealt.agents:,} agents; --json lists all.")
+    if held.agents > SHOWN:
+        screen.print(f"The first {SHOWN} of {held.agents:,} agents; --json lists all.")
     if plot is not None:
         screen.print(f"Picture: {plot}", soft_wrap=True)
 
@@ -116,21 +114,19 @@ def _print_summary(screen: Console, sizes: Sequence[int], counts: "Counts | None
 
 
 def _print_sizes(screen: Console, sizes: Sequence[int]) -> None:
-    table = plain_table()
-    for name in ("agent", "records"):
-        table.add_column(name, justify="right")
+    table = plain_table(None, ">agent", ">records")
     for agent, size in enumerate(sizes[:SHOWN]):
         table.add_row(str(agent), f"{size:,}")
     screen.print(table)
 
 
 def _width(counts: "Counts") -> int:
-    """Return the columns of a cell: a space or a shade, and the largest number of a class."""
+    """Return the width of a cell: a space, a shade and the largest number."""
     return 2 + len(str(counts.sum(axis=0).max()))
 
 
 def _print_numbers(screen: Console, counts: "Counts") -> None:
-    """Print the counts in cells that are as dark as they are full; without colours a shade stands before the number."""
+    """Print the counts, a darker cell for a larger count; without colours, each number has a shade before it."""
     import numpy as np
 
     coloured, width = screen.color_system is not None, _width(counts)
@@ -148,12 +144,8 @@ def _print_numbers(screen: Console, counts: "Counts") -> None:
     table.add_section()
     with_all = np.column_stack([counts, counts.sum(axis=1)])
     if len(counts) > 1:
-        for name, row in (
-            ("min", with_all.min(axis=0)),
-            ("mean", with_all.mean(axis=0)),
-            ("max", with_all.max(axis=0)),
-        ):
-            table.add_row(name, *(f"{value:.0f}" for value in row))
+        for name in ("min", "mean", "max"):
+            table.add_row(name, *(f"{value:.0f}" for value in getattr(with_all, name)(axis=0)))
     table.add_row("all", *map(str, with_all.sum(axis=0)), style="bold")
     screen.print(table)
 
@@ -169,15 +161,13 @@ def _cell(count: int, share: float, width: int, coloured: bool) -> Text:
 
 
 def _print_shades(screen: Console, counts: "Counts") -> None:
-    """Print one character for a few classes at a time."""
+    """Print one character for each class, or for a few classes together."""
     import numpy as np
 
     classes = counts.shape[1]
     together = -(-classes // CELLS)
     cells = np.add.reduceat(counts, np.arange(0, classes, together), axis=1)
-    table = plain_table()
-    for name in ("agent", "records", "classes"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = plain_table(None, ">agent", ">records", ">classes", no_wrap=True)
     last = str(classes - 1)
     table.add_column("0" + last.rjust(cells.shape[1] - 1), no_wrap=True)
     for agent, row in enumerate(cells[:SHOWN]):

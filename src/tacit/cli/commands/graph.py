@@ -1,6 +1,6 @@
 """`tacit graph`: build, search for or read a communication graph, measure it, draw it, save it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,19 +8,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.commands.graph_schedule import show_schedule
-from tacit.cli.terminal.output import (
-    bar,
-    check_output,
-    check_picture,
-    console,
-    digits,
-    note,
-    plain_table,
-    print_json,
-    save_picture,
-    working,
-)
+from tacit.cli.terminal.command import Json, Plot, option
+from tacit.cli.terminal.files import check_output, check_picture, save_picture
+from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_apart, print_json, working
 from tacit.errors import GraphError
 from tacit.report.wording import counted
 
@@ -28,18 +18,19 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from tacit.graphs import Measures
+    from tacit.networks import ScheduleMeasures, Topology
 
-Rule = Literal["metropolis", "max_degree", "uniform"]
 _KINDS = (
     "complete, ring, path, star, wheel, grid, torus, hypercube, exponential, small_world, random_regular, erdos_renyi"
 )
 _SCHEDULES = "matchings, one_peer_exponential, base:peers=2, moving:reach=0.4, each with exchanges=N in a round"
-LISTED = 32  # agents whose neighbours are still worth listing
-BAR_WIDTH = 12
-DRAWN = 2_000  # agents in a picture that can still be seen
+_LISTED = 32  # agents whose neighbours are still worth listing
+_BAR_WIDTH = 12
+_DRAWN = 2_000  # agents that can still be seen in a picture
+_ROUNDS = 100  # that are measured of a schedule that never repeats
 
 
-def graph(
+def command(
     kind: Annotated[
         str,
         typer.Argument(
@@ -47,23 +38,24 @@ def graph(
             help=f"One of {_KINDS}; random, to search; a file to read; or links that change: {_SCHEDULES}.",
         ),
     ],
-    agents: Annotated[int | None, typer.Option(help="How many; a file knows its own.")] = None,
-    fiedler: Annotated[float | None, typer.Option(help="random: λ₂ of the Laplacian, divided by N.")] = None,
-    density: Annotated[float | None, typer.Option(help="random: share of pairs that are linked.")] = None,
-    centrality: Annotated[float | None, typer.Option(help="random: eigenvector centrality of agent 0.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="random: how far off it may be (0.01 if unsaid).")] = None,
-    restarts: Annotated[int | None, typer.Option(help="random: how often to search anew (8 if unsaid).")] = None,
-    degree: Annotated[int | None, typer.Option(help="small_world, random_regular: neighbours of each.")] = None,
-    rewire: Annotated[float | None, typer.Option(help="small_world: share of links that are moved.")] = None,
-    probability: Annotated[float | None, typer.Option(help="erdos_renyi: of each link.")] = None,
-    rows: Annotated[int | None, typer.Option(help="grid, torus: rows of the rectangle.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="For kinds that are random.")] = 0,
+    agents: Annotated[int | None, option("N", "How many; default: the number in a file.")] = None,
+    fiedler: Annotated[float | None, option("NUMBER", "random: λ₂ of the Laplacian, divided by N.")] = None,
+    density: Annotated[float | None, option("SHARE", "random: share of pairs that are linked.")] = None,
+    centrality: Annotated[float | None, option("NUMBER", "random: eigenvector centrality of agent 0.")] = None,
+    tolerance: Annotated[float | None, option("NUMBER", "random: how far off it may be; default 0.01.")] = None,
+    restarts: Annotated[int | None, option("N", "random: how often to restart the search; default 8.")] = None,
+    degree: Annotated[int | None, option("N", "small_world, random_regular: neighbours of each.")] = None,
+    rewire: Annotated[float | None, option("SHARE", "small_world: share of links that are moved.")] = None,
+    probability: Annotated[float | None, option("SHARE", "erdos_renyi: probability of each link.")] = None,
+    rows: Annotated[int | None, option("N", "grid, torus: rows of the rectangle.")] = None,
+    seed: Annotated[int, option("N", "For kinds that are random.", min=0)] = 0,
     mixing: Annotated[
-        Rule, typer.Option(metavar="RULE", help="Weights of the spectral gap: metropolis, max_degree, uniform.")
+        Literal["metropolis", "max_degree", "uniform"],
+        option("RULE", "Weights of the spectral gap: metropolis, max_degree, uniform."),
     ] = "metropolis",
-    as_json: Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document instead.")] = False,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: png, pdf or svg.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an edge list for `tacit train`.")] = None,
+    json: Json = False,
+    plot: Plot = None,
+    save: Annotated[Path | None, option("FILE", "Write an edge list for `tacit train`.")] = None,
 ) -> None:
     """Build a communication graph and measure how well it connects.
 
@@ -77,16 +69,9 @@ def graph(
     check_picture(plot)
     check_output(save)
     wanted = {"fiedler": fiedler, "density": density, "centrality": centrality}
-    options = {
-        **wanted,
-        "tolerance": tolerance,
-        "restarts": restarts,
-        "degree": degree,
-        "rewire": rewire,
-        "probability": probability,
-        "rows": rows,
-    }
-    given = {name: value for name, value in options.items() if value is not None}
+    search = {"tolerance": tolerance, "restarts": restarts}
+    shape = {"degree": degree, "rewire": rewire, "probability": probability, "rows": rows}
+    given = {name: value for name, value in {**wanted, **search, **shape}.items() if value is not None}
     if is_schedule(kind):
         if save is not None:
             raise GraphError(
@@ -94,13 +79,13 @@ def graph(
             )
         if given or mixing != "metropolis":
             raise GraphError(
-                f"{kind!r} changes from round to round: its options stand behind it, as in moving:reach=0.4"
+                f"{kind!r} changes from round to round: its options are written behind it, as in moving:reach=0.4"
             )
-        show_schedule(kind, agents, seed, as_json=as_json, plot=plot)
+        _show_schedule(kind, agents, seed, json=json, plot=plot)
         return
     with working("building"):
         found = parse_graph(kind, agents, seed, options=given)
-        weighed = "file" if "weights" in found.graph else mixing
+        weights = "file" if "weights" in found.graph else mixing
         measures = measure(found, mixing)
         if save is not None:
             write_edge_list(found, save)
@@ -108,14 +93,14 @@ def graph(
             _draw(plot, found, measures, kind)
     if thin := flattened(kind, len(found), given):
         note(thin)
-    if as_json:
+    if json:
         edges = [list(edge) for edge in found.edges]
-        print_json({"kind": kind, **measures.to_dict(), "mixing": weighed, "edge_list": edges})
+        print_json({"kind": kind, **measures.to_dict(), "mixing": weights, "edge_list": edges})
         return
     screen = console()
     screen.print(Text(_title(kind, measures), style="bold"), soft_wrap=True)
-    _print_measures(screen, found, measures, weighed, wanted)
-    if measures.agents <= LISTED:
+    _print_measures(screen, found, measures, weights, wanted)
+    if measures.agents <= _LISTED:
         _print_neighbours(screen, found, measures.centrality)
     for name, path in (("Edge list", save), ("Picture", plot)):
         if path is not None:
@@ -127,8 +112,8 @@ def _title(kind: str, measures: "Measures") -> str:
 
 
 def _draw(path: Path, graph: "nx.Graph", measures: "Measures", kind: str) -> None:
-    if measures.agents > DRAWN:
-        raise GraphError(f"a picture of {measures.agents:,} agents would show nothing; --plot draws up to {DRAWN:,}")
+    if measures.agents > _DRAWN:
+        raise GraphError(f"a picture of {measures.agents:,} agents would show nothing; --plot draws up to {_DRAWN:,}")
     from tacit.cli.terminal.pictures import draw_graph
 
     name = Path(kind).name
@@ -152,7 +137,7 @@ def _print_measures(
         ("density", digits(measures.density), "share of all pairs that are linked"),
         ("fiedler", digits(measures.fiedler), "algebraic connectivity: λ₂ of the Laplacian"),
         ("normalized_fiedler", digits(measures.normalized_fiedler), "fiedler / agents; 1 for the complete graph"),
-        ("spectral_gap", digits(measures.spectral_gap), f"of W ({mixing}): disagreement lost a round"),
+        ("spectral_gap", digits(measures.spectral_gap), f"of W ({mixing}): disagreement removed in a round"),
         ("centrality", _span([float(digits(value)) for value in central]), "eigenvector centrality, least to most"),
         ("  of agent 0", digits(central[0]), "what `random --centrality` searches for"),
     ]
@@ -161,16 +146,19 @@ def _print_measures(
         "density": wanted["density"],
         "  of agent 0": wanted["centrality"],
     }
+    goals = {name: f"wanted: {target:g}" for name, target in targets.items() if target is not None}
+    _print_rows(screen, [(name, value, goals.get(name, meaning)) for name, value, meaning in rows])
+
+
+def _print_rows(screen: Console, rows: Iterable[tuple[str, str, str]]) -> None:
+    """Print measures, each with its name, value and meaning."""
     table = plain_table()
     table.add_column("measure", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning")
     for name, value, meaning in rows:
-        target = targets.get(name)
-        table.add_row(name, Text(value, style="bold"), meaning if target is None else f"wanted: {target:g}")
-    screen.print()
-    screen.print(table)
-    screen.print()
+        table.add_row(name, Text(value, style="bold"), meaning)
+    print_apart(screen, table)
 
 
 def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[float]) -> None:
@@ -180,14 +168,14 @@ def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[f
     table.add_column("centrality", no_wrap=True)
     most = max(centrality)
     for agent in graph:
-        shown = Text.assemble(f"{centrality[agent]:.3f} ", (bar(centrality[agent] / most, BAR_WIDTH), "cyan"))
+        shown = Text.assemble(f"{centrality[agent]:.3f} ", (bar(centrality[agent] / most, _BAR_WIDTH), "cyan"))
         table.add_row(str(agent), ranges(sorted(graph[agent])), shown)
     screen.print(table)
     screen.print()
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers with runs drawn together: 1–3 5 8–9."""
+    """Return ascending numbers, with consecutive ones as ranges: 1–3 5 8–9."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -200,3 +188,52 @@ def ranges(numbers: Sequence[int]) -> str:
 def _span(values: Sequence[float]) -> str:
     low, high = min(values), max(values)
     return f"{low:g}" if low == high else f"{low:g}–{high:g}"
+
+
+def _show_schedule(text: str, agents: int | None, seed: int, *, json: bool, plot: Path | None) -> None:
+    """Print the measures of links that change, and draw the first rounds if asked."""
+    from tacit.networks import measure_schedule
+    from tacit.runs.specs import parse_schedule
+
+    with working("building"):
+        topology = parse_schedule(text, agents, seed)
+        measures = measure_schedule(topology, _ROUNDS)
+        links = f"{counted(measures.pairs, 'link')} in {counted(measures.rounds, 'round')}"
+        title = f"{text}: {counted(measures.agents, 'agent')}, {links}"
+        if plot is not None:
+            _draw_schedule(plot, topology, title)
+    if json:
+        print_json({"kind": text, **measures.to_dict()})
+        return
+    screen = console()
+    screen.print(Text(title, style="bold"), soft_wrap=True)
+    _print_rows(screen, _schedule_rows(measures, topology.period))
+    if plot is not None:
+        screen.print(f"Picture: {plot}", soft_wrap=True)
+
+
+def _schedule_rows(measures: "ScheduleMeasures", period: int | None) -> list[tuple[str, str, str]]:
+    repeats = "rounds, after which the links repeat" if period is not None else "rounds measured; it never repeats"
+    exact = measures.contraction == 0
+    left = "exact average" if exact else "of disagreement left after these rounds, at worst"
+    rows = [
+        ("agents", f"{measures.agents:,}", "parties that hold data"),
+        ("rounds", f"{measures.rounds:,}", repeats),
+        ("window", f"{measures.window:,}", "rounds within which all agents are connected"),
+        ("pairs", f"{measures.pairs:,}", "that exchange messages in some round"),
+        ("neighbours", f"{measures.most_neighbors}", "that an agent hears in one exchange, at most"),
+        ("messages", digits(measures.messages), "that an agent sends in a round, on average"),
+        ("symmetric", "yes" if measures.symmetric else "no", "neighbours weigh each other alike, as real peers must"),
+        ("contraction", digits(measures.contraction), left),
+    ]
+    return rows if exact else [*rows, ("  of a round", digits(measures.of_a_round), "on average")]
+
+
+def _draw_schedule(path: Path, topology: "Topology", title: str) -> None:
+    from tacit.cli.terminal.pictures import SCHEDULE_AGENTS, draw_schedule
+
+    if topology.agents > SCHEDULE_AGENTS:
+        raise GraphError(
+            f"a picture of {topology.agents:,} agents over several rounds would show nothing; --plot draws up to {SCHEDULE_AGENTS}"
+        )
+    save_picture(draw_schedule(topology, title=title), path)

@@ -1,56 +1,73 @@
-"""`tacit ledger`: what was spent, of whose data, by which run. Decisions about the ledger are in `ledger_decisions`."""
+"""`tacit ledger`: what was spent on whose data by which run, and decisions about it, which the ledger keeps."""
 
-import math
+import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from tacit.cli.commands.ledger_budgets import budgets_as_json, print_budgets
-from tacit.cli.commands.spending import Record, Spent, group_of
-from tacit.cli.terminal.output import Json, RunsFolder, console, plain_table, print_json, round_up, working
+from tacit.cli.commands.ledger_printing import budgets_as_json, print_ledger
+from tacit.cli.commands.ledger_spending import LedgerSnapshot
+from tacit.cli.terminal.command import Json, RunsFolder, option
+from tacit.cli.terminal.errors import Commands
+from tacit.cli.terminal.output import FOUND_FAULT, console, print_json, working
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.io.chains import is_hash
-from tacit.privacy import Decision, DurableLedger, Guarantee
+from tacit.privacy import DurableLedger
 from tacit.runs import list_runs
 from tacit.runs.folder import ledger_in
 
-BROKEN = 1
-_DELTA = 1e-5  # where no run says otherwise
+SHOW = "show"
+_DELTA = 1e-5  # where no run has one
+
+Why = Annotated[str, option("WHY", "Why; the ledger keeps it.", "--reason")]
+Who = Annotated[str | None, option("NAME", "Who decides; default: your login name.", "--who")]
 
 
+class LedgerCommands(Commands):
+    """The decisions by name; `tacit ledger` with anything else, or nothing, shows the ledger."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `show` before a word that is not a command."""
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = [SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+command = typer.Typer(cls=LedgerCommands, rich_markup_mode="rich")
+
+
+@command.callback()
+def _ledger() -> None:
+    """What was spent on whose data, and by which run.
+
+    tacit ledger [RUN]... is short for tacit ledger show. The other commands are decisions, which the ledger keeps with
+    who made them and why.
+
+    Example: tacit ledger --verify
+    """
+
+
+@command.command(SHOW)
 def show(
     only: Annotated[
-        list[str] | None, typer.Argument(metavar="RUN", help="Show these runs only, and not all together.")
+        list[str] | None, typer.Argument(metavar="RUN", help="Show only these runs, without the total of all runs.")
     ] = None,
     runs: RunsFolder = Path("runs"),
-    delta: Annotated[
-        float | None, typer.Option(metavar="δ", help="Derive ε at this δ; else at the smallest δ of these runs.")
-    ] = None,
-    all_owners: Annotated[
-        bool, typer.Option("--all", metavar="", help="List every owner, not the one with the highest ε.")
-    ] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", metavar="", help="Check that the record is whole; exit 1 if not.")
-    ] = False,
-    earlier: Annotated[
-        str | None, typer.Option(metavar="HASH", help="With --verify: a head that was noted earlier must be on record.")
-    ] = None,
-    head: Annotated[
-        bool,
-        typer.Option("--head", metavar="", help="Show the head of the ledger, to note or publish, and nothing else."),
-    ] = False,
+    delta: Annotated[float | None, option("δ", "Derive ε at this δ; default: the smallest δ of these runs.")] = None,
+    all_owners: Annotated[bool, option("", "List every owner, not only the one with the highest ε.", "--all")] = False,
+    verify: Annotated[bool, option("", "Check that the record is complete; exit 1 if not.", "--verify")] = False,
+    earlier: Annotated[str | None, option("HASH", "With --verify: an earlier head, which must be on record.")] = None,
+    head: Annotated[bool, option("", "Show only the head of the ledger, to note or publish.", "--head")] = False,
     json: Json = False,
 ) -> None:
-    """Derive what was spent, by run and in all, under both adjacencies, for the owner in each group with the highest ε.
+    """Derive what was spent, by run and in total, under both adjacencies, for the owner in each group with the highest ε.
 
-    A run that is not finished is charged all queries of its plan. With --verify, the ε that finished runs state is held
-    against the ε that follows from the record.
+    A run that is not finished is charged all queries of its plan. With --verify, the ε that finished runs state is compared
+    with the ε that follows from the record.
 
     Example: tacit ledger --verify
     """
@@ -59,44 +76,47 @@ def show(
         _print_head(path, json)
         return
     if earlier is not None and (not verify or not is_hash(earlier)):
-        raise InvalidInput("--earlier takes a head, 64 digits from 0 to f, and goes with --verify")
+        raise InvalidInput("--earlier takes a head, 64 digits from 0 to f, and needs --verify")
     with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
-        record = Record(durable)
-        asked = [choose("run", Path(name).name, record.runs) for name in only] if only else None
-        deltas = _deltas(runs, record.runs if asked is None else asked)
+        snapshot = LedgerSnapshot(durable)
+        asked = [choose("run", Path(name).name, snapshot.runs) for name in only] if only else None
+        deltas = _deltas(runs, snapshot.runs if asked is None else asked)
         chosen = delta if delta is not None else min(deltas, default=_DELTA)
-        problems = list(_problems(record, durable, runs, earlier)) if verify else []
+        problems = list(_problems(snapshot, durable, runs, earlier)) if verify else []
         every = all_owners or json
-        rows = list((record.of_every_owner if every else record.of_highest)(chosen, asked))
+        rows = list((snapshot.of_every_owner if every else snapshot.of_highest)(chosen, asked))
     if json:
-        whole = not problems if verify else None
-        spent = [row.to_dict() for row in rows]
-        exposed = record.exposed(asked)
-        document = {"ledger": str(path), "whole": whole, "problems": problems, "exposed": exposed, "spent": spent}
-        document["budgets"] = budgets_as_json(record)
-        print_json(document | {"decisions": [asdict(decision) for decision in record.ledger.decisions]})
+        print_json(
+            {
+                "ledger": str(path),
+                "whole": not problems if verify else None,
+                "problems": problems,
+                "exposed": snapshot.exposed(asked),
+                "spent": [row.to_dict() for row in rows],
+                "budgets": budgets_as_json(snapshot),
+                "decisions": [asdict(decision) for decision in snapshot.ledger.decisions],
+            }
+        )
     else:
-        _print(rows, chosen, len(deltas) > 1 and delta is None, every)
-        for words in [
-            *_conditions(rows, record.ledger.decisions),
-            *record.dealt_out_anew(asked),
-            *record.exposed(asked),
-        ]:
-            console().print(f"\nNote: {words}", soft_wrap=True)
-        print_budgets(record)
-        _print_decisions(record.ledger.decisions)
-        _print_problems(problems, verify)
+        why = ", the smallest of these runs' δ" if len(deltas) > 1 and delta is None else ""
+        print_ledger(snapshot, rows, asked, every=every, terms=f"δ={chosen:g}{why}")
+        for problem in problems:
+            console().print(f"NOT WHOLE: {problem}")
+        if verify and not problems:
+            console().print(
+                "\nthe record is whole: every query is there, none is past its allowance, every stated ε follows"
+            )
     if problems:
-        raise typer.Exit(BROKEN)
+        raise typer.Exit(FOUND_FAULT)
 
 
-def _problems(record: Record, durable: DurableLedger, runs: Path, earlier: str | None) -> Iterator[str]:
-    from tacit.cli.commands.verifying import misstated
+def _problems(snapshot: LedgerSnapshot, durable: DurableLedger, runs: Path, earlier: str | None) -> Iterator[str]:
+    from tacit.cli.commands.ledger_verification import find_misstatements
 
     yield from durable.verify()
     if earlier is not None and earlier not in [kept for _, kept in durable.log]:
-        yield f"the head {earlier[:16]}… is not on record: rows that were there when it was noted are changed or gone"
-    yield from misstated(record.ledger, durable, runs)
+        yield f"the head {earlier[:16]}… is not on record: rows from before it was noted are changed or missing"
+    yield from find_misstatements(snapshot.ledger, durable, runs)
 
 
 def _print_head(path: Path, json: bool) -> None:
@@ -109,7 +129,7 @@ def _print_head(path: Path, json: bool) -> None:
 
 
 def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
-    """Return the δ of all private runs of these names that are still there to say it."""
+    """Return the δ of all private runs of these names whose folders still exist."""
     found = set()
     for folder in list_runs(runs):
         try:
@@ -121,81 +141,62 @@ def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
     return found
 
 
-def _print(rows: Sequence[Spent], delta: float, smallest: bool, every: bool) -> None:
-    screen = console()
-    if not rows:
-        screen.print("nothing was spent")
+@command.command("abandon")
+def abandon(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The name of the run in the ledger.")],
+    reason: Why,
+    who: Who = None,
+    runs: RunsFolder = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Give up a run that was killed or stopped: it makes no more queries, and those it has not made are free for other runs.
+
+    Queries that it made stay charged, and its own ε stays that of its plan. An abandoned run cannot be resumed. A run that a process
+    is still working on is refused.
+
+    Example: tacit ledger abandon dsgt-digits-1 --reason "the machine is gone"
+    """
+    with closing(DurableLedger(ledger_in(runs))) as durable:
+        names = [account.run for account in durable.accounts]
+        name = choose("run", run if run in names else Path(run).name, names)
+        before = durable.account(name)
+        assert before is not None
+        freed = max(before.to_free(line) for line in before.lines)
+        decision = durable.abandon(name, reason=reason, who=who or getpass.getuser())
+        account = durable.account(name)
+        assert account is not None
+    if json:
+        print_json({"run": name, "made": account.spent, "freed": freed, "who": decision.who, "reason": decision.reason})
         return
-    why = ", the smallest of these runs' δ" if smallest else ""
-    of = "each owner" if every else "the owner with the highest ε"
-    screen.print(f"spent at δ={delta:g}{why}, by the pld accountant, of {of}")
-    for table in _tables(rows, every):
-        screen.print()
-        screen.print(table)
-
-
-def _tables(rows: Sequence[Spent], every: bool) -> Iterator[Table]:
-    """Yield one table for all owners whose names begin alike, up to the last slash."""
-    for begin, group in groupby(rows, lambda row: row.group):
-        table = plain_table(f"{begin}/…" if begin else None)
-        names = ("owner", "run") if every else ("run", "owner")
-        for column in names:
-            table.add_column(column, overflow="fold")
-        for column in ("queries", "ε add-or-remove", "ε replace-one"):
-            table.add_column(column, justify="right")
-        table.add_column("per", overflow="fold")
-        table.add_column("release")
-        last = None
-        for row in group:
-            owner, run = row.owner.removeprefix(f"{group_of(row.owner)}/"), row.run or "all runs"
-            table.add_row(
-                *(("" if owner == last else owner, run) if every else (run, owner)),
-                _queries(row),
-                _epsilon(row.add_remove),
-                _epsilon(row.replace_one),
-                row.unit if row.private else "-",
-                "yes" if row.release else "no",
-            )
-            last = owner
-        yield table
-
-
-def _queries(row: Spent) -> str:
-    """Write how many queries count and, where those of a plan do, how many were made."""
-    if not row.charged:
-        return "not counted"
-    return f"{row.charged:,}" if row.charged == row.queries else f"{row.charged:,} ({row.queries:,} made)"
-
-
-def _epsilon(kept: Guarantee) -> str:
-    return "∞" if math.isinf(kept.epsilon) else round_up(kept.epsilon)
-
-
-def _conditions(rows: Sequence[Spent], decisions: Sequence[Decision]) -> Iterator[str]:
-    """Yield what has to be known of rows that are more than one finished run."""
-    if any(row.run is not None and row.charged != row.queries for row in rows):
-        yield "a run that is not finished is charged its whole plan: when to stop may depend on what it gave"
-    together = [row.add_remove for row in rows if row.run is None]
-    if any(kept.basis == "plans" for kept in together):
-        raised = any(decision.kind == "raise" and decision.runs for decision in decisions)
-        why = (
-            "the budget was raised after some of them, maybe because of their results, so it proves nothing more"
-            if raised
-            else "a budget set before the first run needs no such condition"
+    if freed:
+        words = f"{freed} of its {account.allowed} queries are free for other runs; {account.spent} were made and stay charged"
+    else:
+        words = (
+            f"no query is freed: it made {account.spent} of {account.allowed}, and without a budget that admitted it before, "
+            "its whole plan stays charged, because when it ended may depend on the answers"
         )
-        yield f"ε of all runs holds if no run was planned after seeing another's results; {why}"
+    console().print(f"abandoned {name}: {words}", soft_wrap=True)
 
 
-def _print_decisions(decisions: Sequence[Decision]) -> None:
-    if decisions:
-        console().print("\ndecided:")
-    for decision in decisions:
-        console().print(f"  {decision}", soft_wrap=True)
+@command.command("raise")
+def raise_budget(
+    epsilon: Annotated[float, typer.Argument(metavar="ε", help="What all runs together may spend from now on.")],
+    reason: Why,
+    who: Who = None,
+    owner: Annotated[str | None, option("OWNER", "Raise the budget of this owner alone.")] = None,
+    runs: RunsFolder = Path("runs"),
+    json: Json = False,
+) -> None:
+    """Raise the budget in the ledger, at the same δ and adjacency.
 
+    The owners of the records should decide this. What runs before and after it spend together is then promised only if no run
+    was planned after seeing another's results.
 
-def _print_problems(problems: Sequence[str], verified: bool) -> None:
-    screen = console()
-    for problem in problems:
-        screen.print(f"NOT WHOLE: {problem}")
-    if verified and not problems:
-        screen.print("\nthe record is whole: every query is there, none is past its allowance, every stated ε follows")
+    Example: tacit ledger raise 20 --reason "the owners agreed on 3 May" --who "data board"
+    """
+    with closing(DurableLedger(ledger_in(runs))) as durable:
+        decision = durable.raise_budget(epsilon, reason=reason, who=who or getpass.getuser(), owner=owner)
+    if json:
+        print_json(asdict(decision))
+    else:
+        console().print(str(decision), soft_wrap=True)

@@ -1,84 +1,91 @@
-"""`tacit list`: what was run, how far it is, and what came of it."""
+"""`tacit list`: all runs, their progress and their results."""
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.commands.memo import Memo
-from tacit.cli.terminal.output import (
-    Json,
-    RunsFolder,
-    complain,
-    console,
-    plain_table,
-    print_json,
-    print_whole,
-    round_up,
-)
+from tacit.cli.commands.epsilon_cache import EpsilonCache
+from tacit.cli.terminal.command import Json, RunsFolder
+from tacit.cli.terminal.output import complain, console, plain_table, print_json, print_whole, round_up
 from tacit.errors import TacitError
-from tacit.privacy.guarantees import EXPOSED, per, stated
+from tacit.privacy.accounting import ceil_digits
+from tacit.privacy.guarantees import EXPOSED, per
 from tacit.runs import RunFolder, list_runs
-from tacit.runs.events import Plan
+from tacit.runs.event_types import PlanEvent
+from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER
-from tacit.runs.record import Record, Records
+from tacit.runs.run_accounts import RunAccount, RunAccounts
 
-_RIGHT = ("agents", "rounds", "accuracy", "ε")
+_FACTS = ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "unit", "release")
 
 
-def list_(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
-    """List all runs: how far they are and what came of them. A run that is not finished is charged its whole plan.
+def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
+    """List all runs with their progress and results. A run that is not finished is charged its whole plan.
 
     Example: tacit list --runs runs
     """
-    memo = Memo()
-    records = _records(runs)
-    rows = [_row(folder, records, memo) for folder in list_runs(runs)]
-    memo.save()
+    cache, records = EpsilonCache(), _records(runs)
+    found = [_row(folder, records, cache) for folder in list_runs(runs)]
+    cache.save()
+    rows = [row for row, _ in found]
     if json:
         print_json({"runs": rows})
         return
     units = {row["unit"] for row in rows if row["unit"] is not None}
     mixed = len(units) > 1
-    table = plain_table()
-    for column in ("run", "rule", "data", "agents", "rounds", "state", "accuracy", "ε", *["per"] * mixed, "release"):
-        # On two lines, so that a list of the names that runs are given fits 80 columns.
-        heading = per(min(units)).replace("per ", "per\n") if column == "ε" and len(units) == 1 else column
-        table.add_column(heading, justify="right" if column in _RIGHT else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*_cells(row, mixed))
+    # On two lines, so that a list of runs with default names fits 80 columns.
+    epsilon = per(min(units)).replace("per ", "per\n") if len(units) == 1 else "ε"
+    columns = (
+        "run",
+        "rule",
+        "data",
+        ">agents",
+        ">rounds",
+        "state",
+        ">accuracy",
+        f">{epsilon}",
+        *["per"] * mixed,
+        "release",
+    )
+    table = plain_table(None, *columns)
+    for row, rule in found:
+        table.add_row(*_cells(row | {"algorithm": rule}, mixed))
     print_whole(table if rows else f"there are no runs in {runs}")
-    if any(row["exposed"] and row["private"] for row in rows):
-        named = ", ".join(row["run"] for row in rows if row["exposed"] and row["private"])
-        console().print(f"Note: {EXPOSED} (the records of {named})", soft_wrap=True)
+    exposed = [row["run"] for row in rows if row["exposed"] and row["private"]]
+    if exposed:
+        console().print(f"Note: {EXPOSED} (the records of {', '.join(exposed)})", soft_wrap=True)
 
 
-def _records(runs: Path) -> Records | None:
-    """Return what the ledger holds of all runs; nothing where there is one that cannot be read."""
+def _records(runs: Path) -> RunAccounts | None:
+    """Return what the ledger holds about all runs, or None if it cannot be read."""
     try:
-        return Records(runs / LEDGER)
+        return RunAccounts(runs / LEDGER)
     except TacitError as error:
         complain(str(error))
         return None
 
 
-def _row(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
-    """Return what a run's files tell; of a folder that is broken, no more than that."""
-    nothing = dict.fromkeys(
-        ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "unit", "release")
-    ) | {"exposed": False}
+def _row(folder: RunFolder, records: RunAccounts | None, cache: EpsilonCache) -> tuple[dict[str, Any], str | None]:
+    """Return the facts in a run's files, and the name of its rule as it is printed; only the state if they are broken."""
+    nothing = {"run": folder.name, **dict.fromkeys(_FACTS), "exposed": False}
     try:
-        return {"run": folder.name, **nothing, **_facts(folder, records, memo)}
+        events = folder.events()
+        facts = _facts(folder, events, records, cache)
+        return nothing | facts, facts["algorithm"] if events.plan is None else events.plan.algorithm
     except (TacitError, LookupError, TypeError, ValueError, OSError) as error:  # files can hold anything
         why = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
         complain(f"run {folder.name!r} is broken: {why}")
-        return {"run": folder.name, **nothing, "state": "broken"}
+        return nothing | {"state": "broken"}, None
 
 
-def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, Any]:
-    config, summary, events = folder.config(), folder.summary(), folder.events()
+def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache: EpsilonCache) -> dict[str, Any]:
+    config, summary = folder.config(), folder.summary()
     scores = (events.snapshots[-1].accuracy if events.snapshots else None) or ()
     plan, record = events.plan, None if records is None else records.of(folder.name, events)
+    release = None
+    if record is not None and plan is not None and record.account is not None:
+        release = record.release and plan.release
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -88,17 +95,15 @@ def _facts(folder: RunFolder, records: Records | None, memo: Memo) -> dict[str, 
         "state": _state(folder, record, finished=bool(summary)),
         "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
-        "epsilon": None if record is None or plan is None else _epsilon(record, plan, memo),
+        "epsilon": None if record is None or plan is None else _epsilon(record, plan, cache),
         "unit": plan.protected if config.private and plan is not None else None,
-        "release": None
-        if record is None or plan is None or record.account is None
-        else record.release and plan.release,
+        "release": release,
         "exposed": record is not None and record.exposed,
     }
 
 
-def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
-    """Say how far a run is; one that was abandoned cannot be resumed."""
+def _state(folder: RunFolder, record: RunAccount | None, *, finished: bool) -> str:
+    """Return the state of a run; one that was abandoned cannot be resumed."""
     if finished:
         return "finished"
     if folder.is_running:
@@ -106,15 +111,17 @@ def _state(folder: RunFolder, record: Record | None, *, finished: bool) -> str:
     return "abandoned" if record is not None and record.abandoned else "stopped"
 
 
-def _epsilon(record: Record, plan: Plan, memo: Memo) -> float | None:
-    """Return the highest ε of any agent, as it is stated; None without privacy, and where the ledger does not tell."""
+def _epsilon(record: RunAccount, plan: PlanEvent, cache: EpsilonCache) -> float | None:
+    """Return the highest ε of any agent, as it is stated; None without privacy, or if the ledger does not have it."""
     if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
         return None
-    return stated(memo.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant))
+    return ceil_digits(
+        cache.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
+    )
 
 
 def _cells(row: Mapping[str, Any], mixed: bool) -> list[str]:
-    """Return what a row shows; where runs protect different units, with whom this one does."""
+    """Return the cells of a row; where runs protect different units, with the unit of this one."""
     plain = [str(row[key] or "-") for key in ("run", "algorithm", "dataset", "agents")]
     rounds = "-" if row["of"] is None else f"{row['rounds']}/{row['of']}"
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"

@@ -1,7 +1,7 @@
 """The options of `tacit train`: one for every setting of a run, in the panels of its help.
 
-A setting that is on or off has two options. Help shows the one that changes what happens; the other, which is hidden,
-takes a setting in a file back.
+A new setting of `RunConfig` needs a place in `PANELS`. A setting that is on or off has two options: help shows the one that
+changes the default; the other is hidden, and reverses a setting in a file.
 """
 
 import inspect
@@ -10,8 +10,10 @@ from typing import Annotated, Any, Optional, get_args, get_type_hints
 
 import typer
 
+from tacit.cli.terminal.command import with_parameters
 from tacit.errors import InvalidInput
-from tacit.runs.config import PER_AGENT, RunConfig
+from tacit.runs.config import RunConfig
+from tacit.runs.config_checks import PER_AGENT
 
 PANELS = {
     "Data and graph": ("dataset", "data_dir", "agents", "split", "graph", "mixing", "allow_drift"),
@@ -30,9 +32,12 @@ PANELS = {
         "spare_queries",
         "private_diagnostics",
     ),
+    "Noise that cancels": ("noise", "curious", "keys", "mask_ratio", "lost"),
     "Algorithm": (
         "algorithm",
         "rounds",
+        "gossip_rounds",
+        "exchanges_per_query",
         "lr",
         "lr_final",
         "step",
@@ -47,7 +52,7 @@ PANELS = {
 }
 RUN_PANEL = "Run"
 COMPILE: dict[str, Any] = {"auto": "auto", "true": True, "yes": True, "false": False, "no": False}
-FLAG = ""  # what stands in help where an option takes no value
+FLAG = ""  # the placeholder of an option that takes no value
 _PLACEHOLDERS = {int: "N", float: "NUMBER", str: "NAME"}
 _PLACEHOLDER_OF = {
     "data_dir": "FOLDER",
@@ -61,25 +66,19 @@ _PLACEHOLDER_OF = {
     "evaluate_every": "ROUNDS",
     "checkpoint_every": "ROUNDS",
     "compile": "WHEN",
+    "curious": "K",
+    "keys": "KIND",
+    "mask_ratio": "RATIO",
 }
 
-_TAKEN_BACK = {"private": "neither clip nor add noise: nothing is promised"}
-
-Parameters = Mapping[str, tuple[Any, Any]]
-"""Annotation and default by name."""
+_HELP_OF_OFF = {"private": "neither clip nor add noise: nothing is promised"}
 
 
-def with_parameters(command: Callable[..., None], parameters: Parameters, help: str) -> Callable[..., None]:
-    """Give a command these parameters, each of them a keyword, in the way that typer reads them."""
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in parameters.items()
-        ]
-    )
-    command.__annotations__ = {name: kind for name, (kind, _) in parameters.items()}
-    command.__doc__ = help
-    return command
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for every setting of a run, instead of its `**settings`."""
+    own = inspect.signature(command).parameters
+    declared = {name: (own[name].annotation, own[name].default) for name in own if name != "settings"}
+    return with_parameters(command, settings_options() | declared, command.__doc__)
 
 
 def settings_options() -> dict[str, tuple[Any, Any]]:
@@ -88,7 +87,7 @@ def settings_options() -> dict[str, tuple[Any, Any]]:
 
 
 def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that were given as options, out of what typer hands over."""
+    """Return the settings that were given as options, from the values that typer passes."""
     keys = [key for panel in PANELS.values() for key in panel]
     given = {key: _read(key, values[key]) for key in keys if values[key] is not None}
     for key in keys:
@@ -101,9 +100,11 @@ def given_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(key: str, value: Any) -> Any:
-    """Return the value of an option; one that may be given per agent is a number, or several with commas."""
+    """Return the value of an option; one that may differ between agents is a number, or several with commas."""
     if key == "compile":
         return COMPILE.get(value.lower(), value)
+    if key == "mask_ratio":
+        return _read_ratio(value)
     if key not in PER_AGENT:
         return value
     try:
@@ -116,18 +117,26 @@ def _read(key: str, value: Any) -> Any:
     return numbers if "," in value else numbers[0]
 
 
+def _read_ratio(value: str) -> Any:
+    """Return the size of masks: a number, or a word that the settings take or refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
 def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
     field, kind = RunConfig.model_fields[key], get_type_hints(RunConfig)[key]
     look: dict[str, Any] = {"rich_help_panel": panel, "show_default": False}
     if kind is bool:
         name = key.replace("_", "-")
         on = typer.Option(f"--{name}", help=field.description, hidden=field.default, metavar=FLAG, **look)
-        off = typer.Option(f"--no-{name}", help=_TAKEN_BACK.get(key), hidden=not field.default, metavar=FLAG, **look)
+        off = typer.Option(f"--no-{name}", help=_HELP_OF_OFF.get(key), hidden=not field.default, metavar=FLAG, **look)
         yield key, (Annotated[Optional[bool], on], None)  # noqa: UP045
         yield f"no_{key}", (Annotated[Optional[bool], off], None)  # noqa: UP045
         return
-    if key in PER_AGENT or key == "compile":
-        kind = str  # one number or several with commas; a word that the library has as a bool
+    if key in PER_AGENT or key in ("compile", "mask_ratio"):
+        kind = str  # one number or several with commas; a word that the library has as a bool; a number or a word
     default = "" if field.default is None else f" [dim]\\[{_shown(field.default)}][/]"
     placeholder = _PLACEHOLDER_OF.get(key) or _placeholder(kind)
     option = typer.Option(help=f"{field.description}{default}", metavar=placeholder, **look)
@@ -135,7 +144,7 @@ def _options(key: str, panel: str) -> Iterator[tuple[str, tuple[Any, Any]]]:
 
 
 def _placeholder(kind: Any) -> str:
-    """Return what stands in help for a value of a type, or of one that may also be missing."""
+    """Return the placeholder in help for a value of a type, or of one that may also be missing."""
     kinds = (kind, *get_args(kind))
     return next((word for each, word in _PLACEHOLDERS.items() if each in kinds), "NAME")
 

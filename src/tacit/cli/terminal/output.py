@@ -1,57 +1,50 @@
-"""What all commands share: how they print and how they save a picture.
+"""How all commands print, and how they save a picture.
 
 A result goes to stdout, as text that fits 80 columns or as one JSON document; everything else goes to stderr. Text
-is printed as it is: square brackets in a file's name are no markup.
+is printed as it is: square brackets in the name of a file are not markup.
 """
 
-import io
 import json
 import math
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from tacit.errors import InvalidInput
-from tacit.io.files import finite, write_atomically
-from tacit.privacy.guarantees import stated
+from tacit.io.files import finite
+from tacit.privacy.accounting import ceil_digits
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
-    from matplotlib.figure import Figure
+    pass
 
-RunsFolder = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of all runs, with their ledger.")]
-Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON document, and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", metavar="", help="Show no plan and no progress.")]
-PICTURES = (".png", ".pdf", ".svg")
+FOUND_FAULT = 1
+"""The exit code where a claim is broken, or a record does not hold."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def console() -> Console:
-    """Return where text results go."""
+    """Return the console of results."""
     return Console(highlight=False, markup=False)
 
 
 def messages() -> Console:
-    """Return where everything else goes."""
+    """Return the console of everything else."""
     return Console(stderr=True, highlight=False, markup=False)
 
 
 def note(words: str) -> None:
-    """Say on stderr what a user may not have expected."""
+    """Print on stderr what a user may not have expected."""
     _say("note: ", "bold", words)
 
 
 def complain(words: str) -> None:
-    """Say on stderr what is wrong, without ending."""
+    """Print on stderr what is wrong, without ending."""
     _say("error: ", "bold red", words)
 
 
@@ -63,9 +56,17 @@ def print_whole(result: RenderableType) -> None:
     screen.print(result)
 
 
+def print_apart(screen: Console, *results: RenderableType) -> None:
+    """Print results with an empty line before and after each."""
+    for result in results:
+        screen.print()
+        screen.print(result)
+    screen.print()
+
+
 @contextmanager
 def working(message: str) -> Iterator[None]:
-    """Show on a terminal's stderr that something takes a moment; elsewhere show nothing."""
+    """Show that something takes a moment, if stderr is a terminal."""
     screen = messages()
     if screen.is_terminal:
         with screen.status(message):
@@ -75,19 +76,19 @@ def working(message: str) -> Iterator[None]:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document: a key on a line, whatever it holds behind it, with null for what is not finite."""
+    """Print one JSON document: a line for each key with all of its value, and null for numbers that are not finite."""
     lines = [f"  {json.dumps(key)}: {json.dumps(finite(value), allow_nan=False)}" for key, value in document.items()]
     sys.stdout.write("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _say(begin: str, style: str, words: str) -> None:
     screen = messages()
-    # A line in a log or a pipe stays a line, so that it can be searched for.
+    # In a log or a pipe, a message stays on one line, so that it can be searched for.
     screen.print(Text.assemble((begin, style), words), soft_wrap=not screen.is_terminal)
 
 
 class PlainTable(Table):
-    """A table in the one style that all commands use. A heading may be wider than the columns below it."""
+    """A table in the style of all commands. A heading may be wider than the columns below it."""
 
     def __init__(self, heading: str | None) -> None:
         super().__init__(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -99,19 +100,23 @@ class PlainTable(Table):
         yield from super().__rich_console__(console, options)
 
 
-def plain_table(heading: str | None = None) -> PlainTable:
-    """Return an empty table."""
-    return PlainTable(heading)
+def plain_table(heading: str | None = None, *columns: str, no_wrap: bool = False) -> PlainTable:
+    """Return an empty table with these columns; a name that begins with > is of one that is aligned to the right."""
+    table = PlainTable(heading)
+    for column in columns:
+        justify: JustifyMethod = "right" if column.startswith(">") else "left"
+        table.add_column(column.removeprefix(">"), justify=justify, no_wrap=no_wrap, overflow="fold")
+    return table
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar of a share of this many columns, to an eighth of a column."""
+    """Return a bar that fills a share of this many columns, to an eighth of a column."""
     eighths = round(min(max(share, 0.0), 1.0) * width * 8)
     return ("█" * (eighths // 8) + _EIGHTHS[eighths % 8]).rstrip()
 
 
 def digits(value: float, count: int = 4) -> str:
-    """Return a number to so many digits, without an exponent where a reader needs none."""
+    """Return a number with so many digits, and with an exponent only if it is very small or large."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if 1e-4 <= abs(value) < 10**count:
@@ -120,39 +125,5 @@ def digits(value: float, count: int = 4) -> str:
 
 
 def round_up(epsilon: float) -> str:
-    """Return ε to four digits, rounded up: what is shown is never less than what is spent."""
-    return digits(stated(epsilon))
-
-
-def check_output(path: Path | None) -> None:
-    """Refuse a file that could not be written, before anything is computed."""
-    if path is None:
-        return
-    if os.path.isdir(path):
-        raise InvalidInput(f"{path}: this is a folder; name a file in it")
-    standing = next(folder for folder in path.parents if os.path.lexists(folder))
-    if not os.path.isdir(standing):
-        raise InvalidInput(f"{path}: cannot be written, because {standing} is not a folder")
-
-
-def check_picture(path: Path | None) -> None:
-    """Refuse a picture that could not be saved, before anything is computed."""
-    check_output(path)
-    if path is not None and path.suffix.lower() not in PICTURES:
-        kind = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-        raise InvalidInput(f"{path}: a picture is saved as {', '.join(PICTURES)}, but this name {kind}")
-
-
-def save_picture(figure: "Figure", path: Path) -> None:
-    """Save a figure in the format that its file's name ends in, all of it or nothing."""
-    import matplotlib as mpl
-
-    check_picture(path)
-    content, ending = io.BytesIO(), path.suffix.lower().removeprefix(".")
-    # The same command makes the same file: no date, names that are not drawn by lot, nobody's own settings.
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[ending]
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update({"svg.hashsalt": "tacit", "pdf.fonttype": 42})
-        figure.savefig(content, format=ending, dpi=200, metadata=metadata)
-    write_atomically(path, content.getvalue())
+    """Return ε with four digits, rounded up: what is shown is never less than what is spent."""
+    return digits(ceil_digits(epsilon))

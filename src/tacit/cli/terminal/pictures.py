@@ -1,7 +1,6 @@
-"""The pictures behind `--plot`, in one style. Imported only where one is drawn: matplotlib takes its time."""
+"""The pictures behind `--plot`. Imported only when one is drawn, since matplotlib is slow to import."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,24 +17,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
-from tacit.report.figures.layout import positions
-from tacit.report.figures.palette import SERIES, readable_on
+from tacit.report.figures.layout import lay_out
+from tacit.report.figures.palette import EDGE, GREY, HEAT, INK, SERIES, readable_on
+from tacit.report.figures.style import style
 
-_STYLE: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib and has all of ε, δ and σ
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#4d5a69",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e7ec",
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "text.parse_math": False,  # a file's name is text, whatever it holds
-}
-_HEAT = LinearSegmentedColormap.from_list("heat", ["#f3f5f8", "#b9d3ea", "#6ea7d3", "#2a75b0", "#0b3c6b"])
+_HEAT = LinearSegmentedColormap.from_list("heat", HEAT)
 LINES = ("-", "--", ":", "-.")
 SCHEDULE_AGENTS, _PANELS = 200, 8  # agents that can be seen in a small picture, and rounds that are drawn
 _LABELLED, _NUMBERED = 60, 20  # agents whose numbers fit on a graph; rows and columns whose counts fit a heat map
@@ -62,7 +48,7 @@ def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) 
             spent = f"{curve.name}: ε = {curve.epsilons[-1]:#.3g}"
             ax.plot(curve.queries, curve.epsilons, label=spent, clip_on=False, **look)
         if budget is not None:
-            ax.axhline(budget, color="#6b7280", lw=1, ls=(0, (4, 3)), label=f"budget ε = {budget:g}")
+            ax.axhline(budget, color=GREY, lw=1, ls=(0, (4, 3)), label=f"budget ε = {budget:g}")
         ax.set(xlabel="queries", ylabel="ε", xlim=(0, curves[0].queries[-1]), title=title)
         ax.set_ylim(bottom=0)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
@@ -76,10 +62,10 @@ def draw_graph(graph: nx.Graph, centrality: Sequence[float], *, title: str) -> F
     with style():
         figure = Figure(figsize=(6.4, 5.6))
         ax = figure.add_subplot()
-        places, agents, edges = positions(graph), len(graph), graph.number_of_edges()
+        places, agents, edges = lay_out(graph), len(graph), graph.number_of_edges()
         width = 1.2 if edges < 100 else 0.7 if edges < 500 else 0.3
         links = [(places[i], places[j]) for i, j in graph.edges()]
-        ax.add_collection(LineCollection(links, colors="#aab4c0", linewidths=width, zorder=1))
+        ax.add_collection(LineCollection(links, colors=EDGE, linewidths=width, zorder=1))
         # Centralities that differ by rounding are one colour, in the middle of the scale.
         low, high = min(centrality), max(centrality)
         if high - low < 1e-9:
@@ -102,7 +88,7 @@ def draw_schedule(topology: Topology, *, title: str) -> Figure:
     """Draw the links of the first exchanges, one beside another; an arrow points to who hears, where that is one way."""
     rounds = rounds_of(topology, _PANELS)
     panels = [(number, links) for number in rounds for links in topology.at(number)][:_PANELS]
-    places = positions(nx.empty_graph(topology.agents))
+    places = lay_out(nx.empty_graph(topology.agents))
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     with style():
@@ -115,9 +101,9 @@ def draw_schedule(topology: Topology, *, title: str) -> Figure:
                     arrow = "-|>" if not links.heard[heard, hears] else "-"
                     if arrow == "-" and heard < hears:
                         continue
-                    look = {"arrowstyle": arrow, "color": "#8b97a6", "lw": 1.1, "shrinkA": 5, "shrinkB": 5}
+                    look = {"arrowstyle": arrow, "color": EDGE, "lw": 1.1, "shrinkA": 5, "shrinkB": 5}
                     ax.annotate("", where[hears], where[heard], arrowprops=look)
-            ax.scatter(where[:, 0], where[:, 1], s=70, c="#2a6f97", edgecolors="w", linewidths=1, zorder=2)
+            ax.scatter(where[:, 0], where[:, 1], s=70, c=SERIES[0], edgecolors="w", linewidths=1, zorder=2)
             ax.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2), aspect="equal", title=f"round {number}")
         for ax in axes:
             ax.axis("off")
@@ -165,14 +151,5 @@ def _number_cells(ax: Axes, counts: npt.NDArray[np.int64]) -> None:
         ax.axhline(place - 0.5, color="w", lw=1)
     for (row, column), count in np.ndenumerate(counts):
         if count:
-            colour = "w" if count > 0.6 * counts.max() else "#17202b"
+            colour = "w" if count > 0.6 * counts.max() else INK
             ax.text(column, row, str(count), ha="center", va="center", fontsize=size, color=colour)
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """Draw in the one style of all pictures."""
-    with mpl.rc_context():
-        mpl.rcdefaults()  # whatever a user's own settings are
-        mpl.rcParams.update(_STYLE)
-        yield

@@ -1,22 +1,24 @@
-"""What a run will ask and say, printed before it does."""
+"""The plan of a run, printed before its first query."""
 
 import resource
 import shlex
 
 from rich.table import Table
 
+from tacit.algorithms.averaged import name_of
 from tacit.cli.terminal.output import plain_table, round_up
 from tacit.data.inputs import parts
 from tacit.privacy import Unit
 from tacit.privacy.guarantees import per, terms
 from tacit.privacy.mechanisms import RECORD
+from tacit.report.wording import amount
 from tacit.runs import Runner
 
 _AGENTS_SHOWN = 20
 
 
 def plan_tables(runner: Runner) -> list[Table]:
-    """Return the plan as a whole and, where agents differ and are not too many to look at, of each."""
+    """Return the plan of the run and, if agents differ and are not too many to list, of each agent."""
     return [_plan(runner), *_mechanisms(runner)]
 
 
@@ -24,10 +26,8 @@ def _plan(runner: Runner) -> Table:
     session = runner.session
     plan, cost = session.plan, session.cost
     width = session.model.size
-    table = plain_table(f"plan of {runner.folder.name}")
-    table.add_column("what")
-    table.add_column("value", overflow="fold")
-    table.add_row("algorithm", f"{runner.config.algorithm}, {session.training.rounds} rounds")
+    table = plain_table(f"plan of {runner.folder.name}", "what", "value")
+    table.add_row("algorithm", f"{name_of(session.training.algorithm)}, {session.training.rounds} rounds")
     table.add_row("model", f"{runner.config.model}, {width:,} parameters")
     table.add_row("queries of each agent", f"{cost.queries:,} and {session.training.spare_queries} spare")
     if plan.privacy is not None:
@@ -37,24 +37,24 @@ def _plan(runner: Runner) -> Table:
         promised = runner.epsilon(plan.queries)
         assert promised is not None
         stated = terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant)
-        table.add_row(f"{per(runner.protected)} in the end", f"{round_up(promised)} at {stated}")
+        table.add_row(f"{per(runner.protected)} at the end", f"{round_up(promised)} at {stated}")
         table.add_row("checked", _checked(runner))
         table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
     else:
         table.add_row("privacy", "none: nothing is promised")
-    table.add_row("sent by an agent a round", _bytes(cost.bytes_sent.max() / session.training.rounds) + " at most")
+    table.add_row("sent by an agent in a round", amount(cost.bytes_sent.max() / session.training.rounds) + " at most")
     table.add_row("gradients", session.chosen.why)
-    table.add_row("memory, about", _bytes(_memory(runner)))
+    table.add_row("memory, about", amount(_memory(runner)))
     return table
 
 
 def _protected(unit: Unit | None) -> str:
-    """Say to whom the promise is made."""
+    """Say who is protected."""
     return f"every {RECORD}" if unit is None else f"every {unit.name}, with up to {unit.most} records in a query"
 
 
 def _checked(runner: Runner) -> str:
-    """Say whether these settings were ever checked, or how to do it."""
+    """Say whether these settings were checked, or how to check them."""
     found = runner.folder.events().check
     if found is None:
         return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
@@ -66,9 +66,7 @@ def _mechanisms(runner: Runner) -> list[Table]:
     each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
     if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
         return []
-    table = plain_table()
-    for column in ("agent", f"{runner.protected}s", "lot", "rate q", "noise σ"):
-        table.add_column(column, justify="right")
+    table = plain_table(None, ">agent", f">{runner.protected}s", ">lot", ">rate q", ">noise σ")
     for agent, (size, lot, rate, sigma) in enumerate(each):
         table.add_row(str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")
     return [table]
@@ -79,21 +77,13 @@ def _span(values: tuple[float, ...]) -> str:
     return f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
 
 
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return ""
-
-
 def _memory(runner: Runner) -> float:
-    """Return about how much memory the run takes: what the process holds now, states, one query's lots and work."""
+    """Return roughly how much memory the run takes: what the process holds now, states, and the lots and work of a query."""
     session = runner.session
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     theta = session.state.theta
     lots = sum(session.plan.lot_sizes)
-    numbers = sum(table[0].numel() for table in parts(session.training.data.data.train.inputs))
+    numbers = sum(table[0].numel() for table in parts(session.training.data.dataset.train.inputs))
     inputs = 2 * lots * numbers * theta.element_size()
     states = 8 * theta.numel() * theta.element_size()
     return float(held + states + inputs + session.chosen.engine.working_bytes(lots))

@@ -1,4 +1,4 @@
-"""What is seen of a run while it is made ready and played: a live picture on a terminal, plain lines elsewhere."""
+"""The progress of a run while it is prepared and played: a live view on a terminal, plain lines elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ NO_PRIVACY = "none"
 
 
 @contextmanager
-def starting(screen: Console, shown: bool) -> Iterator[Callable[[str], None]]:
-    """Yield what to tell the steps that come before the first round."""
+def show_steps(screen: Console, shown: bool) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with each step before the first round."""
     if not shown:
         yield lambda _: None
     elif screen.is_terminal:
@@ -30,8 +30,8 @@ def starting(screen: Console, shown: bool) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def playing(runner: Runner, screen: Console, shown: bool) -> Iterator[Callable[[Runner], None]]:
-    """Yield what to call after every round."""
+def show_rounds(runner: Runner, screen: Console, shown: bool) -> Iterator[Callable[[Runner], None]]:
+    """Yield a function to call after every round."""
     if not shown:
         yield lambda _: None
     elif screen.is_terminal:
@@ -57,15 +57,15 @@ def _live(runner: Runner, screen: Console) -> Iterator[Callable[[Runner], None]]
 
 
 def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
-    """Return what prints a line for every look that was not there before; a new run's first look is at its start."""
-    told = 0 if runner.session.round == 0 else len(runner.session.watch.histories[0])
+    """Return a function that prints a line for every new look; the first look of a new run is at its start."""
+    printed = 0 if runner.session.round == 0 else len(runner.session.monitor.histories[0])
 
     def update(now: Runner) -> None:
-        nonlocal told
-        history = now.session.watch.histories[0]
-        for look in history[told:]:
+        nonlocal printed
+        history = now.session.monitor.histories[0]
+        for look in history[printed:]:
             screen.print(_line(now, look), soft_wrap=True)
-        told = len(history)
+        printed = len(history)
 
     update(runner)
     return update
@@ -82,15 +82,14 @@ def _line(runner: Runner, look: Snapshot) -> str:
 
 
 def _now(runner: Runner) -> Group:
-    """Return what is so at present, and below it what the last look saw, under the round that it was after."""
+    """Return the present state, and below it the last look with its round."""
     session = runner.session
     rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
     present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} {runner.protected}s/s"
-    last = session.watch.histories[0][-1]
+    last = session.monitor.histories[0][-1]
     scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
-    table = plain_table(f"after round {last.round}{scored}")
-    for column in ("accuracy", "worst", "best", "distance", per(runner.protected), "of"):
-        table.add_column(column, justify="right")
+    columns = ("accuracy", "worst", "best", "distance", per(runner.protected), "of")
+    table = plain_table(f"after round {last.round}{scored}", *(f">{column}" for column in columns))
     table.add_row(*_accuracies(last), f"{last.consensus_distance:.2g}", *_spent(runner, last))
     return Group(Text(present), table)
 
@@ -102,12 +101,12 @@ def _accuracies(look: Snapshot) -> tuple[str, str, str]:
 
 
 def _on(look: Snapshot) -> str:
-    """Say on how many records models were scored, where that is a sample."""
+    """Say on how many records models were scored, if on a sample."""
     return "" if look.sample is None else f" on a sample of {look.sample:,}"
 
 
 def _spent(runner: Runner, look: Snapshot) -> tuple[str, str]:
-    """Return ε of the queries until a look, and of the whole plan, which a run is charged if it stops on the way."""
+    """Return ε of the queries until a look, and ε of the whole plan, which a run is charged if it stops early."""
     spent, allowed = runner.epsilon_at(look), runner.epsilon(runner.session.plan.queries)
     if spent is None or allowed is None:
         return NO_PRIVACY, NO_PRIVACY
@@ -115,14 +114,12 @@ def _spent(runner: Runner, look: Snapshot) -> tuple[str, str]:
 
 
 def _seen(runner: Runner) -> list[Table]:
-    """Return what the last query saw of the private data, where that was asked for."""
+    """Return the private diagnostics of the last query, if they were asked for."""
     seen = runner.session.diagnostics
     if not seen:
         return []
     last = seen[-1]
-    table = plain_table("private: seen in the last lots")
-    for column in ("records in a lot", "share clipped", "loss"):
-        table.add_column(column, justify="right")
+    table = plain_table("private: seen in the last lots", ">records in a lot", ">share clipped", ">loss")
     rows = (last.lot_sizes, last.clipped_share, last.loss)
     table.add_row(*(f"{min(values):.3g} to {max(values):.3g}" for values in rows))
     return [table]

@@ -1,10 +1,10 @@
-"""What came of a run, and what all runs together have spent of the same data."""
+"""The summary of a finished run, and what all runs together have spent on the same data."""
 
 import math
 from contextlib import closing
 from typing import Any
 
-from tacit.cli.commands.spending import Record
+from tacit.cli.commands.ledger_spending import LedgerSnapshot
 from tacit.cli.terminal.output import console, plain_table, round_up, working
 from tacit.cli.terminal.progress import NO_PRIVACY
 from tacit.privacy import DurableLedger
@@ -13,11 +13,10 @@ from tacit.runs import Runner
 
 
 def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
-    """Print what came of a run that is finished."""
+    """Print the results of a finished run."""
     taken = f"{summary['rounds']} rounds in {summary['seconds']:.1f} s, scored in {summary['evaluation_seconds']:.1f} s"
-    table = plain_table(f"{runner.folder.name}: {taken}")
-    for column in ("mean", "worst", "best", "distance", "MB sent", f"{per(runner.protected)}, highest"):
-        table.add_column(column, justify="right")
+    columns = (">mean", ">worst", ">best", ">distance", ">MB sent", f">{per(runner.protected)}, highest")
+    table = plain_table(f"{runner.folder.name}: {taken}", *columns)
     spent, apart = summary["epsilon"], summary["consensus_distance"]
     accuracies = [summary[f"accuracy_{which}"] for which in ("mean", "min", "max")]
     table.add_row(
@@ -38,18 +37,14 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
 
 
 def _print_all_runs(runner: Runner) -> None:
-    """Print one line on what all runs together have spent of the owner with the highest ε, and one on its budget."""
+    """Print what all runs together have spent on the owner with the highest ε, and its budget."""
     config, owners = runner.config, runner.session.training.data.owners
     with working("adding up all runs"), closing(DurableLedger(runner.folder.ledger_file, read_only=True)) as ledger:
-        record = Record(ledger)
-        stated: dict[str, Any] = {
-            "delta": config.delta,
-            "adjacency": config.adjacency,
-            "accountant": config.accountant,
-        }
+        record = LedgerSnapshot(ledger)
+        stated = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
         owner, kept = record.highest(owners, **stated)
         count = len(record.runs_on(owners))
-        anew = record.dealt_out_anew()
+        notes = [*record.divided_again(), *record.exposed([runner.folder.name])]
         budget = record.budget_of(owner)
         counted = None if budget is None else record.ledger.filtered(owner)
     runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
@@ -58,11 +53,10 @@ def _print_all_runs(runner: Runner) -> None:
         screen.print(f"{runs} spent ε=∞", soft_wrap=True)
     else:
         words = f"{runs} spent {per(kept.unit, round_up(kept.epsilon))} (highest for {whose})"
-        condition = (
-            ", if no run was planned after seeing another's results" if kept.basis in ("plans", "filter") else ""
-        )
-        screen.print(f"{words}{condition}", soft_wrap=True)
+        if kept.basis in ("plans", "filter"):
+            words += ", if no run was planned after seeing another's results"
+        screen.print(words, soft_wrap=True)
     if counted is not None:
         screen.print(f"the budget of {budget} counts {round_up(counted)} as used; see tacit ledger", soft_wrap=True)
-    for words in [*anew, *record.exposed([runner.folder.name])]:
+    for words in notes:
         screen.print(f"Note: {words}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What carries bytes between two agents."""
+"""Transports: how bytes get from one agent to another."""
 
 from tacit.networks.transports.loopback import Loopback
 

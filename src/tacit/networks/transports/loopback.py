@@ -1,4 +1,4 @@
-"""Bytes between agents of one process, each in a thread of its own: wires without a machine between them."""
+"""Bytes between agents of one process, each in its own thread: a transport for tests."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from tacit.errors import NetworkError
 
 
 class Loopback:
-    """Joins so many agents. `end(agent)` is the transport of one; `receive` gives up after `timeout` seconds."""
+    """Connects agents. `end(agent)` is one agent's transport; `receive` gives up after `timeout` seconds."""
 
     def __init__(self, agents: int, *, timeout: float = 60.0) -> None:
         self.agents, self._timeout = agents, timeout
@@ -17,11 +17,11 @@ class Loopback:
         self._changed = threading.Condition()
 
     def end(self, agent: int) -> "LoopbackEnd":
-        """Return what one agent sends and receives by."""
+        """Return one agent's transport."""
         return LoopbackEnd(self, agent)
 
     def put(self, sender: int, to: int, label: tuple[int, ...], data: bytes) -> None:
-        """Keep a message until it is fetched."""
+        """Store a message until it is received."""
         with self._changed:
             if (sender, to, label) in self._messages:
                 raise NetworkError(f"agent {sender} sends a second message {label} to agent {to}")
@@ -42,7 +42,7 @@ class Loopback:
             return self._messages.pop(key)
 
     def leave(self, agent: int) -> None:
-        """Let nobody wait for this agent any more."""
+        """Stop others from waiting for this agent."""
         with self._changed:
             self._closed.add(agent)
             self._changed.notify_all()
@@ -63,5 +63,5 @@ class LoopbackEnd(NamedTuple):
         return self.wires.take(sender, self.agent, label)
 
     def close(self) -> None:
-        """Leave: what was sent before can still be fetched."""
+        """Leave; messages sent before can still be received."""
         self.wires.leave(self.agent)

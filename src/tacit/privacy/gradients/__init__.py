@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from tacit.lazy import lazily
 
 if TYPE_CHECKING:
+    from tacit.privacy.gradients.batches import Unsupported
     from tacit.privacy.gradients.choice import Chosen, Compile, choose_engine
     from tacit.privacy.gradients.general import VmapEngine
     from tacit.privacy.gradients.ghost import GhostEngine
-    from tacit.privacy.gradients.steps import Unsupported
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -16,7 +16,7 @@ else:
             "tacit.privacy.gradients.choice": ("Chosen", "Compile", "choose_engine"),
             "tacit.privacy.gradients.general": ("VmapEngine",),
             "tacit.privacy.gradients.ghost": ("GhostEngine",),
-            "tacit.privacy.gradients.steps": ("Unsupported",),
+            "tacit.privacy.gradients.batches": ("Unsupported",),
         },
     )
 

@@ -1,8 +1,8 @@
-"""Whether an engine may be trusted with a model on this machine: tried on public records before a run.
+"""Whether an engine works correctly for a model on this machine: tested on public records before a run.
 
-Two things are tried. That the layer-by-layer engine gives what the general one gives, in float64. And that a record's norm
-and vector are the same to the bit wherever it stands in a step and whatever stands beside it, in the very shapes, threads
-and compiled code of the run: libraries differ in that, and so do processors.
+Two things are tested. First, that the layer-by-layer engine agrees with the general one, in float64. Second, that a record's
+norm and vector are the same to the bit at every place of a batch and beside any other records, with the same shapes, threads
+and compiled code as in the run: libraries differ in that, and so do processors.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,25 +14,25 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tacit.data.guards import chance_state
-from tacit.data.inputs import Inputs, mapped, parts, rebuilt
+from tacit.data.inputs import Inputs, mapped, parts, rebuild
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.arithmetic import own_arithmetic
+from tacit.privacy.gradients.batches import BatchData, BatchRunner, Public, Unsupported
 from tacit.privacy.gradients.clipping import Lot, Quantum, factor_bits, power_below
 from tacit.privacy.gradients.general import VmapEngine
 from tacit.privacy.gradients.ghost import GhostEngine
-from tacit.privacy.gradients.steps import Public, Steps, Unsupported
 
 _ODD = (float("nan"), 1e4, 0.0, 1e-40)
-Odd = tuple[float, int | None]  # a number, and in which of several inputs it stands; None for all of them
-_ROUNDING = 1e-3  # of compiled float32 steps, relative to the largest value
-_CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines cut vectors off in different ways
-_UPPER_BOUND = 2e-2  # by how much a norm may be more than the gradient's
-_REPEATED, _TWICE = 8, 3  # records that fill all places in turn, and how many of them do so twice
+Odd = tuple[float, int | None]  # a number, and the index of the input it is written into; None for all inputs
+_ROUNDING = 1e-3  # of compiled float32 batches, relative to the largest value
+_CUT_OFF = 1e-3  # of clipped sums, relative to C: two engines truncate vectors in different ways
+_UPPER_BOUND = 2e-2  # by how much a norm may exceed the gradient's
+_REPEATED, _TWICE = 8, 3  # records that fill all places in turn, and how many of them are repeated
 
 
 def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> None:
-    """Raise `Unsupported` unless layer by layer gives what the general engine gives, in float64.
+    """Raise `Unsupported` unless the layer-by-layer engine agrees with the general one, in float64.
 
     `example` holds public records.
     """
@@ -40,47 +40,47 @@ def check_against(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequ
     offsets = example.offsets.new_tensor([0, records // 2, records // 2, records])
     lot = example._replace(offsets=offsets, rows=torch.arange(records, device=offsets.device))
     engine, general = GhostEngine(tried, lot_sizes, lot, size=1), VmapEngine(tried, (2.0,), lot)
-    engine.steps.tells = general.steps.tells = True  # all records are public
+    engine.runner.shows_errors = general.runner.shows_errors = True  # all records are public
     for thetas in _places(theta.to(tried.dtype)):
         _check_agreement(engine, general, thetas, lot, 1e-6)
 
 
 def check_compiled(compiled: GhostEngine, engine: GhostEngine, theta: Tensor, example: Lot, *, private: bool) -> None:
-    """Compile what a run will need, and raise `Unsupported` unless it gives what the same steps give uncompiled.
+    """Compile what a run will need, and raise `Unsupported` unless the results agree with uncompiled batches.
 
-    Every step is filled with blocks of agents whose parameters differ.
+    Every batch is filled with blocks of agents with different parameters.
     """
-    size, blocks, *_ = compiled.steps.shape
-    compiled.steps.tells = True  # all records are public, until a run begins
+    size, blocks, *_ = compiled.runner.shape
+    compiled.runner.shows_errors = True  # all records are public until a run starts
     for thetas in _places(theta):
         whose = torch.arange(blocks, device=theta.device) % len(thetas)
         lot = _repeated(example, [size] * blocks)
         _check_agreement(compiled, engine, thetas[whose], lot, _ROUNDING, clipped=private, plain=not private)
-    compiled.steps.tells = False
+    compiled.runner.shows_errors = False
 
 
-def check_places(steps: Steps, public: Public, example: Lot) -> None:
-    """Raise `Unsupported` unless a record gives the same norm and vector, to the bit, at every place of a step.
+def check_places(runner: BatchRunner, public: Public, example: Lot) -> None:
+    """Raise `Unsupported` unless a record gives the same norm and vector, to the bit, at every place of a batch.
 
-    `public` holds one agent's tensors, as a row each. Ordinary records and odd ones fill all places in turns, so that each
-    has stood everywhere and beside every other. Where sums are exact, those of a block must be what its records give alone.
+    `public` holds one agent's tensors, one row each. Ordinary records and odd ones fill all places in turn, so that each is
+    tested at every place and beside every other. If sums are exact, a block's must equal the sum of its records alone.
     """
     before = chance_state()
-    with torch.no_grad(), own_arithmetic(steps.dtype, steps.shape.threads):
-        ordinary = _Places(steps, public, example, ())
+    with torch.no_grad(), own_arithmetic(runner.dtype, runner.shape.threads):
+        ordinary = _Places(runner, public, example, ())
         ordinary.check_repeats()
-        if steps.kernel.strange and steps.shape.size * steps.shape.blocks > 1:
-            raise Unsupported(f"{', '.join(sorted(steps.kernel.strange))} may not keep records apart")
-        if steps.shape.blocks > 1:
+        if runner.kernel.strange and runner.shape.size * runner.shape.blocks > 1:
+            raise Unsupported(f"{', '.join(sorted(runner.kernel.strange))} may not keep records apart")
+        if runner.shape.blocks > 1:
             ordinary.check_blocks()
-        if steps.shape.size * steps.shape.blocks > 1:
-            _check_prepared(example, steps.shape.size * steps.shape.blocks)
+        if runner.shape.size * runner.shape.blocks > 1:
+            _check_prepared(example, runner.shape.size * runner.shape.blocks)
             first = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))[0]
             odds = _odds(first)
-            if not _is_apart(steps, public, example, odds):  # a model may refuse some odd records, and take others
+            if not _is_apart(runner, public, example, odds):  # a model may fail on some odd records and not on others
                 ordinary.check()
                 for odd in odds:
-                    _is_apart(steps, public, example, (odd,))
+                    _is_apart(runner, public, example, (odd,))
     if chance_state() != before:
         raise ModelError(
             "the model, its loss or a query draws random numbers, which depend on a record's place in its lot"
@@ -88,7 +88,7 @@ def check_places(steps: Steps, public: Public, example: Lot) -> None:
 
 
 def _check_prepared(example: Lot, places: int) -> None:
-    """Raise `Unsupported` unless a record is prepared to the same bits at every place among so many, whatever is beside it."""
+    """Raise `Unsupported` unless a record is prepared to the same bits at every place and beside any other records."""
     if example.prepare is None:
         return
     rows: Inputs = example.inputs
@@ -101,7 +101,7 @@ def _check_prepared(example: Lot, places: int) -> None:
         tables = parts(rows)
         for number, table in enumerate(tables):
             tables[number] = torch.cat([table, _with_odd(table[:1].clone(), number, odd)])
-        batches.append(rebuilt(rows, tables))
+        batches.append(rebuild(rows, tables))
     slots = torch.arange(places, device=example.targets.device)
     for batch in batches:
         known: dict[tuple[int, int], Tensor] = {}
@@ -112,34 +112,34 @@ def _check_prepared(example: Lot, places: int) -> None:
                 prepared = example.prepare(mapped(itemgetter(which), batch))
             except KeyboardInterrupt:
                 raise
-            except BaseException:  # it may refuse an odd record, and does so at every place
+            except BaseException:  # it may refuse an odd record, but then does so at every place
                 break
             for kind in range(kinds):
                 for number, table in enumerate(parts(prepared)):
                     own = table[which == kind].nan_to_num(nan=-1)
                     if len(own) and not bool((own == known.setdefault((kind, number), own[0])).all()):
-                        raise Unsupported("prepare rounds a record by its place among others")
+                        raise Unsupported("the rounding of prepare depends on a record's place among others")
 
 
 def _odds(inputs: Inputs) -> list[Odd]:
-    """Return the ways in which a record can be odd: in all of its inputs or, if it has several, in one of them."""
+    """Return the kinds of odd records: odd in all inputs or, if there are several, in one of them."""
     floats = [number for number, table in enumerate(parts(inputs)) if table.is_floating_point()]
     of_one = [(value, number) for number in floats for value in _ODD] if isinstance(inputs, tuple | dict) else []
     return [*((value, None) for value in _ODD), *of_one]
 
 
 def _with_odd(records: Tensor, number: int, odd: Odd) -> Tensor:
-    """Write an odd number all over one input of some records, unless it is another input's turn or its numbers are whole ones."""
+    """Fill one input of some records with an odd number, if it is this input's turn and its type is floating."""
     value, which = odd
     if records.is_floating_point() and which in (None, number):
         records[:] = value
     return records
 
 
-def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> bool:
-    """Try places with odd records among the others; False if the model fails on such."""
+def _is_apart(runner: BatchRunner, public: Public, example: Lot, odd: Sequence[Odd]) -> bool:
+    """Test all places with odd records among the others; return False if the model fails on those."""
     try:
-        _Places(steps, public, example, odd).check()
+        _Places(runner, public, example, odd).check()
     except (Unsupported, KeyboardInterrupt):
         raise
     except BaseException:
@@ -148,11 +148,11 @@ def _is_apart(steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) ->
 
 
 class _Places:
-    """A step filled with a few records over and over."""
+    """A batch filled with a few records, repeated."""
 
-    def __init__(self, steps: Steps, public: Public, example: Lot, odd: Sequence[Odd]) -> None:
-        device, (size, blocks, *_) = example.targets.device, steps.shape
-        self._steps, self._example, self._shape = steps, example, (blocks, size)
+    def __init__(self, runner: BatchRunner, public: Public, example: Lot, odd: Sequence[Odd]) -> None:
+        device, (size, blocks, *_) = example.targets.device, runner.shape
+        self._runner, self._example, self._shape = runner, example, (blocks, size)
         self._public = tuple(each.expand(blocks, *each.shape[1:]).contiguous() for each in public)
         self._slots = torch.arange(blocks * size, device=device)
         self._ordinary = min(2, example.size)
@@ -161,9 +161,9 @@ class _Places:
         self._clip = torch.ones(blocks, dtype=torch.float64, device=device)
 
     def check_repeats(self) -> None:
-        """Fill all places with one record, then with another, and so on; the first of them twice.
+        """Fill all places with one record, then with another, and so on; the first few twice.
 
-        A record of one place that differs from itself is an error: nothing but state or chance can do that.
+        It is an error if a record gives another result the second time: only state or randomness can do that.
         """
         generator = torch.Generator().manual_seed(0)
         inputs, targets = self._example.take(torch.arange(self._example.size, device=self._example.targets.device))
@@ -181,14 +181,14 @@ class _Places:
             for before, after in zip(first * len(again), chain.from_iterable(again), strict=True):
                 if not torch.equal(before.nan_to_num(nan=-1.0), after.nan_to_num(nan=-1.0)):
                     raise ModelError(
-                        "the model or its loss gives another gradient for the same record the second time: it holds state"
+                        "the model or its loss returns another gradient for the same record the second time: it holds state"
                     )
             sums, norms = (each.nan_to_num(nan=-1.0) for each in first)
             if not bool((norms == norms[0, 0]).all()) or not bool((sums == sums[0]).all()):
-                raise Unsupported("a record's gradient is rounded by its place among others")
+                raise Unsupported("the rounding of a record's gradient depends on its place")
 
     def check_blocks(self) -> None:
-        """Give every block tensors of its own: each must give what it gives where all blocks have them."""
+        """Give every block its own tensors: its result must be the same as when all blocks have these."""
         generator, together = torch.Generator().manual_seed(1), self._public
         own = []
         for each in together:
@@ -208,7 +208,9 @@ class _Places:
         """Fill all places with each kind of record in turn."""
         norms: dict[int, Tensor] = {}
         first = self._run(self._slots % self._kinds, self._all)[1]
-        self._clip *= min(first[first.isfinite() & (first > 0)].tolist(), default=2.0) / 2  # so that clipping shows
+        self._clip *= (
+            min(first[first.isfinite() & (first > 0)].tolist(), default=2.0) / 2
+        )  # so that clipping has an effect
         vectors = self._vectors()
         if not bool((vectors.norm(dim=1) <= self._clip[0]).all()):
             raise Unsupported("a record's vector is longer than clipping allows")
@@ -216,13 +218,13 @@ class _Places:
             which = ((self._slots + shift) % self._kinds).reshape(self._shape)
             sums, lengths = self._run(which.flatten(), self._all)
             for kind in range(self._kinds):
-                own = lengths[which == kind].nan_to_num(nan=-1.0)  # whichever NaN it is, the record counts as zero
+                own = lengths[which == kind].nan_to_num(nan=-1.0)  # with any NaN, the record counts as zero
                 if len(own) and not bool((own == norms.setdefault(kind, own[0])).all()):
-                    raise Unsupported("a record's gradient is rounded by its place among others")
+                    raise Unsupported("the rounding of a record's gradient depends on its place")
             self._compare(sums, which, vectors)
 
     def _vectors(self) -> Float[Tensor, "kinds width"]:
-        """Return what each kind of record gives alone, at one place, with ordinary records that do not count beside it."""
+        """Return the vector of each kind of record alone, at one place, beside ordinary records that do not count."""
         rows = []
         for kind in range(self._kinds):
             keep, which = torch.zeros_like(self._all), torch.zeros_like(self._slots)
@@ -234,15 +236,15 @@ class _Places:
         """Compare blocks with the same records bit by bit, and all of them with their records' own vectors."""
         counts = torch.stack([(which == kind).sum(1) for kind in range(self._kinds)], dim=1).double()
         expected = counts @ vectors
-        if self._steps.kernel.exact:
+        if self._runner.kernel.exact:
             if not torch.equal(sums, expected):
-                raise Unsupported("a record's vector is rounded by its place among others")
+                raise Unsupported("the rounding of a record's vector depends on its place")
             return
         first: dict[tuple[int, ...], Tensor] = {}
         if not all(
             torch.equal(row, first.setdefault(tuple(key), row)) for key, row in zip(which.tolist(), sums, strict=True)
         ):
-            raise Unsupported("a block's sum is rounded by its place among others")
+            raise Unsupported("the rounding of a block's sum depends on its place")
         if not torch.allclose(sums, expected, rtol=1e-6, atol=1e-6 * float(self._clip.max())):
             raise Unsupported("a block's sum is not that of its records")
 
@@ -257,12 +259,12 @@ class _Places:
         return self._compute(inputs, targets, keep)
 
     def _compute(self, inputs: Inputs, targets: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
-        quantum = Quantum(power_below(self._clip), factor_bits(self._steps.shape.most_in_lot))
-        return self._steps.kernel.clipped(self._public, inputs, targets, keep, self._clip, quantum)
+        quantum = Quantum(power_below(self._clip), factor_bits(self._runner.shape.most_in_lot))
+        return self._runner.kernel.clipped(BatchData(self._public, inputs, targets, keep), self._clip, quantum)
 
 
 def _varied(record: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a record like this one by chance, where its numbers are not whole ones."""
+    """Return a random record like this one; integers stay as they are."""
     if not record.is_floating_point():
         return record
     return record * (1 + torch.randn(record.shape, generator=generator).to(record))
@@ -286,19 +288,19 @@ def _check_agreement(
             finite = known[known.isfinite() & (known > 0)]
             top, median = (float(finite.max()), float(finite.median())) if len(finite) else (1.0, 1.0)
             # Ghost norms over several positions are upper bounds.
-            above, off = (tolerance, _CUT_OFF) if engine.steps.kernel.exact else (_UPPER_BOUND, _UPPER_BOUND)
+            above, off = (tolerance, _CUT_OFF) if engine.runner.kernel.exact else (_UPPER_BOUND, _UPPER_BOUND)
             for each in (2 * top, median):
                 ours, theirs = (one.clipped_sums(thetas, lot, clip * each) for one in (engine, other))
                 _agree(ours.norms, theirs.norms, "norms", above)
                 _agree(ours.norms.maximum(theirs.norms), ours.norms, "norms", tolerance)
                 _agree(ours.sums, theirs.sums, "clipped gradients", tolerance, off * each)
-                del ours, theirs  # they are long
+                del ours, theirs  # they are large
         if plain:
             _agree(engine.plain_sums(thetas, lot), other.plain_sums(thetas, lot).double(), "gradients", tolerance)
 
 
 def _places(theta: Tensor) -> Iterator[Tensor]:
-    """Yield three agents' parameters, twice: about the start, and anywhere. A start of all zeros hides much."""
+    """Yield three agents' parameters, twice: near the start, and random. A start of all zeros would hide errors."""
     generator = torch.Generator().manual_seed(0)
     width = max(float(theta.abs().mean()), 0.02)
     chance = torch.randn(len(theta), generator=generator).to(theta)
@@ -307,12 +309,12 @@ def _places(theta: Tensor) -> Iterator[Tensor]:
 
 
 def anywhere(theta: Float[Tensor, " params"]) -> Float[Tensor, "1 params"]:
-    """Return parameters by chance, about as large as these."""
+    """Return random parameters of about the same size as these."""
     return list(_places(theta))[1][:1]
 
 
 def _repeated(lot: Lot, counts: list[int]) -> Lot:
-    """Return so many records for each agent, the lot's own over and over."""
+    """Return a lot with `counts` records per agent, repeating the lot's own."""
     rows = torch.arange(sum(counts), device=lot.offsets.device) % lot.size
     return lot._replace(
         rows=rows if lot.rows is None else lot.rows[rows], offsets=lot.offsets.new_tensor([0, *counts]).cumsum(0)
@@ -320,10 +322,10 @@ def _repeated(lot: Lot, counts: list[int]) -> Lot:
 
 
 def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float, apart: float = 0.0) -> None:
-    """Compare row by row: gradients of a large model are long, and comparing them makes copies."""
+    """Compare row by row: gradients of a large model are large, and a comparison makes copies."""
     finite = theirs[theirs.isfinite()] if theirs.ndim == 1 else theirs
     largest = max(-float(finite.min()), float(finite.max())) if finite.numel() else 0.0
     rows = zip(ours, theirs, strict=True) if ours.ndim > 1 else ((ours, theirs),)  # norms are short
     for our, their in rows:
         if not torch.allclose(our, their, rtol=tolerance, atol=tolerance * largest + apart + 1e-300, equal_nan=True):
-            raise Unsupported(f"layer by layer gives other {what}")
+            raise Unsupported(f"the layer-by-layer engine gives other {what}")

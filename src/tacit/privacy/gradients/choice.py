@@ -1,4 +1,4 @@
-"""Which engine a run uses. Chosen from public facts alone, and checked on public records before anything is asked."""
+"""Which engine a run uses: chosen from public facts alone, and tested on public records before the first query."""
 
 import logging
 from collections.abc import Sequence
@@ -11,34 +11,34 @@ from tacit.data.inputs import names, parts
 from tacit.errors import ModelError
 from tacit.models.functional import FlatModel
 from tacit.models.make import is_own, make_of
+from tacit.privacy.gradients.batches import FAILS_ON_PUBLIC, Unsupported
 from tacit.privacy.gradients.checking import anywhere, check_against, check_compiled, check_places
 from tacit.privacy.gradients.clipping import Engine, Lot
 from tacit.privacy.gradients.general import VmapEngine
 from tacit.privacy.gradients.ghost import GhostEngine
-from tacit.privacy.gradients.steps import FAILS_ON_PUBLIC, Unsupported
 from tacit.privacy.units import UnitModel
 
 Compile = bool | Literal["auto"]
-# Compiling takes some 20 seconds, and saves three quarters of the time: about 75 seconds of work.
+# Compiling takes about 20 seconds and saves three quarters of the time: worth it from about 75 seconds of work.
 _WORTH_COMPILING = 6e11
 _WORK_PER_PARAMETER, _WORK_PER_NUMBER = 6, 60
 
-# Tried one after another where a record's place matters in the best ones.
+# Tried in turn if the best size lets a record's place matter.
 _OTHER_SIZES = (32, 16, 8, 4)
-_LONGEST = 150  # letters of an error
+_LONGEST = 150  # characters of an error message
 
 log = logging.getLogger(__name__)
 
 
 class Chosen(NamedTuple):
-    """An engine, and in words why it is this one."""
+    """An engine, and why it was chosen, in words."""
 
     engine: Engine
     why: str
 
     @property
     def compiled(self) -> bool:
-        """Whether its steps are compiled."""
+        """Whether its batches are compiled."""
         return isinstance(self.engine, GhostEngine) and self.engine.compiled
 
 
@@ -52,17 +52,17 @@ def choose_engine(
     private: bool,
     compile: Compile,
 ) -> Chosen:
-    """Return the fastest engine that gives on public records what the general one gives, each record apart to the bit.
+    """Return the fastest engine that agrees with the general one on public records and keeps records apart to the bit.
 
-    `compile="auto"` compiles where the run is long enough to win back the time that it takes. A model that is made of torch's
-    own layers is tried once in a process for each shape of its steps.
+    `compile="auto"` compiles if the run is long enough to save more time than compiling takes. A model of torch's own layers is
+    tested once per process for each shape of its batches.
     """
     if isinstance(model, UnitModel):  # the norm of a unit's sum does not follow from its records' norms
         try:
             return _general(model, (anywhere(theta),), example, lot_sizes, f"{model.named} by {model.named}")
         except (RuntimeError, NotImplementedError) as error:
             raise ModelError(
-                f"the summed gradients of a {model.named}'s records cannot be computed with this model: {_said(error)}"
+                f"the summed gradients of a {model.named}'s records cannot be computed with this model: {_error_text(error)}"
             ) from error
     key = _key(model, example, lot_sizes)
     chosen = _recalled(key, model, example, lot_sizes)
@@ -80,7 +80,7 @@ def choose_engine(
 
 
 class _Verdict(NamedTuple):
-    """What was chosen, without the model."""
+    """What was chosen, without a reference to the model."""
 
     layered: bool
     settings: dict[str, Any]
@@ -91,13 +91,13 @@ _VERDICTS: dict[tuple[Any, ...], _Verdict] = {}
 
 
 def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[Any, ...] | None:
-    """Return all that decides which engine is chosen, or None where code of a user's own has a say."""
+    """Return everything that decides which engine is chosen, or None if a user's own code is involved."""
     make = make_of(model.training_module)
     if make is None or not is_own(model.loss) or not is_own(example.prepare):
         return None
     records = tuple(
         (each.shape, each.dtype, each.device, hash(each.cpu().contiguous().view(torch.uint8).numpy().tobytes()))
-        for each in (*parts(example.inputs), example.targets)  # what was tried on other records was not tried on these
+        for each in (*parts(example.inputs), example.targets)  # a test on other records says nothing about these
     )
     return (
         make,
@@ -114,7 +114,7 @@ def _remembered(key: tuple[Any, ...] | None, chosen: Chosen) -> Chosen:
     if key is not None:
         engine = chosen.engine
         if isinstance(engine, GhostEngine):
-            settings: dict[str, Any] = {"compiled": engine.compiled, "size": engine.steps.shape.size}
+            settings: dict[str, Any] = {"compiled": engine.compiled, "size": engine.runner.shape.size}
         else:
             assert isinstance(engine, VmapEngine)
             settings = {"one_by_one": engine.one_by_one}
@@ -127,57 +127,59 @@ def _recalled(key: tuple[Any, ...] | None, model: FlatModel, example: Lot, lot_s
         return None
     layered, settings, why = _VERDICTS[key]
     engine = (GhostEngine if layered else VmapEngine)(model, lot_sizes, example, **settings)
-    if settings.get("compiled"):  # it is traced by its first step: on public records, where an error is shown
+    if settings.get("compiled"):  # traced by its first batch: on public records, so that an error is shown
         theta = torch.zeros(1, model.size, dtype=model.dtype, device=example.targets.device)
         lot = example._replace(offsets=example.offsets.new_tensor([0, example.size]))
-        engine.steps.tells = True
+        engine.runner.shows_errors = True
         engine.clipped_sums(theta, lot, torch.ones(1, dtype=torch.float64, device=theta.device))
-        engine.steps.tells = False
+        engine.runner.shows_errors = False
     return Chosen(engine, why)
 
 
 def _uncompiled(model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float]) -> Chosen:
-    """Return the engine without a compiler."""
+    """Return the best engine without a compiler."""
     row = (anywhere(theta),)
     try:
         check_against(model, theta, example, lot_sizes)
-        return Chosen(_in_steps(model, row, example, lot_sizes), "layer by layer")
+        return Chosen(_in_batches(model, row, example, lot_sizes), "layer by layer")
     except Unsupported as reason:
         return _general(model, row, example, lot_sizes, f"record by record: {reason}")
     except ModelError as error:
         if not str(error).startswith(FAILS_ON_PUBLIC):
             raise
-        return _general(model, row, example, lot_sizes, f"record by record: layer by layer failed with {_said(error)}")
-    except Exception as error:  # whatever a user's module does when it is run in another way
+        return _general(
+            model, row, example, lot_sizes, f"record by record: layer by layer failed with {_error_text(error)}"
+        )
+    except Exception as error:  # a user's module may fail in any way when run layer by layer
         log.debug("layer by layer failed", exc_info=True)
-        why = f"record by record: layer by layer failed with {_said(error)}"
+        why = f"record by record: layer by layer failed with {_error_text(error)}"
         return _general(model, row, example, lot_sizes, why)
 
 
 def _compiled(
     engine: GhostEngine, model: FlatModel, theta: Tensor, example: Lot, lot_sizes: Sequence[float], *, private: bool
 ) -> Chosen:
-    """Return the same engine compiled, or as it is where that fails, is wrong or lets a place matter."""
+    """Return the same engine compiled, or as it is if compiling fails, gives other results or lets a place matter."""
     try:
-        compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.steps.shape.size)
+        compiled = GhostEngine(model, lot_sizes, example, compiled=True, size=engine.runner.shape.size)
         check_compiled(compiled, engine, theta, example, private=private)
         if private:
-            check_places(compiled.steps, (anywhere(theta),), example)
+            check_places(compiled.runner, (anywhere(theta),), example)
     except Unsupported as reason:
         return Chosen(engine, f"layer by layer; not compiled: {reason}")
-    except Exception as error:  # no compiler, or one that cannot do this
+    except Exception as error:  # no compiler, or one that cannot compile this
         log.debug("compiling failed", exc_info=True)
-        log.warning("gradients are not compiled, which takes longer: %s", _said(error))
-        return Chosen(engine, f"layer by layer; compiling failed with {_said(error)}")
+        log.warning("gradients are not compiled, which takes longer: %s", _error_text(error))
+        return Chosen(engine, f"layer by layer; compiling failed with {_error_text(error)}")
     return Chosen(compiled, "layer by layer, compiled")
 
 
-def _in_steps(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
+def _in_batches(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float]) -> GhostEngine:
     """Return the engine with the best size of blocks in which no record's place matters."""
     for size in (None, *_OTHER_SIZES):
         engine = GhostEngine(model, lot_sizes, example, size=size)
         try:
-            check_places(engine.steps, row, example)
+            check_places(engine.runner, row, example)
             return engine
         except Unsupported as reason:
             refused = reason
@@ -185,19 +187,19 @@ def _in_steps(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Seq
 
 
 def _general(model: FlatModel, row: tuple[Tensor], example: Lot, lot_sizes: Sequence[float], why: str) -> Chosen:
-    """Return the general engine: in steps if no record's place matters in them, one record after another if it does."""
+    """Return the general engine: in batches if no record's place matters, otherwise one record at a time."""
     engine = VmapEngine(model, lot_sizes, example)
     try:
-        check_places(engine.steps, row, example)
+        check_places(engine.runner, row, example)
         return Chosen(engine, why)
     except Unsupported as reason:
         alone = VmapEngine(model, lot_sizes, example, one_by_one=True)
-        check_places(alone.steps, row, example)
+        check_places(alone.runner, row, example)
         return Chosen(alone, f"{why}; one at a time: {reason}")
 
 
-def _said(error: Exception) -> str:
-    """Return an error in one line. It comes of public records, and may be told."""
+def _error_text(error: Exception) -> str:
+    """Return an error in one line. It comes from public records, so it may be shown."""
     text = str(error).strip()
     if isinstance(error, ModelError) and text.startswith(FAILS_ON_PUBLIC):
         return text.removeprefix(FAILS_ON_PUBLIC).splitlines()[0][:_LONGEST]

@@ -3,9 +3,9 @@
 The interface of an engine is narrow on purpose: stacked parameters and flat records with offsets per agent go in, one
 clipped sum per agent comes out, with norms for the oracle's diagnostics.
 
-Sums are exact. A record's clipped vector is cut off to whole multiples of a public quantum, a tiny power of two times C,
-and float64 adds such multiples without rounding as long as they stay below 2⁵³ quanta. So a sum is the same in whatever
-order, block or thread its records are added, and one record more changes it by that record's vector, to the bit.
+Sums are exact. A record's clipped vector is truncated to whole multiples of a public quantum, a tiny power of two times C,
+and float64 adds such multiples without rounding as long as they stay below 2⁵³ quanta. So a sum does not depend on the
+order, block or thread in which records are added, and one more record changes it by exactly that record's vector.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tacit.data.inputs import Inputs, mapped
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.functional import FlatModel
 
-# A clipped vector stays so much below C: room for the last bits of its norm and its factor, which are float64.
+# A clipped vector stays this far below C, to leave room for the last bits of its norm and factor, which are float64.
 HAIR = 2.0**-16
 _EXACT_BITS = 53
 _CHUNK_NUMBERS = 2**20
@@ -29,9 +29,9 @@ _CHUNK_NUMBERS = 2**20
 class Lot(NamedTuple):
     """Records of several agents, one after another: agent i's are offsets[i] to offsets[i + 1].
 
-    With `rows`, the lot is these rows of a larger table, and `prepare` makes of each record by itself what the model reads:
-    only when it is taken, some records at a time. Where records are protected together (see `units`), rows have a second axis: the
-    records of a unit, -1 where it has fewer.
+    With `rows`, the lot is these rows of a larger table, and `prepare` turns each record by itself into what the model reads, when
+    it is taken, a few records at a time. If units are protected (see `units`), rows have a second axis: the records of a unit, -1
+    where it has fewer.
     """
 
     inputs: Inputs
@@ -42,7 +42,7 @@ class Lot(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.targets if self.rows is None else self.rows)
 
     def take(self, places: Int[Tensor, " *places"]) -> tuple[Inputs, Tensor]:
@@ -54,19 +54,19 @@ class Lot(NamedTuple):
         return mapped(lambda table: table.unflatten(0, places.shape), inputs), targets.unflatten(0, places.shape)
 
     def _prepared(self, rows: Int[Tensor, " rows"]) -> Inputs:
-        """Return inputs that are ready for the model, in memory of their own."""
-        # Whole rows are copied at once; an index in brackets would go number by number.
+        """Return inputs ready for the model, in their own memory."""
+        # Copies whole rows at once; indexing with brackets would copy number by number.
         inputs: Inputs = mapped(lambda table: table.index_select(0, rows), self.inputs)
         if self.prepare is not None:
             inputs = self.prepare(inputs)
-            # Padding is written into it, so no two records may share memory, nor two inputs of one.
+            # Padding is written into it, so no two records, nor two inputs of one, may share memory.
             inputs = inputs.contiguous() if isinstance(inputs, Tensor) else mapped(_copy, inputs)
         return inputs
 
     def _take_units(self, rows: Int[Tensor, "units most"], shape: torch.Size) -> tuple[Inputs, Tensor]:
-        """Return the inputs of each unit's records side by side, and their targets with which places are taken.
+        """Return the inputs of each unit's records side by side, and their targets with a flag for filled places.
 
-        A place that is not taken holds the unit's first record, which does not count there.
+        An empty place holds the unit's first record, which does not count there.
         """
         present = rows >= 0
         flat = torch.where(present, rows, rows[:, :1]).flatten()
@@ -78,7 +78,7 @@ class Lot(NamedTuple):
 
     @property
     def counts(self) -> Int[Tensor, " agents"]:
-        """How many records each agent has in the lot."""
+        """The number of records of each agent in the lot."""
         return self.offsets.diff()
 
 
@@ -87,17 +87,17 @@ def _copy(table: Tensor) -> Tensor:
 
 
 class Clipped(NamedTuple):
-    """What came of a lot, in float64: a sum per agent, and norms that stay inside the oracle."""
+    """The result for a lot, in float64: a sum per agent, and norms that stay inside the oracle."""
 
     sums: Float[Tensor, "agents width"]
     norms: Float[Tensor, " records"]
 
 
 class WidthError(InvalidInput):
-    """A per-sample function whose value is not as long as announced; its length is no secret."""
+    """A per-sample function whose value has another length than announced; the length is not secret."""
 
 
-class Record:
+class Sample:
     """One record as a per-sample function sees it: its loss and gradient at any θ, its input and target."""
 
     def __init__(self, model: FlatModel, input: Inputs, target: Tensor) -> None:
@@ -119,7 +119,7 @@ PerSample = Callable[..., Float[Tensor, " width"]]
 class Engine(Protocol):
     """Computes sums of gradients over a lot, for stacked agents with different parameters.
 
-    `most_records` is how many records it may be handed at once.
+    `most_records` is the most records it takes at once.
     """
 
     most_records: int
@@ -131,13 +131,13 @@ class Engine(Protocol):
         """Return every agent's sum of gradients, unclipped."""
 
     def working_bytes(self, records: float) -> float:
-        """Return about how much memory it takes to work on lots of so many records in all."""
+        """Return roughly how much memory it needs for lots of this many records in total."""
 
 
 class Quantum(NamedTuple):
-    """What clipped vectors are whole multiples of: `power` · 2^(−2·bits), for the power of two that is not above C.
+    """The unit of which clipped vectors are whole multiples: `power` · 2^(−2·bits), with `power` the largest power of two up to C.
 
-    A clipped vector is below two powers, so its numbers are below 2^(2·bits + 1) quanta. Where a vector is a product, each of
+    A clipped vector is below two powers, so its numbers are below 2^(2·bits + 1) quanta. If a vector is a product, each of
     its two factors gets half of the bits.
     """
 
@@ -155,28 +155,28 @@ class Quantum(NamedTuple):
 
 
 def factor_bits(most_records: int) -> int:
-    """Return how many bits each of two factors may have, so that so many products add up without rounding."""
+    """Return how many bits each of two factors may have so that this many products add up without rounding."""
     bits = (_EXACT_BITS - 1 - max(0, most_records - 1).bit_length()) // 2
     if bits < 8:
-        raise PrivacyError(f"a lot of up to {most_records} records is more than can be added up exactly")
+        raise PrivacyError(f"a lot of up to {most_records} records is too large to be added up exactly")
     return bits
 
 
 def power_below(clip: Float[Tensor, " agents"]) -> Float[Tensor, " agents"]:
-    """Return the largest power of two that is not above each number: its exponent, without its fraction."""
+    """Return the largest power of two up to each number: its exponent without its fraction."""
     return clip.double().view(torch.int64).bitwise_and(0x7FF << 52).view(torch.float64)
 
 
 def clip_factors(norms: Float[Tensor, "..."], clip: Float[Tensor, "..."], hair: float = HAIR) -> Float[Tensor, "..."]:
-    """Return the factor, at most 1, that brings vectors of these norms to at most `clip`, less a hair."""
+    """Return the factor, at most 1, that scales vectors of these norms to slightly less than `clip`."""
     return (clip * (1 - hair) / norms.clamp(min=torch.finfo(norms.dtype).tiny)).clamp(max=1)
 
 
 def lengths(values: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
-    """Return Euclidean norms in float64, right to some last bits however long the rows.
+    """Return Euclidean norms in float64, accurate to a few last bits for rows of any length.
 
-    Squares of float32 numbers neither overflow nor vanish in float64. Those of float64 numbers do, so these are
-    brought to a largest number of one first; what is not finite stays so.
+    Squares of float32 numbers neither overflow nor underflow in float64. Those of float64 numbers can, so rows are
+    first scaled to a largest number of one; what is not finite stays so.
     """
     if values.dtype != torch.float64:
         return values.double().square().sum(-1).sqrt()
@@ -187,7 +187,7 @@ def lengths(values: Float[Tensor, "... width"]) -> Float[Tensor, "..."]:
 
 
 def only(values: Tensor, weights: Tensor) -> Tensor:
-    """Zero what belongs to records without weight: something infinite times zero is not zero."""
+    """Zero the values of records without weight: infinity times zero is not zero."""
     return torch.where(weights.reshape(*weights.shape, *[1] * (values.ndim - 2)) != 0, values, 0)
 
 
@@ -196,7 +196,7 @@ def exact_sums(
     weights: Float[Tensor, "blocks records"],
     quantum: Quantum | None,
 ) -> Float[Tensor, "blocks width"]:
-    """Return Σ weight · value of every block, each term cut off to whole quanta, so that nothing is rounded.
+    """Return Σ weight · value of every block, each term truncated to whole quanta, so that nothing is rounded.
 
     Without a quantum it is the plain weighted sum, in float64.
     """
@@ -211,7 +211,7 @@ def exact_sums_in_chunks(
     weights: Float[Tensor, "blocks records"],
     quantum: Quantum | None,
 ) -> Float[Tensor, "blocks width"]:
-    """Return the same with copies that stay small: whole gradients of many records are long."""
+    """Return the same as `exact_sums` with small copies: gradients of many records are large."""
     blocks, records, width = values.shape
     rows = max(1, min(records, _CHUNK_NUMBERS // max(1, width)))
     group = max(1, _CHUNK_NUMBERS // (rows * max(1, width)))

@@ -1,6 +1,6 @@
-"""Convolutions of stacked agents, in three ways: which one is cheapest follows from the layer's shape alone.
+"""Convolutions of stacked agents, in three ways; the cheapest follows from the layer's shape alone.
 
-One dimension is two with a height of one. With groups, a convolution is left to `whole.WholeRule`.
+One dimension is treated as two with a height of one. Convolutions with groups are left to `whole.WholeRule`.
 """
 
 import torch
@@ -12,8 +12,8 @@ from tacit.privacy.gradients.clipping import Quantum, only
 from tacit.privacy.gradients.layers import (
     Accounted,
     Call,
+    LayerRule,
     Parameters,
-    Rule,
     account_per_sample,
     cut_off,
     gram_product,
@@ -26,8 +26,8 @@ _SHIFTED_CELLS = 256
 _LOOPED_CELLS = 4096
 
 
-def convolution_rule(layer: Convolution, trainable: frozenset[str], *, compiled: bool) -> Rule:
-    """Choose shifted sums for few cells once compiled, one convolution a block for many, columns between them."""
+def convolution_rule(layer: Convolution, trainable: frozenset[str], *, compiled: bool) -> LayerRule:
+    """Choose shifted sums for few cells if compiled, one convolution per block for many, columns in between."""
     geometry = _Geometry(layer)
     if compiled and geometry.cells <= _SHIFTED_CELLS:
         return ShiftedRule(geometry, trainable)
@@ -55,11 +55,11 @@ class _Geometry:
         return self.up(inputs)
 
     def up(self, values: Tensor) -> Tensor:
-        """Give what belongs to one dimension a height of one."""
+        """Add a height of one to one-dimensional values."""
         return values.unsqueeze(-2) if self.flat else values
 
     def down(self, values: Tensor) -> Tensor:
-        """Take the height of one away again."""
+        """Remove the height of one again."""
         return values.squeeze(-2) if self.flat else values
 
     def size(self, images: Tensor) -> tuple[int, int]:
@@ -71,7 +71,7 @@ class _Geometry:
         return height, width
 
     def views(self, images: Tensor) -> list[Tensor]:
-        """Return, for every place of the kernel, the pixels that it meets."""
+        """Return, for every place of the kernel, the pixels it is multiplied with."""
         height, width = self.size(images)
         down, right = self.stride
         starts = [
@@ -106,7 +106,7 @@ class _Geometry:
     def _windows(self, images: Tensor) -> Tensor:
         """Return [records, channels, places down and across, positions down and across], without a copy.
 
-        Copying that is several times faster than unfold, and has no backward pass.
+        Copying this view is several times faster than unfold, but has no backward pass.
         """
         *before, tall, wide = images.stride()
         shape = (*images.shape[:2], *self.kernel, *self.size(images))
@@ -119,7 +119,7 @@ class _Geometry:
 
 
 class ShiftedRule:
-    """Sums of shifted images: many small products, which a compiler turns into one loop without any columns."""
+    """Sums of shifted images: many small products, which a compiler turns into one loop without columns."""
 
     def __init__(self, geometry: _Geometry, trainable: frozenset[str]) -> None:
         self._geometry, self.trainable = geometry, trainable

@@ -1,4 +1,4 @@
-"""What a layer with parameters must tell for clipping without per-sample gradients.
+"""What clipping without per-sample gradients needs from a layer with parameters.
 
 For stacked agents: blocks of records, each block with parameters of its own. A rule runs the layer, and later turns
 its inputs a and the gradients g of its outputs into (1) every record's squared gradient norm and (2) the weighted sum
@@ -6,9 +6,9 @@ of all records' gradients. For a linear layer with one position per record the n
 single record is ever made; with T positions it is ⟨aaᵀ, ggᵀ⟩ (the ghost norm), or the gradient itself, whichever is
 cheaper for the layer's shape. (Goodfellow 2015; Li et al. 2022; Bu et al. 2023.)
 
-Norms are float64. Sums over records are exact, in whole quanta (see `clipping`), but for ghost norms over several positions:
-their sums are float64 products, whose rounding is bounded against C by a norm that is never taken to be less than
-`LEAST_SHARE` of what the positions would add up to without cancelling each other.
+Norms are float64. Sums over records are exact, in whole quanta (see `clipping`), except with ghost norms over several positions:
+those sums are float64 products. Their rounding is bounded relative to C because a norm is never taken to be less than
+`LEAST_SHARE` of what the positions would add up to if they did not cancel.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from tacit.privacy.gradients.clipping import Quantum, exact_sums, lengths, only
 
 # No norm over several positions is taken to be less than this share of Σ‖aₜ‖‖gₜ‖.
 LEAST_SHARE = 2.0**-10
-_LEAST_LENGTH = 1e-280  # shorter inputs are as good as none, and dividing by their length would overflow
+_LEAST_LENGTH = 1e-280  # shorter inputs count as none; dividing by their length would overflow
 
 # Stacked tensors: [blocks, records, ...] for what belongs to records, [blocks, ...] for parameters.
 Parameters = Mapping[str, Tensor]
@@ -39,10 +39,10 @@ class Call(NamedTuple):
 
 
 class Accounted(NamedTuple):
-    """What a call adds to the records' squared norms, and how to sum its gradients once they are weighted.
+    """A call's part of the records' squared norms, and how to sum its gradients with weights.
 
     `sums(weights, quantum)` returns Σ weight · gradient of each block, in float64, by parameter, in whole quanta if one is
-    given. `rounded` is how many float64 products are added with rounding for one number of a block's sum; none where it is 0.
+    given. `rounded` is the number of float64 products that are added with rounding for one number of a block's sum; 0 if exact.
     """
 
     squares: Float[Tensor, "blocks records"]
@@ -50,7 +50,7 @@ class Accounted(NamedTuple):
     rounded: int = 0
 
 
-class Rule(Protocol):
+class LayerRule(Protocol):
     """How one kind of layer is run and accounted for. `trainable` names the parameters that count."""
 
     trainable: frozenset[str]
@@ -81,10 +81,10 @@ class LinearRule:
         return outputs.unflatten(1, inputs.shape[1:-1]), inputs
 
     def account(self, call: Call) -> Accounted:
-        """Return ‖a‖²‖g‖² + ‖g‖², or what takes its place with several positions; sums are Σ w g aᵀ and Σ w g.
+        """Return ‖a‖²‖g‖² + ‖g‖², or its form for several positions; sums are Σ w g aᵀ and Σ w g.
 
-        Norm and sum must come from the same numbers, or the norm be an upper bound: where positions cancel, what is
-        added in float32 for the one and in float64 for the other can differ without limit.
+        Norm and sum must come from the same numbers, or the norm must be an upper bound: where positions cancel, a float32
+        norm and a float64 sum can differ without limit.
         """
         inputs, gradient = _positions(call.inputs), _positions(call.gradient)
         positions = inputs.shape[2]
@@ -103,7 +103,7 @@ class LinearRule:
         return Accounted(squares + bias.squares if bias else squares, sums, inputs.shape[1] * positions)
 
     def _account_one(self, inputs: Tensor, gradient: Tensor) -> Accounted:
-        """Take one position a record: the gradient is g aᵀ, and its norm ‖a‖·‖g‖."""
+        """Account for one position per record: the gradient is g aᵀ, and its norm ‖a‖·‖g‖."""
         length, heights = lengths(inputs), lengths(gradient)
         squares = _zeros(gradient)
         if "weight" in self.trainable:
@@ -166,7 +166,7 @@ class NormRule:
         return found
 
     def _spread(self, parameter: Tensor, inputs: Tensor) -> Tensor:
-        """Give a stacked parameter the place of its dimensions in the inputs."""
+        """Reshape a stacked parameter to align with the inputs' dimensions."""
         before = 1 if self._groups is not None else inputs.ndim - 1 - len(self._shape)
         after = inputs.ndim - 1 - before - len(self._shape)
         return parameter.reshape(len(parameter), *[1] * before, *self._shape, *[1] * after)
@@ -179,7 +179,7 @@ class NormRule:
 
 
 class EmbeddingRule:
-    """Rows of a table. Two positions of a record meet in the norm where they look up the same row."""
+    """Rows of a table. Two positions of a record interact in the norm if they look up the same row."""
 
     def __init__(self, layer: nn.Embedding, trainable: frozenset[str]) -> None:
         self.trainable = trainable
@@ -188,7 +188,7 @@ class EmbeddingRule:
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Look up every block's rows in its own table.
 
-        An index that is in no table makes its record not finite, which counts as zero; it must not read another's row.
+        An index outside the table makes its record not finite, so it counts as zero; it must not read another block's row.
         """
         rows = functional.embedding(self._places(inputs), parameters["weight"].flatten(0, 1))
         return torch.where(self._known(inputs)[..., None], rows, torch.nan), inputs
@@ -217,7 +217,7 @@ class EmbeddingRule:
 
         return Accounted(
             squares, sums, positions if positions > 1 else 0
-        )  # terms that cancel may be too large to add exactly
+        )  # terms that cancel may be too large to be added exactly
 
     def per_sample(self, call: Call) -> dict[str, Tensor]:
         """Return every record's gradient of the whole table."""
@@ -234,7 +234,7 @@ class EmbeddingRule:
         return (index >= 0) & (index < self._rows)
 
     def _positions(self, call: Call) -> tuple[Tensor, Tensor]:
-        """Return which row every position adds to, and what. What is in no table adds nothing: norm and sum agree on that."""
+        """Return the row that every position adds to, and its gradient. Indices outside the table add nothing, in norm and sum alike."""
         index = call.inputs.flatten(2) if call.inputs.ndim > 2 else call.inputs[..., None]
         gradient = call.gradient.reshape(*index.shape, -1)
         counts = self._known(index) if self._padding is None else self._known(index) & (index != self._padding)
@@ -265,14 +265,14 @@ def _outer_sums(
     """Return Σ w g aᵀ, exactly if a quantum is given.
 
     Both factors of every record become whole numbers of at most half the bits: a/‖a‖, and w‖a‖g in the other half of the
-    quantum. Their products are whole quanta, of at most C. Cutting off makes both shorter, never longer.
+    quantum. Their products are whole quanta, of at most C. Truncation makes both shorter, never longer.
     """
     if quantum is None:
         return even_product(scaled(gradient.double(), weights).mT, only(inputs, weights).double())
     whole = 2.0**quantum.bits
     counts = (weights != 0)[..., None]
     across = torch.where(counts, inputs.double() * (whole / length.clamp(min=_LEAST_LENGTH))[..., None], 0)
-    # Multiplied in this order, no product is larger than what it ends in: nothing overflows.
+    # In this order no intermediate product is larger than the result: nothing overflows.
     down = torch.where(counts, gradient.double() * (weights * length)[..., None], 0) * (
         whole / quantum.power[:, None, None]
     )
@@ -280,7 +280,7 @@ def _outer_sums(
 
 
 def cut_off(sums: Float[Tensor, "blocks ..."], quantum: Quantum | None) -> Float[Tensor, "blocks ..."]:
-    """Cut sums that were rounded off to whole quanta, so that adding them to others rounds no more."""
+    """Truncate rounded sums to whole quanta, so that adding them to others is exact."""
     if quantum is None:
         return sums
     size = quantum.size.reshape(-1, *[1] * (sums.ndim - 1))
@@ -288,7 +288,7 @@ def cut_off(sums: Float[Tensor, "blocks ..."], quantum: Quantum | None) -> Float
 
 
 def scaled(values: Tensor, weights: Tensor) -> Tensor:
-    """Multiply by weights; what belongs to records without weight becomes zero, even if it is infinite."""
+    """Multiply by weights; values of records without weight become zero, even if infinite."""
     factors = weights.reshape(*weights.shape, *[1] * (values.ndim - 2))
     return torch.where(factors != 0, values * factors, 0)
 
@@ -304,8 +304,8 @@ def _positions(values: Tensor) -> Float[Tensor, "blocks records positions width"
 def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
     """Return ⟨aaᵀ, ggᵀ⟩ of every record, from [..., positions, width], never less than the true squared norm.
 
-    Where positions cancel each other, rounding can be larger than what is left; its bound is added. Every position is first
-    brought to a length of one, by itself: beside one with a huge input and no gradient, the others would vanish.
+    Where positions cancel, rounding can exceed the remainder, so a bound on it is added. Every position is first normalised
+    to a length of one: otherwise the others would vanish beside one with a huge input and no gradient.
     """
     across, long = _directions(inputs)
     down, high = _directions(gradient)
@@ -320,18 +320,18 @@ def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _directions(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of [..., positions, width] brought to a length of one, and their lengths, in float64."""
+    """Return rows of [..., positions, width] normalised to a length of one, and their lengths, in float64."""
     length = lengths(values)
     unit = values.double() / length.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
     return unit.to(values.dtype), length
 
 
 def _to_one(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return [..., positions, width] with a largest number of one, and what it was, in float64."""
+    """Return [..., positions, width] scaled to a largest number of one, and the scale, in float64."""
     top = values.abs().amax((-2, -1), keepdim=True).clamp(min=torch.finfo(values.dtype).tiny)
     return values / top, top.double()[..., 0, 0]
 
 
 def _slack(values: Tensor) -> float:
-    """Return how far a scalar product of two such rows can be off, relative to their lengths."""
+    """Return a bound on the error of a scalar product of two such rows, relative to their lengths."""
     return (values.shape[-1] + 2) * torch.finfo(values.dtype).eps / 2

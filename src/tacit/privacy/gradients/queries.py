@@ -1,4 +1,4 @@
-"""Steps for `at.query`: any per-sample function of a rule, checked on public records before it sees private ones."""
+"""BatchRunner for `at.query`: any per-sample function of a rule, tested on public records before it sees private ones."""
 
 from collections.abc import Sequence
 
@@ -6,27 +6,27 @@ import torch
 from torch import Tensor
 
 from tacit.models.functional import FlatModel
+from tacit.privacy.gradients.batches import BatchRunner, Unsupported
 from tacit.privacy.gradients.checking import check_places
 from tacit.privacy.gradients.clipping import Lot, PerSample
 from tacit.privacy.gradients.general import PerSampleKernel, filler_of, general_shape
-from tacit.privacy.gradients.steps import Steps, Unsupported
 from tacit.privacy.units import UnitModel
 
 _REMEMBERED = 64
 
 
 class Queries:
-    """Chooses steps for per-sample functions: many records at a time, or one by one where places would matter.
+    """Chooses runner for per-sample functions: many records at a time, or one by one where places would matter.
 
-    `example` holds public records. Without any, nothing can be checked, and records are taken one by one.
+    `example` holds public records. Without any, nothing can be tested, and records are computed one by one.
     """
 
     def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot | None) -> None:
         self._model, self._lot_sizes, self._example = model, lot_sizes, example
-        self._known: dict[object, Steps] = {}
+        self._known: dict[object, BatchRunner] = {}
 
-    def steps(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
-        """Return the way to compute this function; an error that it has with public records is raised as it is."""
+    def runner(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> BatchRunner:
+        """Return the runner for this function; an error that it has with public records is raised as it is."""
         key = (
             per_sample,
             width,
@@ -39,29 +39,29 @@ class Queries:
             self._known[key] = self._checked(per_sample, public, width)
         return self._known[key]
 
-    def _checked(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> Steps:
+    def _checked(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> BatchRunner:
         whole = self._model.whole(per_sample) if isinstance(self._model, UnitModel) else per_sample
         kernel = PerSampleKernel(self._model, whole, width)
         if self._example is None:
-            return self._steps(kernel, width, one_by_one=True)
-        rows = tuple(each[:1] for each in public), tuple(_by_chance(each[:1]) for each in public)
+            return self._runner(kernel, width, one_by_one=True)
+        rows = tuple(each[:1] for each in public), tuple(_randomized(each[:1]) for each in public)
         for one_by_one in (False, True):
-            steps = self._steps(kernel, width, one_by_one=one_by_one)
+            runner = self._runner(kernel, width, one_by_one=one_by_one)
             try:
                 for row in rows:
-                    check_places(steps, row, self._example)
+                    check_places(runner, row, self._example)
                 break
             except Unsupported:
                 continue
-        return steps
+        return runner
 
-    def _steps(self, kernel: PerSampleKernel, width: int, *, one_by_one: bool) -> Steps:
+    def _runner(self, kernel: PerSampleKernel, width: int, *, one_by_one: bool) -> BatchRunner:
         shape = general_shape(width, self._model.dtype, self._lot_sizes, one_by_one=one_by_one)
-        return Steps(kernel, shape, self._model.dtype, filler_of(self._example, self._model.dtype))
+        return BatchRunner(kernel, shape, self._model.dtype, filler_of(self._example, self._model.dtype))
 
 
-def _by_chance(row: Tensor) -> Tensor:
-    """Return numbers of about the same size: a start of zeros hides how products are rounded."""
+def _randomized(row: Tensor) -> Tensor:
+    """Return random numbers of about the same size: zeros would hide how products are rounded."""
     if not row.is_floating_point():
         return row
     chance = torch.randn(row.shape, generator=torch.Generator().manual_seed(0)).to(row)

@@ -1,4 +1,4 @@
-"""Cheaper forms of functions for compiled steps: the same values with fewer transcendental functions."""
+"""Cheaper forms of functions for compiled batches: the same values with fewer transcendental functions."""
 
 from collections.abc import Callable
 from typing import Any

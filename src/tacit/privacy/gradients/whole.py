@@ -1,4 +1,4 @@
-"""The rule for any layer: `vmap` runs it record by record, and makes each record's gradient of its parameters."""
+"""The rule for any layer: `vmap` runs it record by record, and makes each record's gradient."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
 from tacit.data.guards import Guard
+from tacit.privacy.gradients.batches import Unsupported
 from tacit.privacy.gradients.layers import Accounted, Call, Parameters, account_per_sample
-from tacit.privacy.gradients.steps import Unsupported
 
 
 class WholeRule:
@@ -18,7 +18,7 @@ class WholeRule:
 
     def run(self, inputs: Tensor, parameters: Parameters) -> tuple[Tensor, Tensor]:
         """Run the layer on every record by itself."""
-        with Guard() as guard:  # a guard of the code around the layer does not reach through its own function
+        with Guard() as guard:  # a guard outside does not see into the layer's own autograd function
             outputs = vmap(self._one)(_for_each_record(parameters, inputs), inputs.flatten(0, 1))
         guard.check()
         if guard.strange:
@@ -26,7 +26,7 @@ class WholeRule:
         return outputs.unflatten(0, inputs.shape[:2]), inputs
 
     def account(self, call: Call) -> Accounted:
-        """Make the gradients."""
+        """Compute the gradients and account for them."""
         return account_per_sample(self.per_sample(call))
 
     def per_sample(self, call: Call) -> dict[str, Tensor]:
@@ -47,5 +47,5 @@ class WholeRule:
 
 
 def _for_each_record(parameters: Parameters, inputs: Tensor) -> dict[str, Tensor]:
-    """Return a copy of its block's parameters for every record; see `general` why there is one `vmap` and not two."""
+    """Return a copy of its block's parameters for every record; `general` explains why there is one `vmap` and not two."""
     return {name: each.repeat_interleave(inputs.shape[1], 0) for name, each in parameters.items()}

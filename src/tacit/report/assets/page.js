@@ -1,4 +1,4 @@
-// Draws every chart of the page, in the colours of its style sheet, and again when light turns to dark.
+// Draws every chart of the page in the colours of its style sheet, and again when the theme changes between light and dark.
 (() => {
   "use strict";
   const charts = JSON.parse(document.getElementById("charts").textContent);
@@ -26,7 +26,7 @@
     const style = getComputedStyle(document.documentElement);
     for (const [id, chart] of Object.entries(charts)) {
       const { data, layout } = resolve(chart, style, false);
-      // Where there is little room, the page's own key stands above the chart.
+      // On narrow screens, the page's own key above the chart replaces the legend.
       if (layout.meta?.keyed && innerWidth <= 480) layout.showlegend = false;
       // A finger that moves across a chart scrolls the page.
       if (touch) for (const axis of ["xaxis", "yaxis"]) layout[axis].fixedrange = true;

@@ -1,4 +1,4 @@
-"""Where to draw the agents of a graph: the same places in the page and in the figures."""
+"""Where to draw the agents of a graph, the same in pages and figures."""
 
 import networkx as nx
 import numpy as np
@@ -6,14 +6,14 @@ import numpy.typing as npt
 
 from tacit.graphs import algebraic_connectivity, density, torus
 
-# Minimising the energy of all pairs looks best and costs the cube of the number of agents.
+# Minimising the energy of all pairs looks best, and its cost grows with the cube of the number of agents.
 _ENERGY_LIMIT = 120
 _TORUS_LIMIT = 2_000
 _BEND = 0.12  # of a side
 
 
-def positions(graph: nx.Graph) -> npt.NDArray[np.float64]:
-    """Return one point for each agent, within the unit square around zero."""
+def lay_out(graph: nx.Graph) -> npt.NDArray[np.float64]:
+    """Return a point for each agent, with coordinates from -1 to 1."""
     agents = len(graph)
     degrees = {degree for _, degree in graph.degree}
     if agents < 4 or degrees in ({2}, {agents - 1}) or not graph.number_of_edges():
@@ -28,8 +28,8 @@ def positions(graph: nx.Graph) -> npt.NDArray[np.float64]:
     return places / max(float(np.abs(places).max()), 1e-9)
 
 
-def connectivity(graph: nx.Graph) -> str:
-    """Say how well a graph connects its agents, in numbers; nothing for agents that are alone or apart."""
+def describe_connectivity(graph: nx.Graph) -> str:
+    """Describe how well a graph connects its agents, in numbers; empty for one agent or a graph that is not connected."""
     if len(graph) < 2 or not nx.is_connected(graph):
         return ""
     fiedler = algebraic_connectivity(graph)
@@ -40,7 +40,7 @@ def connectivity(graph: nx.Graph) -> str:
 
 
 def _circle(agents: int) -> npt.NDArray[np.float64]:
-    """The first agent on top, the others clockwise."""
+    """Put the first agent at the top and the others clockwise."""
     angles = np.pi / 2 - 2 * np.pi * np.arange(agents) / agents
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
@@ -57,7 +57,7 @@ def _torus_rows(graph: nx.Graph) -> int | None:
 
 
 def _bent_rows(rows: int, columns: int) -> npt.NDArray[np.float64]:
-    """Rows and columns, bent a little, so that the links from one end to the other do not hide behind the rest."""
+    """Return rows and columns, bent a little so that links from one end to the other are not hidden behind the rest."""
     down, across = (np.arange(count) - (count - 1) / 2 for count in (rows, columns))
     x = across[None, :] + _BEND * columns * (2 * down[:, None] / rows) ** 2
     y = -down[:, None] + _BEND * rows * (2 * across[None, :] / columns) ** 2

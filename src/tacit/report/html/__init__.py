@@ -1,1 +1,1 @@
-"""Reports and comparisons as pages: one HTML file each, with everything in it."""
+"""Reports and comparisons as pages: one self-contained HTML file each."""

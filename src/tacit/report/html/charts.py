@@ -1,44 +1,46 @@
 """The page's charts of one run over its rounds, as plain data that plotly.js draws.
 
-A colour such as `--ink` or `--series-1@0.2` is a variable of the page's style sheet (with an opacity), looked up when a
-chart is drawn, so that light and dark are told apart in one place.
+A colour such as `--ink` or `--series-1@0.2` is a variable of the page's style sheet (with an opacity). It is looked up when a
+chart is drawn, so that only the style sheet knows about light and dark.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tacit.report.reading import Run, Scores
-from tacit.report.spent import Spending
-from tacit.report.wording import epsilon as spelled
-from tacit.report.wording import number, score, thin
+from tacit.report.figures.scales import label_tick, log_ticks
+from tacit.report.recorded import RecordedRun, Scores
+from tacit.report.spending import Spending
+from tacit.report.wording import epsilon as format_epsilon
+from tacit.report.wording import number, opacity, score
 
 Chart = dict[str, Any]
-_COMMON = 1e-4  # of the next distance: what is less at the start is rounding
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+_CLEAR = "rgba(0,0,0,0)"
 
 
 def chart(data: list[Chart], *, x: Chart | None = None, y: Chart | None = None, **layout: Any) -> Chart:
     """Return a chart in the page's style."""
-    axis: Chart = {
-        "gridcolor": "--grid",
-        "linecolor": "--line",
-        "tickcolor": "--line",
-        "zeroline": False,
-        "automargin": True,
-    }
+    axis = {"gridcolor": "--grid", "linecolor": "--line", "tickcolor": "--line", "zeroline": False, "automargin": True}
     base: Chart = {
-        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13, "color": "--soft"},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": _FONT, "size": 13, "color": "--soft"},
+        "paper_bgcolor": _CLEAR,
+        "plot_bgcolor": _CLEAR,
         "margin": {"l": 8, "r": 12, "t": 12, "b": 8},
         "hovermode": "closest",
         "hoverlabel": {"bgcolor": "--card", "bordercolor": "--line", "font": {"color": "--ink"}, "align": "left"},
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": "--soft", "activecolor": "--ink"},
+        "modebar": {"bgcolor": _CLEAR, "color": "--soft", "activecolor": "--ink"},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12}},
         "xaxis": axis | (x or {}),
         "yaxis": axis | (y or {}),
     }
     return {"data": data, "layout": base | layout}
+
+
+def trace(x: Iterable[Any], y: Iterable[Any], hover: list[str], **fields: Any) -> Chart:
+    """Return a line whose points show the texts of `hover` under the pointer."""
+    place: Chart = {"type": "scatter", "mode": "lines", "x": list(x), "y": list(y)}
+    return place | {"text": hover, "hovertemplate": "%{text}<extra></extra>"} | fields
 
 
 def title(text: str) -> Chart:
@@ -47,62 +49,52 @@ def title(text: str) -> Chart:
 
 
 def rounds_axis(rounds: int) -> Chart:
-    """Return an axis from the first round to the last planned."""
+    """Return an axis from the first round to the last planned one."""
     pad = 0.015 * rounds
-    return {
-        "title": title("round"),
-        "range": [-pad, rounds + pad],
-        "showgrid": False,
-        "ticks": "outside",
-    }
+    return {"title": title("round"), "range": [-pad, rounds + pad], "showgrid": False, "ticks": "outside"}
 
 
 def score_axis(measure: str) -> Chart:
-    """Return an axis for accuracies, from zero, or for losses."""
-    if measure == "accuracy":
-        return {"title": title("accuracy on validation"), "tickformat": ".0%", "rangemode": "tozero"}
-    return {"title": title("loss on validation"), "rangemode": "tozero"}
+    """Return an axis of accuracies or losses, from zero."""
+    axis: Chart = {"title": title(f"{measure} on validation"), "rangemode": "tozero"}
+    return axis | {"tickformat": ".0%"} if measure == "accuracy" else axis
 
 
-def accuracy(run: Run, scores: Scores) -> Chart:
-    """Every agent over the rounds, their mean, and the band between the worst and the best."""
-    rounds, measure = list(scores.rounds), scores.measure
-    mean, low, high = (numbers(v) for v in (scores.mean, scores.low, scores.high))
-    several = run.plan.agents > 1
-    data = [*band(rounds, low, high, "--accent@0.16", "worst to best"), _agents(scores)] if several else []
-    hover = [
-        f"<b>round {r}</b><br>mean {score(m, measure)}<br>from {score(a, measure)} to {score(b, measure)}"
-        for r, m, a, b in zip(rounds, scores.mean, scores.low, scores.high, strict=True)
-    ]
-    data.append(
-        {
-            "type": "scatter",
-            "mode": "lines+markers" if len(rounds) < 40 else "lines",
-            "x": rounds,
-            "y": mean,
-            "name": "mean" if several else measure,
-            "line": {"color": "--accent", "width": 3},
-            "marker": {"size": 5},
-            "text": hover,
-            "hovertemplate": "%{text}<extra></extra>",
-        }
-    )
+def distance_axis(values: Sequence[float]) -> Chart | None:
+    """Return a logarithmic axis around all positive values; None if there are none."""
+    ticks = log_ticks(values)
+    if not ticks:
+        return None
+    ends = [math.log10(ticks[0]), math.log10(ticks[-1])]
+    labels = {"tickvals": ticks, "ticktext": [label_tick(tick) for tick in ticks]}
+    return {"type": "log", "title": title("consensus distance"), "range": ends} | labels
+
+
+def accuracy(run: RecordedRun, scores: Scores) -> Chart:
+    """Draw every agent over the rounds, their mean, and the band from the worst to the best."""
+    measure, several = scores.measure, run.plan.agents > 1
+    data = [*band(scores.rounds, scores, "--accent@0.16", "worst to best"), _agents(scores)] if several else []
+    hover = [f"<b>round {round}</b><br>{words}" for round, words in zip(scores.rounds, spans(scores), strict=True)]
+    name = "mean" if several else measure
+    data.append(trace(scores.rounds, numbers(scores.mean), hover, name=name, **_line(len(hover), 3)))
     return chart(data, x=rounds_axis(run.plan.rounds), y=score_axis(measure), showlegend=several)
 
 
-def band(
-    rounds: Sequence[float], low: list[float | None], high: list[float | None], colour: str, name: str
-) -> list[Chart]:
-    """Return two traces with the space between them filled."""
-    edge: Chart = {"type": "scatter", "mode": "lines", "x": list(rounds), "line": {"width": 0}, "hoverinfo": "skip"}
-    return [
-        edge | {"y": low, "showlegend": False},
-        edge | {"y": high, "fill": "tonexty", "fillcolor": colour, "name": name, "showlegend": bool(name)},
-    ]
+def band(x: Sequence[float], scores: Scores, colour: str, name: str = "") -> list[Chart]:
+    """Return two traces with the space between the worst agent and the best filled."""
+    edge: Chart = {"type": "scatter", "mode": "lines", "x": list(x), "line": {"width": 0}, "hoverinfo": "skip"}
+    filled: Chart = {"fill": "tonexty", "fillcolor": colour, "name": name, "showlegend": bool(name)}
+    return [edge | {"y": numbers(scores.low), "showlegend": False}, edge | {"y": numbers(scores.high)} | filled]
+
+
+def spans(scores: Scores) -> list[str]:
+    """Return the mean, the lowest and the highest score at each snapshot as texts."""
+    rows = ([score(value, scores.measure) for value in values] for values in (scores.mean, scores.low, scores.high))
+    return [f"mean {mean}<br>from {low} to {high}" for mean, low, high in zip(*rows, strict=True)]
 
 
 def _agents(scores: Scores) -> Chart:
-    """All agents' lines in one trace with gaps between them: a thousand agents draw as fast as ten."""
+    """Return all agents' lines in one trace with gaps between them: a thousand agents draw as fast as ten."""
     x: list[int | None] = []
     y: list[float | None] = []
     text: list[str] = []
@@ -110,133 +102,71 @@ def _agents(scores: Scores) -> Chart:
         x += [*scores.rounds, None]
         y += [*numbers(values), None]
         text += [str(agent)] * (len(values) + 1)
-    shown = "%{y:.1%}" if scores.measure == "accuracy" else "%{y:.4g}"
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": y,
-        "text": text,
-        "hovertemplate": f"<b>agent %{{text}}</b><br>round %{{x}}: {shown}<extra></extra>",
-        "name": "each agent",
-        "line": {"color": f"--accent@{thin(scores.values.shape[1]):.2f}", "width": 1},
-    }
+    value = "%{y:.1%}" if scores.measure == "accuracy" else "%{y:.4g}"
+    hover = f"<b>agent %{{text}}</b><br>round %{{x}}: {value}<extra></extra>"
+    line = {"color": f"--accent@{opacity(scores.values.shape[1]):.2f}", "width": 1}
+    return trace(x, y, text, hovertemplate=hover, name="each agent", line=line)
 
 
-def consensus(run: Run) -> Chart | None:
-    """How far the models are apart, on a logarithmic axis; None where they never are."""
-    rounds = [snapshot.round for snapshot in run.history]
-    apart = distances(run)
-    axis = log_axis(apart)
+def consensus(run: RecordedRun) -> Chart | None:
+    """Draw how far the models are apart, on a logarithmic axis; None if they never are."""
+    rounds, axis = [snapshot.round for snapshot in run.history], distance_axis(run.distances)
     if axis is None:
         return None
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers" if len(rounds) < 40 else "lines",
-        "x": rounds,
-        "y": positive(apart),
-        "line": {"color": "--accent", "width": 2.5},
-        "marker": {"size": 5},
-        "text": [number(value) for value in apart],
-        "hovertemplate": "<b>round %{x}</b><br>consensus distance %{text}<extra></extra>",
-    }
+    pairs = zip(rounds, run.distances, strict=True)
+    hover = [f"<b>round {round}</b><br>consensus distance {number(value)}" for round, value in pairs]
+    line = trace(rounds, positive(run.distances), hover, **_line(len(rounds)))
     return chart([line], x=rounds_axis(run.plan.rounds), y=axis, showlegend=False)
 
 
-def distances(run: Run) -> list[float]:
-    """Return how far the models are apart at each look; a common start is no distance, whatever rounding makes of it."""
-    apart = [snapshot.consensus_distance for snapshot in run.history]
-    if len(apart) > 1 and run.history[0].round == 0 and apart[0] < _COMMON * apart[1]:
-        apart[0] = 0.0
-    return apart
-
-
-def log_axis(values: Sequence[float]) -> Chart | None:
-    """Return a logarithmic axis around all positive values, with whole numbers for labels."""
-    shown = [value for value in values if 0 < value < math.inf]
-    if not shown:
-        return None
-    low, high = math.floor(math.log10(min(shown))), math.ceil(math.log10(max(shown)) + 1e-9)
-    steps = (1,) if high - low > 3 else (1, 2, 5)
-    ticks = [step * 10.0**power for power in range(low - 1, high + 2) for step in steps]
-    below = max(tick for tick in ticks if tick <= min(shown) / 1.02)
-    above = min(tick for tick in ticks if tick >= max(shown) * 1.02)
-    ticks = [tick for tick in ticks if below <= tick <= above]
-    return {
-        "type": "log",
-        "title": title("consensus distance"),
-        "tickvals": ticks,
-        "ticktext": [f"{tick:.10g}" if 1e-4 <= tick < 1e6 else f"{tick:.0e}" for tick in ticks],
-        "range": [math.log10(below), math.log10(above)],
-    }
-
-
-def epsilon(run: Run, spent: Spending) -> Chart | None:
-    """ε over the rounds against what may be spent; None before the first look."""
+def epsilon(run: RecordedRun, spent: Spending) -> Chart | None:
+    """Draw ε over the rounds, and the budget; None before the first snapshot."""
     if not spent.snapshots:
         return None
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "x": [look.round for look in spent.snapshots],
-        "y": list(spent.epsilons),
-        "line": {"color": "--accent", "width": 2.5},
-        "marker": {"size": 5},
-        "fill": "tozeroy",
-        "fillcolor": "--accent@0.10",
-        "text": [
-            f"ε = {spelled(e)} after {run.spent_at(look):,} queries"
-            for look, e in zip(spent.snapshots, spent.epsilons, strict=True)
-        ],
-        "hovertemplate": "<b>round %{x}</b><br>%{text}<extra></extra>",
-    }
+    hover = [
+        f"<b>round {each.round}</b><br>ε = {format_epsilon(value)} after {run.spent_at(each):,} queries"
+        for each, value in zip(spent.snapshots, spent.epsilons, strict=True)
+    ]
+    rounds, fill = [each.round for each in spent.snapshots], {"fill": "tozeroy", "fillcolor": "--accent@0.10"}
+    line = trace(rounds, spent.epsilons, hover, **_line(), **fill)
     budgets = [] if spent.budget is None else [spent.budget]
-    top = 1.15 * max([*spent.epsilons, *budgets, 1e-9])
-    return chart(
-        [line],
-        x=rounds_axis(run.plan.rounds),
-        y={"title": title(f"ε at δ = {spent.guarantee.delta:g}"), "range": [0, top]},
-        showlegend=False,
-        **budget_lines(budgets),
-    )
+    axis = epsilon_axis(f"ε at δ = {spent.guarantee.delta:g}", [*spent.epsilons, *budgets])
+    return chart([line], x=rounds_axis(run.plan.rounds), y=axis, showlegend=False, **budget_lines(budgets))
+
+
+def epsilon_axis(text: str, values: Sequence[float]) -> Chart:
+    """Return an axis from zero to some way above all values."""
+    return {"title": title(text), "range": [0, 1.15 * max([*values, 1e-9])]}
 
 
 def budget_lines(budgets: Sequence[float], colour: str = "--warn") -> Chart:
     """Return the parts of a layout that draw a line at each budget."""
+    line: Chart = {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "line": {"color": colour, "width": 2, "dash": "dash"},
+    }
+    label: Chart = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+    label |= {"font": {"color": colour, "size": 12}}
     return {
-        "shapes": [
-            {
-                "type": "line",
-                "xref": "paper",
-                "x0": 0,
-                "x1": 1,
-                "y0": value,
-                "y1": value,
-                "line": {"color": colour, "width": 2, "dash": "dash"},
-            }
-            for value in budgets
-        ],
-        "annotations": [
-            {
-                "xref": "paper",
-                "x": 0,
-                "y": value,
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "text": f"budget ε = {number(value)}",
-                "font": {"color": colour, "size": 12},
-            }
-            for value in budgets
-        ],
+        "shapes": [line | {"y0": value, "y1": value} for value in budgets],
+        "annotations": [label | {"y": value, "text": f"budget ε = {number(value)}"} for value in budgets],
     }
 
 
-def numbers(values: Any) -> list[float | None]:
-    """Return plain numbers, with a gap where there is none."""
+def _line(points: int = 0, width: float = 2.5) -> Chart:
+    """Return the look of a run's main line, with markers if there are few points."""
+    mode = "lines+markers" if points < 40 else "lines"
+    return {"mode": mode, "line": {"color": "--accent", "width": width}, "marker": {"size": 5}}
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """Return plain numbers, with gaps for what is not finite."""
     return [float(value) if math.isfinite(value) else None for value in values]
 
 
-def positive(values: Sequence[float]) -> list[float | None]:
+def positive(values: Iterable[float]) -> list[float | None]:
     """Return what a logarithmic axis can show, with gaps for the rest."""
     return [value if 0 < value < math.inf else None for value in values]

@@ -1,259 +1,175 @@
-"""Several runs laid over each other on one page."""
+"""Several runs overlaid on one page."""
 
-import html
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
-from tacit.errors import InvalidInput
 from tacit.io.files import write_atomically
+from tacit.report.combined import describe_combined
+from tacit.report.compared import ComparedRun, choose_measure, name_runs
 from tacit.report.html import overlays
-from tacit.report.html.frame import document, figure, table, text
-from tacit.report.html.overlays import Entry
-from tacit.report.reading import Measure, Run
-from tacit.report.spent import spending
-from tacit.report.together import together
-from tacit.report.wording import ADJACENCIES, amount, duration, epsilon, number, score
-
-_LONGEST = 28
+from tacit.report.html.frame import Panel, document, table, text, warning
+from tacit.report.recorded import RecordedRun
+from tacit.report.wording import ADJACENCIES, amount, counted, duration, epsilon, number, score
 
 
-def write_comparison(runs: Sequence[Run], path: Path | str) -> Path:
-    """Write the page that overlays `runs` to `path`, whole or not at all, and return where it is."""
+def write_comparison(runs: Sequence[RecordedRun], path: Path | str) -> Path:
+    """Write the page that overlays `runs` to `path`, completely or not at all, and return the path."""
     return write_atomically(path, compare(runs).encode())
 
 
-def compare(runs: Sequence[Run]) -> str:
+def compare(runs: Sequence[RecordedRun]) -> str:
     """Return the page that overlays several runs."""
-    entries = entries_of(runs)
-    measure = measure_of(runs)
-    drawn = {
-        "accuracy": overlays.accuracy(entries, measure),
-        "spread": overlays.spread(entries, measure),
-        "bought": overlays.bought(entries),
-        "consensus": overlays.consensus(entries),
-        "epsilon": overlays.epsilon(entries),
-    }
-    key = _key(entries)
-    room = "" if len(entries) <= 3 else "full"  # that a table with a column for each run needs
-    figures = [
-        figure(
-            "accuracy",
-            f"Mean {measure}",
-            f"On validation records{_sampled(runs)}; bands reach from the worst agent to the best.{key}",
-            drawn["accuracy"],
-            kind="wide tall",
-            missing="Nothing was scored.",
-        ),
-        figure(
-            "spread",
-            "Every agent in the end",
-            "A dot for each agent, a stroke for their mean.",
-            drawn["spread"],
-            kind="narrow tall",
-            missing="Nothing was scored.",
-        ),
-        figure(
-            "bought",
-            "What ε bought",
-            f"Mean accuracy against what had been spent when it was reached.{key}",
-            drawn["bought"],
-            missing="No run has both an ε and an accuracy.",
-        ),
-        figure(
-            "epsilon",
-            "Privacy spent",
-            f"Of the agent that spent most, {text(_terms(entries))}. Derived, never copied.{key}",
-            drawn["epsilon"],
-            missing="No run has an ε.",
-        ),
-        figure(
-            "consensus",
-            "Agreement",
-            f"Root mean square distance of the agents’ models from their average. Logarithmic.{key}",
-            drawn["consensus"],
-            kind=room,
-            missing="No run has agents that could differ.",
-        ),
-    ]
-    names = ", ".join(entry.name for entry in entries)
+    compared = name_runs(runs)
+    width = "" if len(compared) <= 3 else "full"  # for a table with a column per run
+    panels = list(_panels(compared, width))
+    names = ", ".join(each.name for each in compared)
     header = (
         '<p class="eyebrow">Tacit · comparison of runs</p>'
-        f'<h1>{len(entries)} {"run" if len(entries) == 1 else "runs"}</h1><p class="about">{text(names)}</p>'
+        f'<h1>{counted(len(compared), "run")}</h1><p class="about">{text(names)}</p>'
     )
+    warnings, grid = "".join(map(warning, _warnings(compared))), "".join(map(str, panels))
     main = (
-        f'{_warnings(entries)}<section class="card full">{_summary(entries)}</section>'
-        f'<div class="grid">{"".join(figures)}{_differences(entries, room)}</div>'
+        f'{warnings}<section class="card full">{_summary(compared)}</section>'
+        f'<div class="grid">{grid}{_differences(compared, width)}</div>'
     )
-    return document(
-        title=f"{names} · Tacit",
-        header=header,
-        main=main,
-        charts={name: chart for name, chart in drawn.items() if chart is not None},
+    charts = {panel.id: panel.chart for panel in panels if panel.chart is not None}
+    return document(title=f"{names} · Tacit", header=header, main=main, charts=charts)
+
+
+def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
+    measure = choose_measure(runs)
+    names = "".join(f"<span>{_swatch(each)}{text(each.name)}</span>" for each in runs)
+    key = f'<div class="key">{names}</div>'
+    sampled = any(each.run.scores and each.run.scores.samples for each in runs)
+    records = f"On validation records{', or samples of them before the end' if sampled else ''}"
+    yield Panel(
+        "accuracy",
+        f"Mean {measure}",
+        f"{records}; bands show the range from the worst agent to the best.{key}",
+        overlays.accuracy(runs, measure),
+        kind="wide tall",
+        missing="Nothing was scored.",
+    )
+    yield Panel(
+        "spread",
+        "Every agent at the end",
+        "A dot for each agent, a line for their mean.",
+        overlays.spread(runs, measure),
+        kind="narrow tall",
+        missing="Nothing was scored.",
+    )
+    yield Panel(
+        "tradeoff",
+        "Accuracy against ε",
+        f"Mean accuracy against the ε spent by then.{key}",
+        overlays.accuracy_by_epsilon(runs),
+        missing="No run has both an ε and an accuracy.",
+    )
+    yield Panel(
+        "epsilon",
+        "Privacy spent",
+        f"Of the agent with the highest ε, {text(_terms(runs))}. Derived from the ledger.{key}",
+        overlays.epsilon(runs),
+        missing="No run has an ε.",
+    )
+    yield Panel(
+        "consensus",
+        "Agreement",
+        f"Root mean square distance of the agents’ models from their average. Logarithmic.{key}",
+        overlays.consensus(runs),
+        kind=width,
+        missing="No run has agents that could differ.",
     )
 
 
-def _sampled(runs: Sequence[Run]) -> str:
-    """Say so if some curves are of samples."""
-    return ", or samples of them on the way" if any(run.scores and run.scores.samples for run in runs) else ""
-
-
-def measure_of(runs: Sequence[Run]) -> Measure:
-    """Return what the runs are compared by: accuracy, if any of them has it."""
-    return "accuracy" if any(run.scores and run.scores.measure == "accuracy" for run in runs) else "loss"
-
-
-def entries_of(runs: Sequence[Run]) -> list[Entry]:
-    """Give every run a name that no other has, and derive what it spent."""
-    if not runs:
-        raise InvalidInput("there is no run to compare; name one or more run folders")
-    names: list[str] = []
-    for run in runs:
-        number = 1
-        while (name := run.name if number == 1 else f"{run.name} ({number})") in names:
-            number += 1
-        names.append(name)
-    return [
-        Entry(place=place, name=name, label=html.escape(_short(name)), run=run, spent=spending(run))
-        for place, (name, run) in enumerate(zip(names, runs, strict=True))
-    ]
-
-
-def _summary(entries: Sequence[Entry]) -> str:
-    head = (
-        "run",
-        "algorithm",
-        "mean",
-        "worst",
-        "best",
-        "ε",
-        "per",
-        "δ",
-        "adjacency",
-        "release",
-        "distance",
-        "sent by each",
-        "training",
-    )
+def _summary(runs: Sequence[ComparedRun]) -> str:
+    head = "run, algorithm, mean, worst, best, ε, per, δ, adjacency, release, distance, sent by each, training"
     rows = []
-    for entry in entries:
-        run, spent, scores = entry.run, entry.spent, entry.run.scores
+    for each in runs:
+        run, scores = each.run, each.run.scores
         ends = (float(scores.mean[-1]), *scores.worst_and_best) if scores else ()
         marks = [score(value, scores.measure) for value in ends] if scores else ["–"] * 3
-        promised = (
-            ("not known" if entry.unknown else "none", "–", "–", "–")
-            if spent is None
-            else (
-                epsilon(spent.guarantee.epsilon),
-                spent.guarantee.unit,
-                f"{spent.guarantee.delta:g}",
-                ADJACENCIES[spent.guarantee.adjacency],
-            )
-        )
-        rows.append(
-            (
-                _swatch(entry) + text(entry.name),
-                run.plan.algorithm,
-                *marks,
-                *promised,
-                "yes" if run.release else "not known" if entry.unknown else "NOT A RELEASE",
-                number(run.history[-1].consensus_distance, 3) if run.history else "–",
-                amount(run.bytes_sent / run.plan.agents),
-                duration(run.seconds),
-            )
-        )
-    return table(head, rows, kind="stack")
+        release = "yes" if run.release else "not known" if each.unknown else "NOT A RELEASE"
+        distance = number(run.history[-1].consensus_distance, 3) if run.history else "–"
+        costs = distance, amount(run.bytes_sent / run.plan.agents), duration(run.seconds)
+        rows.append((_swatch(each) + text(each.name), run.plan.algorithm, *marks, *_promise(each), release, *costs))
+    return table(head.split(", "), rows, kind="stack")
 
 
-def _all_terms(entries: Sequence[Entry]) -> set[tuple[str, float, str, str]]:
-    kept = [entry.spent.guarantee for entry in entries if entry.spent is not None]
+def _promise(each: ComparedRun) -> tuple[str, str, str, str]:
+    if each.spent is None:
+        return ("not known" if each.unknown else "none", "–", "–", "–")
+    kept = each.spent.guarantee
+    return epsilon(kept.epsilon), kept.unit, f"{kept.delta:g}", ADJACENCIES[kept.adjacency]
+
+
+def _all_terms(runs: Sequence[ComparedRun]) -> set[tuple[str, float, str, str]]:
+    kept = [each.spent.guarantee for each in runs if each.spent is not None]
     return {(each.unit, each.delta, each.adjacency, each.accountant) for each in kept}
 
 
-def _terms(entries: Sequence[Entry]) -> str:
-    """Say what the runs' ε mean nothing without, if they have it in common."""
-    found = _all_terms(entries)
+def _terms(runs: Sequence[ComparedRun]) -> str:
+    """Say what the ε of all runs are stated with, if it is the same for all."""
+    found = _all_terms(runs)
     if len(found) != 1:
         return "each in its own terms"
     unit, delta, adjacency, accountant = found.pop()
     return f"per {unit} at δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
 
 
-def _swatch(entry: Entry) -> str:
-    return f'<span class="swatch {entry.dash}" style="border-color:var({entry.colour})"></span>'
+def _swatch(each: ComparedRun) -> str:
+    return f'<span class="swatch {each.dash}" style="border-color:var({each.colour})"></span>'
 
 
-def _key(entries: Sequence[Entry]) -> str:
-    names = "".join(f"<span>{_swatch(entry)}{text(entry.name)}</span>" for entry in entries)
-    return f'<div class="key">{names}</div>'
+def _warnings(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    if len(_all_terms(runs)) > 1:
+        yield "These runs state ε for different units, δ, adjacency or accountant: their ε cannot be compared as they are."
+    if len({each.run.plan.dataset for each in runs}) > 1:
+        yield "These runs are on different data sets."
+    if unfinished := [each.name for each in runs if not each.run.finished]:
+        yield f"Not finished: {', '.join(unfinished)}."
+    if wrong := [each.name for each in runs if each.spent and not each.spent.agrees]:
+        yield f"summary.json states a different ε than follows from the ledger: {', '.join(wrong)}."
+    if unknown := [f"{each.name} ({each.run.record.problem})" for each in runs if each.unknown]:
+        yield f"ε could not be derived: {', '.join(unknown)}."
+    if changed := [each.name for each in runs if each.run.record.differences]:
+        yield f"events.jsonl and the ledger disagree on the plan; ε is derived from the ledger: {', '.join(changed)}."
+    if same := _same_data(runs):
+        yield f"{same}. Each ε is of one run; whoever sees several of them learns more, and what they spend adds up."
+    yield from describe_combined(runs)
 
 
-def _warnings(entries: Sequence[Entry]) -> str:
-    found = []
-    if len(_all_terms(entries)) > 1:
-        found.append(
-            "These runs state ε for different units, δ, adjacency or accountant: their ε cannot be compared as they are."
-        )
-    if len({entry.run.plan.dataset for entry in entries}) > 1:
-        found.append("These runs are on different data sets.")
-    unfinished = [entry.name for entry in entries if not entry.run.finished]
-    if unfinished:
-        found.append(f"Not finished: {', '.join(unfinished)}.")
-    wrong = [entry.name for entry in entries if entry.spent and not entry.spent.agrees]
-    if wrong:
-        found.append(f"summary.json states another ε than follows from the ledger: {', '.join(wrong)}.")
-    if unknown := [f"{entry.name} ({entry.run.record.problem})" for entry in entries if entry.unknown]:
-        found.append(f"ε could not be derived: {', '.join(unknown)}.")
-    if changed := [entry.name for entry in entries if entry.run.record.differences]:
-        found.append(f"events.jsonl and the ledger disagree on the plan; ε is the ledger’s: {', '.join(changed)}.")
-    if same := _same_data(entries):
-        found.append(f"{same}. Each ε is of one run; who sees several of them sees more, and what they spend adds up.")
-    found += together(entries)
-    return "".join(f'<p class="card warning" role="note">{text(words)}</p>' for words in found)
-
-
-def _same_data(entries: Sequence[Entry]) -> str:
-    """Say so if private runs asked the same data, be it dealt to the same owners or to others."""
-    asked = [entry.run.plan.owners for entry in entries if entry.run.plan.private]
+def _same_data(runs: Sequence[ComparedRun]) -> str:
+    """Say so if private runs queried the same data, whether split among the same owners or others."""
+    asked = [each.run.plan.owners for each in runs if each.run.plan.private]
     owners = [set(each) for each in asked]
-    # Whatever stands before the first slash of an owner's name is the data set that was dealt out.
+    # What comes before the first slash of an owner's name is the data set that was split.
     records = [{owner.partition("/")[0] for owner in each if "/" in owner} for each in asked]
     if any(one & other for one, other in combinations(owners, 2)):
-        return "Some of these runs asked the same owners’ data"
+        return "Some of these runs queried the same owners’ data"
     if any(one & other for one, other in combinations(records, 2)):
-        return "Some of these runs asked the same records, dealt out to agents in different ways"
+        return "Some of these runs queried the same records, split among agents in different ways"
     return ""
 
 
-def _differences(entries: Sequence[Entry], kind: str) -> str:
-    """The settings in which the runs differ, side by side."""
-    settings = [_settings(entry.run.config) for entry in entries]
+def _differences(runs: Sequence[ComparedRun], kind: str) -> str:
+    """Show the settings in which the runs differ, side by side."""
+    # `parts` are facts about the objects of a run from Python, whose names are settings already.
+    settings = [{key: value for key, value in each.run.config.items() if key != "parts"} for each in runs]
     rows = []
     for key in dict.fromkeys(key for each in settings for key in each):
         values = [_setting(each[key]) if key in each else "–" for each in settings]
         if len(set(values)) > 1:
             rows.append((text(key), *values))
-    body = (
-        table(("setting", *(entry.name for entry in entries)), rows, kind="stack")
-        if rows
-        else '<p class="note">In nothing.</p>'
-    )
+    head = ("setting", *(each.name for each in runs))
+    body = table(head, rows, kind="stack") if rows else '<p class="note">There are none.</p>'
     return (
-        f'<section class="card {kind}"><h2>In what they differ</h2><p class="note">Of the settings in config.toml.</p>'
+        f'<section class="card {kind}"><h2>Differences</h2><p class="note">Between the settings in config.toml.</p>'
         f"{body}</section>"
     )
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the facts that a run from Python keeps of its objects: how these are called is a setting, too."""
-    return {key: value for key, value in config.items() if key != "parts"}
-
-
 def _setting(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

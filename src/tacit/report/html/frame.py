@@ -1,7 +1,7 @@
-"""The frame of a page: one HTML file with everything in it, that no run's text can break out of.
+"""The frame of a page: one self-contained HTML file in which the text of a run cannot act as code.
 
-Two things keep text apart from code. All text is escaped where it enters. And the page's own policy allows two scripts
-by their hashes and no request whatsoever, so that not even a mistake here could run or load anything else.
+Two things ensure that. All text is escaped where it enters, and the page's own policy allows only two scripts, by their hashes,
+and no requests, so that even a mistake here could not run or load anything else.
 """
 
 import base64
@@ -10,10 +10,12 @@ import html
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 
 from tacit import __version__
+from tacit.report.figures.palette import style_variables
 from tacit.report.html.charts import Chart
 from tacit.report.wording import amount
 
@@ -21,23 +23,44 @@ _LONG = 50  # rows of a table that are shown at once
 
 
 def text(value: object) -> str:
-    """Return anything as text that is only text."""
+    """Return anything as escaped text."""
     return html.escape(str(value))
 
 
+@dataclass(frozen=True)
+class Panel:
+    """A card with a chart, or with the reason why there is none. `caption` is HTML."""
+
+    id: str
+    title: str
+    caption: str
+    chart: Chart | None
+    kind: str = ""
+    missing: str = ""
+
+    def __str__(self) -> str:
+        height = "plot tall" if "tall" in self.kind else "plot"
+        body = (
+            f'<div id="{self.id}" class="{height}" role="img" aria-label="Chart: {text(self.title)}"></div>'
+            if self.chart is not None
+            else f'<p class="none">{text(self.missing)}</p>'
+        )
+        caption = f"<figcaption><h2>{text(self.title)}</h2>{self.caption}</figcaption>"
+        return f'<figure class="card {self.kind}">{caption}{body}</figure>'
+
+
 def figure(id: str, title: str, caption: str, chart: Chart | None, *, kind: str = "", missing: str = "") -> str:
-    """Return a card with a chart, or with the reason why there is none. `caption` is HTML."""
-    height = "plot tall" if "tall" in kind else "plot"
-    body = (
-        f'<div id="{id}" class="{height}" role="img" aria-label="Chart: {text(title)}"></div>'
-        if chart is not None
-        else f'<p class="none">{text(missing)}</p>'
-    )
-    return f'<figure class="card {kind}"><figcaption><h2>{text(title)}</h2>{caption}</figcaption>{body}</figure>'
+    """Return the HTML of a `Panel`."""
+    return str(Panel(id, title, caption, chart, kind, missing))
+
+
+def warning(words: str) -> str:
+    """Return a card that warns of something."""
+    return f'<p class="card warning" role="note">{text(words)}</p>'
 
 
 def tile(name: str, value: str, more: str = "", share: float | None = None) -> str:
-    """Return one number to be seen from afar. Everything but the bar is text."""
+    """Return a card with one large number. Everything but the bar is text."""
     bar = (
         ""
         if share is None
@@ -50,9 +73,9 @@ def tile(name: str, value: str, more: str = "", share: float | None = None) -> s
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, kind: str = "") -> str:
-    """Return a table whose rows are headed by their first cells, which are HTML; all others are text.
+    """Return a table in which the first cell of each row, its header, is HTML and all others are text.
 
-    Of a very long one, the rest is folded away.
+    All but the first rows of a very long table are folded away.
     """
     first, rest = rows[:_LONG], rows[_LONG:]
     if not rest:
@@ -75,21 +98,16 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str
 
 
 def listing(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return names with what there is to say of each; both are text."""
+    """Return a list of names with their values; both are text."""
     return "<dl>" + "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in pairs) + "</dl>"
 
 
 def document(
-    *,
-    title: str,
-    header: str,
-    main: str,
-    charts: Mapping[str, Chart],
-    source: str = "the files of the run folder alone",
+    *, title: str, header: str, main: str, charts: Mapping[str, Chart], source: str = "the files of the run folder"
 ) -> str:
     """Return a whole page. `header` and `main` are HTML; `source` says what it was made from."""
     library = importlib.import_module("plotly.offline").get_plotlyjs().replace("\r\n", "\n")
-    script, style = _asset("page.js"), _asset("page.css")
+    script, style = _asset("page.js"), style_variables() + _asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_hash(library)}' '{_hash(script)}'; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -112,7 +130,7 @@ def document(
 <body>
 <header>{header}</header>
 <main>{main}
-<noscript><p class="card warning">The charts need JavaScript; all else on this page does not.</p></noscript>
+<noscript><p class="card warning">The charts need JavaScript; the rest of this page does not.</p></noscript>
 </main>
 <footer><p>Made by Tacit {text(__version__)} on {made} from {text(source)}. This page is one file of
 {size}, most of which is the library that draws the charts; it loads nothing and sends nothing.</p></footer>
@@ -127,7 +145,7 @@ def document(
 
 
 def _json(charts: Mapping[str, Chart]) -> str:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end the script element that contains it."""
     content = json.dumps(charts, allow_nan=False, separators=(",", ":"))
     return content.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,262 +1,131 @@
-"""The page's charts of several runs, laid over each other."""
+"""The page's charts of several runs, overlaid."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tacit.report.figures.palette import DASHES, SERIES
-from tacit.report.html.charts import (
-    Chart,
-    band,
-    budget_lines,
-    chart,
-    distances,
-    log_axis,
-    numbers,
-    positive,
-    rounds_axis,
-    score_axis,
-    title,
-)
-from tacit.report.reading import Run, Scores
-from tacit.report.spent import Spending
-from tacit.report.wording import epsilon as spelled
+from tacit.report.compared import ComparedRun, RoundsScale, scores_by
+from tacit.report.html import charts
+from tacit.report.html.charts import Chart, chart, numbers, title
+from tacit.report.recorded import Measure, Scores
+from tacit.report.wording import epsilon as format_epsilon
 from tacit.report.wording import number, score
 
-_VERY_DIFFERENT = 3  # times as many rounds
-# The page has a key of its own for narrow screens, which then stands in for the legend.
+# On narrow screens, the page shows a key of its own in place of the legend.
 _KEYED: Chart = {"showlegend": True, "meta": {"keyed": True}}
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Entry:
-    """One run of a comparison, with a name that no other has."""
-
-    place: int
-    name: str
-    label: str
-    """The name as plotly may read it: escaped and short."""
-    run: Run
-    spent: Spending | None
-
-    @property
-    def claim(self) -> str:
-        """The label for where an ε is shown."""
-        return self.label if self.spent is None or self.spent.guarantee.release else f"{self.label} (not a release)"
-
-    @property
-    def unknown(self) -> bool:
-        """Whether the run has an ε that could not be derived."""
-        return self.spent is None and self.run.plan.private
-
-    @property
-    def colour(self) -> str:
-        """A variable of the page's style sheet."""
-        return f"--series-{self.place % len(SERIES) + 1}"
-
-    @property
-    def dash(self) -> str:
-        """One of `DASHES`, another for a run of the same colour."""
-        return DASHES[(self.place // len(SERIES) + self.place) % len(DASHES)]
-
-    @property
-    def line(self) -> Chart:
-        """How the run's lines look."""
-        return {"color": self.colour, "width": 2.5, "dash": self.dash}
+def _trace(each: ComparedRun, x: Sequence[float | None], y: Sequence[Any], hover: list[str], **fields: Any) -> Chart:
+    """Return a line of a run; texts of `hover` follow on its name."""
+    name = fields.setdefault("name", each.label)
+    line = {"color": each.colour, "width": 2.5, "dash": each.dash} | fields.pop("line", {})
+    texts = [f"<b>{name}</b><br>{words}" for words in hover]
+    return charts.trace(x, y, texts, legendgroup=str(each.place), line=line, **fields)
 
 
-def _trace(entry: Entry, **fields: Any) -> Chart:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": entry.label,
-        "legendgroup": str(entry.place),
-        "line": entry.line,
-        **fields,
-    }
+def _axis(scale: RoundsScale) -> Chart:
+    if not scale.by_share:
+        return charts.rounds_axis(scale.longest)
+    return charts.rounds_axis(1) | {"title": title("share of the run’s rounds"), "tickformat": ".0%"}
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Where the rounds of each run stand on the common axis: at their numbers, or at their share of all its rounds."""
-
-    longest: int
-    by_share: bool
-
-    @staticmethod
-    def of(entries: Sequence[Entry]) -> "Scale":
-        """Choose shares for runs of so different a length that the short ones would not be seen."""
-        lengths = [entry.run.plan.rounds for entry in entries]
-        return Scale(max(lengths), max(lengths) > _VERY_DIFFERENT * min(lengths))
-
-    def length(self, run: Run) -> int:
-        """Return how many of a run's rounds make one unit of the axis."""
-        return run.plan.rounds if self.by_share else 1
-
-    def places(self, run: Run, rounds: Sequence[int]) -> list[float]:
-        """Return where these rounds of a run stand."""
-        return [round / self.length(run) for round in rounds] if self.by_share else list(rounds)
-
-    @property
-    def axis(self) -> Chart:
-        """The axis of a chart."""
-        if not self.by_share:
-            return rounds_axis(self.longest)
-        return rounds_axis(1) | {"title": title("share of the run’s rounds"), "tickformat": ".0%"}
-
-
-def accuracy(entries: Sequence[Entry], measure: str) -> Chart | None:
-    """Every run's mean over the rounds, with the band from its worst agent to its best."""
+def accuracy(runs: Sequence[ComparedRun], measure: Measure) -> Chart | None:
+    """Draw every run's mean over the rounds, with the band from its worst agent to its best."""
     data: list[Chart] = []
-    scale = Scale.of(entries)
-    for entry, scores in _scored(entries, measure):
-        rounds = list(scores.rounds)
-        x = scale.places(entry.run, rounds)
-        if entry.run.plan.agents > 1:
-            edges = band(x, numbers(scores.low), numbers(scores.high), f"{entry.colour}@0.13", "")
-            data += [edge | {"legendgroup": str(entry.place)} for edge in edges]
-        hover = [
-            f"<b>{entry.label}</b><br>round {r}: mean {score(m, measure)}<br>"
-            f"from {score(a, measure)} to {score(b, measure)}"
-            for r, m, a, b in zip(rounds, scores.mean, scores.low, scores.high, strict=True)
-        ]
-        data.append(_trace(entry, x=x, y=numbers(scores.mean), text=hover, hovertemplate="%{text}<extra></extra>"))
-    if not data:
-        return None
-    return chart(data, x=scale.axis, y=score_axis(measure), **_KEYED)
+    scale = RoundsScale.of(runs)
+    for each, scores in scores_by(runs, measure):
+        x = scale.place(each.run, scores.rounds)
+        if each.run.plan.agents > 1:
+            edges = charts.band(x, scores, f"{each.colour}@0.13")
+            data += [edge | {"legendgroup": str(each.place)} for edge in edges]
+        hover = [f"round {round}: {words}" for round, words in zip(scores.rounds, charts.spans(scores), strict=True)]
+        data.append(_trace(each, x, numbers(scores.mean), hover))
+    return chart(data, x=_axis(scale), y=charts.score_axis(measure), **_KEYED) if data else None
 
 
-def consensus(entries: Sequence[Entry]) -> Chart | None:
-    """How far each run's models are apart."""
-    axis = log_axis([value for entry in entries for value in distances(entry.run)])
+def consensus(runs: Sequence[ComparedRun]) -> Chart | None:
+    """Draw how far each run's models are apart."""
+    axis = charts.distance_axis([value for each in runs for value in each.run.distances])
     if axis is None:
         return None
-    data, scale = [], Scale.of(entries)
-    for entry in entries:
-        apart = distances(entry.run)
-        if any(value is not None for value in positive(apart)):
-            text = [
-                f"<b>{entry.label}</b><br>round {s.round}: {number(s.consensus_distance)}" for s in entry.run.history
-            ]
-            x = scale.places(entry.run, [s.round for s in entry.run.history])
-            data.append(_trace(entry, x=x, y=positive(apart), text=text, hovertemplate="%{text}<extra></extra>"))
-    return chart(data, x=scale.axis, y=axis, **_KEYED)
+    data, scale = [], RoundsScale.of(runs)
+    for each in runs:
+        y = charts.positive(each.run.distances)
+        if any(value is not None for value in y):
+            x = scale.place(each.run, [snapshot.round for snapshot in each.run.history])
+            hover = [f"round {s.round}: {number(s.consensus_distance)}" for s in each.run.history]
+            mode = "lines+markers" if len(x) < 40 else "lines"  # one point alone makes no line
+            data.append(_trace(each, x, y, hover, mode=mode))
+    return chart(data, x=_axis(scale), y=axis, **_KEYED)
 
 
-def epsilon(entries: Sequence[Entry]) -> Chart | None:
-    """ε of each private run over the rounds, with all budgets there are."""
-    data, top, scale = [], 0.0, Scale.of(entries)
-    budgets = sorted({entry.spent.budget for entry in entries if entry.spent and entry.spent.budget is not None})
-    for entry in entries:
-        if entry.spent is not None and entry.spent.snapshots:
-            rounds = [look.round for look in entry.spent.snapshots]
-            text = [
-                f"<b>{entry.claim}</b><br>round {r}: ε = {spelled(e)}"
-                for r, e in zip(rounds, entry.spent.epsilons, strict=True)
-            ]
-            x, y = scale.places(entry.run, rounds), list(entry.spent.epsilons)
-            data.append(_trace(entry, name=entry.claim, x=x, y=y, text=text, hovertemplate="%{text}<extra></extra>"))
-            top = max([top, *y])
+def epsilon(runs: Sequence[ComparedRun]) -> Chart | None:
+    """Draw ε of each private run over the rounds, with all budgets."""
+    data, scale = [], RoundsScale.of(runs)
+    budgets = sorted({each.spent.budget for each in runs if each.spent and each.spent.budget is not None})
+    for each in runs:
+        if each.spent is not None and each.spent.snapshots:
+            rounds, y = [snapshot.round for snapshot in each.spent.snapshots], each.spent.epsilons
+            hover = [f"round {round}: ε = {format_epsilon(value)}" for round, value in zip(rounds, y, strict=True)]
+            data.append(_trace(each, scale.place(each.run, rounds), y, hover, name=each.claim))
     if not data:
         return None
-    axis = {"title": title("ε"), "range": [0, 1.15 * max([top, *budgets, 1e-9])]}
-    return chart(data, x=scale.axis, y=axis, **_KEYED, **budget_lines(budgets, "--soft"))
+    axis = charts.epsilon_axis("ε", [*(value for line in data for value in line["y"]), *budgets])
+    return chart(data, x=_axis(scale), y=axis, **_KEYED, **charts.budget_lines(budgets, "--soft"))
 
 
-def bought(entries: Sequence[Entry]) -> Chart | None:
-    """Accuracy against ε: what each run got for what it spent. Runs without privacy are level lines."""
-    data: list[Chart] = []
-    scored = _scored(entries, "accuracy")
-    private = [(entry, scores) for entry, scores in scored if entry.spent is not None]
-    if not private:
+def accuracy_by_epsilon(runs: Sequence[ComparedRun]) -> Chart | None:
+    """Draw accuracy against ε. Runs without privacy are horizontal lines; None if no run has both."""
+    scored = scores_by(runs, "accuracy")
+    ends = [each.spent.guarantee.epsilon for each, _ in scored if each.spent is not None]
+    if not ends:
         return None
-    furthest = max(entry.spent.guarantee.epsilon for entry, _ in private if entry.spent is not None)
-    for entry, scores in scored:
-        if entry.spent is None:
-            end = float(scores.mean[-1])
-            data.append(
-                _trace(
-                    entry,
-                    x=[0, furthest],
-                    y=numbers([end, end]),
-                    line=entry.line | {"width": 1.5},
-                    text=[f"<b>{entry.label}</b><br>without privacy: {score(end, 'accuracy')}"] * 2,
-                    hovertemplate="%{text}<extra></extra>",
-                )
-            )
-            continue
-        mean_of = dict(zip(scores.rounds, scores.mean, strict=True))
-        points = [
-            (e, mean_of[look.round])
-            for look, e in zip(entry.spent.snapshots, entry.spent.epsilons, strict=True)
-            if look.round in mean_of
-        ]
-        text = [f"<b>{entry.claim}</b><br>ε = {spelled(e)}: {score(mean, 'accuracy')}" for e, mean in points]
-        data.append(
-            _trace(
-                entry,
-                name=entry.claim,
-                mode="lines+markers",
-                x=[e for e, _ in points],
-                y=numbers([mean for _, mean in points]),
-                text=text,
-                hovertemplate="%{text}<extra></extra>",
-            )
-        )
+    data = [
+        _reference(each, scores, max(ends)) if each.spent is None else _curve(each, scores) for each, scores in scored
+    ]
     x = {"title": title("ε spent"), "rangemode": "tozero", "showgrid": False, "ticks": "outside"}
-    return chart(data, x=x, y=score_axis("accuracy") | {"title": title("mean accuracy")}, **_KEYED)
+    return chart(data, x=x, y=charts.score_axis("accuracy") | {"title": title("mean accuracy")}, **_KEYED)
 
 
-def spread(entries: Sequence[Entry], measure: str) -> Chart | None:
-    """Every agent's last score as a dot, one row for each run, with the mean as a stroke."""
+def _reference(each: ComparedRun, scores: Scores, end: float) -> Chart:
+    mean = float(scores.mean[-1])
+    hover = [f"without privacy: {score(mean, 'accuracy')}"] * 2
+    return _trace(each, [0, end], numbers([mean, mean]), hover, line={"width": 1.5})
+
+
+def _curve(each: ComparedRun, scores: Scores) -> Chart:
+    assert each.spent is not None
+    mean_of = dict(zip(scores.rounds, scores.mean, strict=True))
+    pairs = zip(each.spent.snapshots, each.spent.epsilons, strict=True)
+    points = [(value, mean_of[snapshot.round]) for snapshot, value in pairs if snapshot.round in mean_of]
+    hover = [f"ε = {format_epsilon(value)}: {score(mean, 'accuracy')}" for value, mean in points]
+    x, y = [value for value, _ in points], numbers(mean for _, mean in points)
+    return _trace(each, x, y, hover, name=each.claim, mode="lines+markers")
+
+
+def spread(runs: Sequence[ComparedRun], measure: Measure) -> Chart | None:
+    """Draw every agent's last score as a dot, one row per run, and the mean as a line."""
     data: list[Chart] = []
-    scored = _scored(entries, measure)
-    for row, (entry, scores) in enumerate(scored):
+    scored = scores_by(runs, measure)
+    for row, (each, scores) in enumerate(scored):
         final, mean = scores.final, float(scores.mean[-1])
         # A fixed pattern of offsets keeps equal dots apart.
         offsets = 0.3 * (np.arange(len(final)) * 0.618034 % 1 - 0.5)
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": numbers(final),
-                "y": (row + offsets).tolist(),
-                "marker": {"size": 9 if len(final) <= 60 else 5, "color": f"{entry.colour}@0.55", "line": {"width": 0}},
-                "text": [f"<b>{entry.label}</b><br>agent {i}: {score(v, measure)}" for i, v in enumerate(final)],
-                "hovertemplate": "%{text}<extra></extra>",
-            }
-        )
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "x": numbers([mean, mean]),
-                "y": [row - 0.3, row + 0.3],
-                "line": {"color": entry.colour, "width": 3},
-                "text": [f"<b>{entry.label}</b><br>mean {score(mean, measure)}"] * 2,
-                "hovertemplate": "%{text}<extra></extra>",
-            }
-        )
+        size = 9 if len(final) <= 60 else 5
+        dots = {"mode": "markers", "marker": {"size": size, "color": f"{each.colour}@0.55", "line": {"width": 0}}}
+        hover = [f"agent {agent}: {score(value, measure)}" for agent, value in enumerate(final)]
+        data.append(_trace(each, numbers(final), (row + offsets).tolist(), hover, **dots))
+        hover, line = [f"mean {score(mean, measure)}"] * 2, {"width": 3, "dash": "solid"}
+        data.append(_trace(each, numbers([mean, mean]), [row - 0.3, row + 0.3], hover, line=line))
     if not data:
         return None
+    names = [each.label for each, _ in scored]
     rows = {
-        "tickvals": list(range(len(scored))),
-        "ticktext": [entry.label for entry, _ in scored],
-        "range": [len(scored) - 0.5, -0.5],
+        "tickvals": list(range(len(names))),
+        "ticktext": names,
+        "range": [len(names) - 0.5, -0.5],
         "showgrid": False,
     }
-    x = score_axis(measure) | {
-        "title": title(measure),
-        "rangemode": "normal",
-    }
+    x = charts.score_axis(measure) | {"title": title(measure), "rangemode": "normal"}
     return chart(data, x=x, y=rows, showlegend=False)
-
-
-def _scored(entries: Sequence[Entry], measure: str) -> list[tuple[Entry, Scores]]:
-    return [
-        (entry, entry.run.scores)
-        for entry in entries
-        if entry.run.scores is not None and entry.run.scores.measure == measure
-    ]

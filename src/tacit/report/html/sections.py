@@ -1,4 +1,4 @@
-"""The parts of a run's page that are words and tables: plan, ledger, what ε means, errata, settings."""
+"""The parts of a run's page that are text and tables: plan, ledger, what ε means, errata, settings. Each is a function."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,20 +6,20 @@ from typing import TypeVar
 import tomli_w
 
 from tacit.privacy.mechanisms import unit_in
-from tacit.report.errata import applicable
+from tacit.report.errata import list_errata
 from tacit.report.html.frame import listing, table, text
-from tacit.report.reading import Run
-from tacit.report.spent import Spending
+from tacit.report.recorded import RecordedRun
+from tacit.report.spending import Spending
 from tacit.report.wording import agents, attacks, epsilon, number, percent
 
 Row = TypeVar("Row")
 
 
-def plan(run: Run) -> str:
-    """What was settled for every agent before the first query."""
+def plan(run: RecordedRun) -> str:
+    """Show what was fixed for every agent before the first query."""
     plan = run.plan
-    settled = zip(plan.lot_sizes, plan.sample_rates, plan.clips, plan.noise_multipliers, strict=True)
-    shown = [tuple(number(value) for value in row) for row in settled]
+    fixed = zip(plan.lot_sizes, plan.sample_rates, plan.clips, plan.noise_multipliers, strict=True)
+    shown = [tuple(number(value) for value in row) for row in fixed]
     if not plan.private:
         shown = [(lot, rate, "none", "none") for lot, rate, *_ in shown]
     cells = [(who, _range([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
@@ -28,11 +28,9 @@ def plan(run: Run) -> str:
     words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
     who = plan.protected
     head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ")
-    own = (
-        "Its gradient"
-        if plan.unit is None
-        else f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
-    )
+    own = "Its gradient"
+    if plan.unit is not None:
+        own = f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
     how = (
         f"Each {who} joins a lot with probability q. {own} is clipped to norm C; Gaussian noise of σ·C is added to "
         "the sum, which is divided by L."
@@ -45,33 +43,31 @@ def plan(run: Run) -> str:
     )
 
 
-def ledger(run: Run, spent: Spending | None) -> str:
-    """What the run has spent of each owner's privacy, and whether its own summary says the same."""
+def ledger(run: RecordedRun, spent: Spending | None) -> str:
+    """Show what the run has spent of each owner's privacy, and whether its own summary agrees."""
     if spent is None:
         return ""
     plan, kept, other = run.plan, spent.guarantee, spent.other
-    lost = f", {run.lost_queries:,} of them lost in a crash and paid for nothing" if run.lost_queries else ""
+    lost = f", {run.lost_queries:,} of them lost in a crash but charged" if run.lost_queries else ""
+    unfinished = "" if run.charged == run.spent else ", the whole plan: the run is not finished"
     pairs = [
         ("data owners", f"{plan.agents:,}"),
         ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
-        (
-            "charged",
-            f"{run.charged:,}{'' if run.charged == run.spent else ', the whole plan: the run is not finished'}",
-        ),
-        ("counted by", "the ledger, one row a query"),
-        ("most spent", f"agent {spent.agent}: {kept}"),
+        ("charged", f"{run.charged:,}{unfinished}"),
+        ("counted by", "the ledger, one row per query"),
+        ("highest ε", f"agent {spent.agent}: {kept}"),
         ("other adjacency", str(other)),
     ]
     if run.resumes:
         pairs.append(("resumed", "once" if run.resumes == 1 else f"{run.resumes:,} times"))
     if spent.stated is not None:
-        verdict = "agrees with the record" if spent.agrees else "does NOT agree with the record"
+        verdict = "agrees with the ledger" if spent.agrees else "does NOT agree with the ledger"
         pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
     budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
     lines = [(epsilon(value), number(budget)) for value, budget in zip(spent.per_agent, budgets, strict=True)]
     begin = _common(plan.owners)
     if begin:
-        pairs.insert(1, ("called", f"{begin}…"))
+        pairs.insert(1, ("names", f"{begin}…"))
     rows = []
     for line, members, who in _groups(lines):
         name = plan.owners[members[0]].removeprefix(begin)
@@ -79,71 +75,69 @@ def ledger(run: Run, spent: Spending | None) -> str:
         rows.append((text(whose), f"{run.charged:,}", *line))
     return (
         '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
-        "Other runs on the same data add to it; <code>tacit ledger</code> knows them all. The sum holds if no run was planned "
-        "by the results of another, or if a budget was set before the first.</p>"
+        "Other runs on the same data add to it; <code>tacit ledger</code> shows them all. Their sum holds if no run was planned "
+        "after seeing another’s results, or if a budget was set before the first.</p>"
         f"{listing(pairs)}"
         f"<br>{table(('owner', 'queries', 'ε spent', 'of'), rows)}</section>"
     )
 
 
-def meaning(run: Run, spent: Spending | None) -> str:
-    """What the ε of this run allows an attacker, in plain words."""
+def meaning(run: RecordedRun, spent: Spending | None) -> str:
+    """Explain what the ε of this run allows an attacker."""
     if spent is None:
         return ""
     kept = spent.guarantee
     even, caught = attacks(kept.epsilon, kept.delta)
     which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
-    sees = (
-        "sees the published model, and every model on the way to it" if run.plan.agents == 1 else "hears every message"
-    )
-    supposed = "" if kept.release else " All of this supposes secret lots and noise, which this run did not have."
+    sees = "sees the published model and every model before it" if run.plan.agents == 1 else "sees every message"
+    supposed = "" if kept.release else " All of this assumes secret lots and noise, which this run did not have."
     return (
         '<section class="card"><h2>What ε means</h2>'
         f"<p>Suppose someone {sees}, knows all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
-        f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best attack there could be wins at most "
+        f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
         f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
         f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
-        "<p>These are bounds, not measurements: real attacks usually do worse. Smaller is safer: ε = 1 bounds even bets at "
+        "<p>These are bounds, not measurements: real attacks usually do worse. Smaller ε is safer: ε = 1 bounds even bets at "
         f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
-        f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. Numbers '
-        f"of {text(kept.unit)}s, lots, clipping, noise, graph and model are public. Choosing settings by trying them on the same "
-        "private data costs budget, too.</p></section>"
+        f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. The numbers '
+        f"of {text(kept.unit)}s and the settings of lots, clipping, noise, graph and model are public. Choosing settings by trying them "
+        "on the same private data costs budget, too.</p></section>"
     )
 
 
-def checked(run: Run) -> str:
-    """Whether the settings were checked, when, and how that came out."""
+def checked(run: RecordedRun) -> str:
+    """Show whether the settings were checked, when, and with which result."""
     if not run.plan.private:
         return ""
     found = run.checked
     if found is None:
-        words = "These settings were not checked. Do so with tacit audit and the run’s config.toml."
+        words = "These settings were not checked. To check them, run tacit audit with the run’s config.toml."
     elif found.verdict == "no fault found":
-        words = f"Checked on {found.checked[:10]}: no fault was found, which is no proof that there is none."
+        words = f"Checked on {found.checked[:10]}: no fault was found, which does not prove that there is none."
     else:
         words = f"Checked on {found.checked[:10]}: a fault was found ({', '.join(found.failed)}). Do not rely on ε."
     return (
-        f'<section class="card"><h2>Check of settings</h2><p>{text(words)}</p><p class="note">A check measures one record’s '
-        "influence, bits, noise and lots on made-up records.</p></section>"
+        f'<section class="card"><h2>Check of settings</h2><p>{text(words)}</p><p class="note">A check uses made-up records: it measures '
+        "the influence of one record, bits, noise and lots.</p></section>"
     )
 
 
-def errata(run: Run) -> str:
-    """The errata of the paper that apply to this run."""
+def errata(run: RecordedRun) -> str:
+    """List the errata of the paper that apply to this run."""
     items = "".join(
         f'<li><span class="number">{each.number}</span><span><span class="paper">{text(each.paper)}</span> '
         f"{text(each.here)}</span></li>"
-        for each in applicable(run)
+        for each in list_errata(run)
     )
     body = f'<ol class="errata">{items}</ol>' if items else '<p class="note">None.</p>'
     return (
         '<section class="card full"><h2>Errata that apply</h2><p class="note">Where the paper or its code is wrong, and '
-        f"what this run did instead, by the numbers of docs/errata.md.</p>{body}</section>"
+        f"what this run did instead. Numbers as in docs/errata.md.</p>{body}</section>"
     )
 
 
-def settings(run: Run) -> str:
-    """All that the run was told."""
+def settings(run: RecordedRun) -> str:
+    """Show all settings of the run."""
     return (
         '<details class="card full"><summary>All settings (config.toml)</summary>'
         f"<pre>{text(tomli_w.dumps(run.config))}</pre></details>"
@@ -151,7 +145,7 @@ def settings(run: Run) -> str:
 
 
 def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
-    """Put agents with equal rows together, and say which they are."""
+    """Group agents with equal rows, and name the agents of each group."""
     members: dict[Row, list[int]] = {}
     for agent, row in enumerate(rows):
         members.setdefault(row, []).append(agent)
@@ -159,7 +153,7 @@ def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
 
 
 def _common(owners: Sequence[str]) -> str:
-    """Return what all owners' names begin with, up to a slash, so that it need not be said for each."""
+    """Return what all owners' names begin with, up to a slash, so that it need not be repeated for each."""
     begin = owners[0][: owners[0].rfind("/") + 1] if len(owners) > 1 else ""
     while begin and not all(owner.startswith(begin) for owner in owners):
         begin = begin[: begin.rfind("/", 0, -1) + 1]

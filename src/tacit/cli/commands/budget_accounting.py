@@ -1,0 +1,84 @@
+"""What `tacit budget` computes: σ from ε or ε from σ, under each adjacency and accountant.
+
+All numbers come from `tacit.privacy.accounting`. A row without an answer has no number, and says why.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import get_args
+
+from tacit.errors import PrivacyError
+from tacit.privacy import accounting
+from tacit.privacy.accounting import Accountant, Adjacency, Event
+
+Terms = tuple[Adjacency, Accountant]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetRow:
+    """One combination of adjacency and accountant; σ and ε are None if there is no answer, and `note` says why."""
+
+    adjacency: Adjacency
+    accountant: Accountant
+    sample_rate: float
+    delta: float
+    noise_multiplier: float | None = None
+    epsilon: float | None = None
+    epsilon_at_asked_noise: float | None = None
+    asked: bool = False
+    supported: bool = True
+    note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedQueries:
+    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived."""
+
+    sample_rate: float
+    queries: int
+    delta: float
+
+    def epsilon(self, sigma: float, terms: Terms, queries: int | None = None) -> float:
+        """Return ε after `queries` of them, or after all, at this noise multiplier."""
+        event = Event(sample_rate=self.sample_rate, noise_multiplier=sigma, count=queries or self.queries)
+        return accounting.epsilon([event], delta=self.delta, adjacency=terms[0], accountant=terms[1])
+
+    def finite_epsilon(self, sigma: float, terms: Terms) -> float:
+        """Return ε after all queries; refuse noise for which it is infinite."""
+        spent = self.epsilon(sigma, terms)
+        if spent == math.inf:
+            raise PrivacyError(
+                f"--noise-multiplier {sigma:g} over {self.queries} queries protects nothing: ε is beyond what "
+                f"{terms[1]} can compute; use more noise, smaller lots or fewer queries"
+            )
+        return spent
+
+    def sigma(self, epsilon: float, terms: Terms) -> float:
+        """Return the least noise multiplier that keeps all queries within ε."""
+        rate, (adjacency, accountant) = self.sample_rate, terms
+        wanted = {"epsilon": epsilon, "delta": self.delta, "sample_rate": rate}
+        return accounting.noise_multiplier(**wanted, queries=self.queries, adjacency=adjacency, accountant=accountant)
+
+    def rows(self, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
+        """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
+        pairs = [(adjacency, accountant) for adjacency in get_args(Adjacency) for accountant in get_args(Accountant)]
+        return [replace(self._row(target, asked_sigma, pair), asked=pair == asked) for pair in pairs]
+
+    def _row(self, target: float | None, asked_sigma: float, terms: Terms) -> BudgetRow:
+        adjacency, accountant = terms
+        row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=self.sample_rate, delta=self.delta)
+        try:
+            accounting.check(accountant, adjacency, self.delta)
+        except PrivacyError:
+            return replace(row, supported=False, note="not supported")
+        row = replace(row, epsilon_at_asked_noise=_or_none(self.epsilon(asked_sigma, terms)))
+        try:
+            sigma = asked_sigma if target is None else self.sigma(target, terms)
+        except PrivacyError:
+            return replace(row, note="out of reach")
+        spent = _or_none(self.epsilon(sigma, terms))
+        return replace(row, noise_multiplier=sigma, epsilon=spent, note="infinite" if spent is None else None)
+
+
+def _or_none(value: float) -> float | None:
+    return None if value == math.inf else value  # JSON has no infinity

@@ -1,0 +1,175 @@
+"""What was spent, derived from a ledger: for every owner, or in each group of owners for the one with the highest ε."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacit.privacy import Budget, Guarantee, Ledger
+from tacit.privacy.accounting import largest_epsilon
+from tacit.privacy.guarantees import EXPOSED
+from tacit.privacy.ledger import EVERYONE
+
+
+@dataclass(frozen=True)
+class OwnerSpending:
+    """What one run, or all of them together, spent on one owner's data."""
+
+    owner: str
+    run: str | None
+    """None for all runs together."""
+    queries: int
+    """How many were made."""
+    charged: int
+    """How many count: for runs that are not finished, all that were planned."""
+    private: bool
+    """Whether all of these runs are private."""
+    add_remove: Guarantee
+    replace_one: Guarantee
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "owner": self.owner,
+            "run": self.run,
+            "queries": self.queries,
+            "charged": self.charged,
+            "private": self.private,
+            "epsilon": {"add_remove": self.add_remove.epsilon, "replace_one": self.replace_one.epsilon},
+            "delta": self.add_remove.delta,
+            "unit": self.add_remove.unit,
+            "release": self.add_remove.release,
+            "basis": self.add_remove.basis,
+            "adaptive": {"add_remove": self.add_remove.adaptive, "replace_one": self.replace_one.adaptive},
+            "exposed": self.add_remove.exposed,
+            "observer": str(self.add_remove.observer),
+        }
+
+
+class LedgerSnapshot:
+    """A ledger at one moment, in memory, where reading it is fast even with many owners."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = Ledger.from_json(ledger.to_json())
+        self._lines = [
+            (account.run, line) for account in self.ledger.accounts if account.charged for line in account.lines
+        ]
+
+    @cached_property
+    def runs(self) -> list[str]:
+        """All runs that are charged for queries, or that read records without privacy."""
+        return list(dict.fromkeys(run for run, _ in self._lines))
+
+    @cached_property
+    def _runs_of(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for run, line in self._lines:
+            found.setdefault(line.owner, []).append(run)
+        return found
+
+    def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
+        """Yield a row for every owner and run and, unless certain runs are asked for, one for all runs together."""
+        for owner, names in self._runs_of.items():
+            for run in [*names, None] if runs is None else [name for name in names if name in runs]:
+                add_remove = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove")
+                replace_one = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one")
+                yield self._row(owner, run, add_remove, replace_one)
+
+    def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
+        """Yield a row for every group of owners and run, for the owner with the highest ε, and one for several runs together."""
+        groups: dict[str, list[str]] = {}
+        for owner in self._runs_of:
+            groups.setdefault(group_of(owner), []).append(owner)
+        for owners in groups.values():
+            names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
+            for run in names if runs is None else [name for name in names if name in runs]:
+                asked = [owner for owner in owners if run in self._runs_of[owner]]
+                yield self._of_highest(asked, run, delta)
+            if runs is None and len(self.runs_on(owners)) > 1:
+                yield self._of_highest(owners, None, delta)
+
+    def highest(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
+        """Return the owner with the highest ε, and its guarantee."""
+        kept = self.ledger.guarantees(owners, **terms)
+        most = max(guarantee.epsilon for guarantee in kept)
+        if math.isinf(most):
+            return next(pair for pair in zip(owners, kept, strict=True) if pair[1].epsilon == most)
+        run = terms.pop("run", None)
+        histories = [(owner, events) for owner in owners for events in self.ledger.histories(owner, run)]
+        place, _ = largest_epsilon([events for _, events in histories], **terms)
+        worst = histories[place][0]
+        return worst, kept[owners.index(worst)]
+
+    def runs_on(self, owners: Sequence[str]) -> list[str]:
+        """Return the runs that queried any of these owners' records, or may have while other owners held them."""
+        return list(dict.fromkeys(asked.account.run for owner in owners for asked in self.ledger.accesses(owner)))
+
+    @property
+    def budgets(self) -> dict[str, Budget]:
+        """The budgets by owner; the one for all other owners is first, under an empty name."""
+        everyone = {EVERYONE: self.ledger.budget} if self.ledger.budget is not None else {}
+        return {**everyone, **self.ledger.budgets}
+
+    def budget_of(self, owner: str) -> Budget | None:
+        """Return the budget of an owner: its own, or the one for all."""
+        return self.ledger.budgets.get(owner, self.ledger.budget)
+
+    def used(self, owner: str) -> tuple[str, float]:
+        """Return the owner under a budget for whom its filter counts most, and how much that is."""
+        under = [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
+        return max(
+            ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
+        )
+
+    def divided_again(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence for every data set that these runs, or all, divided among owners in several ways."""
+        ways: dict[str, dict[str, None]] = {}
+        for run, line in self._lines:
+            if line.records and (runs is None or run in runs):
+                ways.setdefault(line.records, {})[line.partition] = None
+        return [
+            f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
+            "for a record, what was spent on these groups adds up"
+            + (
+                ""
+                if runs
+                else "; the line of all runs counts, for a run on another group, its owner with the most queries"
+            )
+            for records, partitions in ways.items()
+            if len(partitions) > 1
+        ]
+
+    def exposed(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence for every group of owners, queried by these runs, whose records a run without privacy has read."""
+        found: dict[str, dict[str, None]] = {}
+        readers = self.ledger.readers_without_privacy(list(self._runs_of))
+        for owner, names in self._runs_of.items():
+            if runs is None or any(name in runs for name in names):
+                for reader in readers[owner]:
+                    found.setdefault(group_of(owner) or owner, {})[reader] = None
+        return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
+
+    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float) -> OwnerSpending:
+        """Return the row of the owner with the highest ε; its ε under replace-one is the highest of any owner."""
+        owner, add_remove = self.highest(owners, delta=delta, run=run, adjacency="add_remove")
+        _, replace_one = self.highest(owners, delta=delta, run=run, adjacency="replace_one")
+        return self._row(owner, run, add_remove, replace_one)
+
+    def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> OwnerSpending:
+        asked = self.ledger.accesses(owner, run)
+        private = [each.account for each in asked if each.private]
+        return OwnerSpending(
+            owner=owner,
+            run=run,
+            queries=sum(account.spent for account in private),
+            charged=sum(account.charged for account in private),
+            private=len(private) == len(asked),
+            add_remove=add_remove,
+            replace_one=replace_one,
+        )
+
+
+def group_of(owner: str) -> str:
+    """Return the beginning of an owner's name, up to the last slash."""
+    return owner.rpartition("/")[0]

@@ -1,0 +1,23 @@
+"""`tacit resume`: continue a run that was stopped or killed."""
+
+from pathlib import Path
+
+from tacit.cli.terminal.command import Json, NamedRun, Quiet, RunsFolder
+
+
+def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, quiet: Quiet = False) -> None:
+    """Resume a run that was stopped or killed; no query is made twice.
+
+    A run from Python is resumed, too, if everything that it was given can be imported by name; if not, the error says how to resume
+    it there.
+
+    Example: tacit resume dsgt-digits-1
+    """
+    from tacit.runs import find_run
+
+    path = find_run(run, runs)
+
+    from tacit.cli.terminal.play_run import play_run
+    from tacit.runs import Runner
+
+    play_run(lambda say: Runner.resume(path, on_step=say), path, json=json, quiet=quiet)

@@ -1,0 +1,48 @@
+"""Files that commands write: refused early if they cannot be written, and pictures in one way."""
+
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tacit.errors import InvalidInput
+from tacit.io.files import write_atomically
+
+if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
+    from matplotlib.figure import Figure
+
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise InvalidInput(f"{path}: this is a folder; name a file in it")
+    nearest = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not os.path.isdir(nearest):
+        raise InvalidInput(f"{path}: cannot be written, because {nearest} is not a folder")
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture that cannot be saved, before anything is computed."""
+    check_output(path)
+    if path is not None and path.suffix.lower() not in PICTURES:
+        kind = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+        raise InvalidInput(f"{path}: a picture is saved as {', '.join(PICTURES)}, but this name {kind}")
+
+
+def save_picture(figure: "Figure", path: Path) -> None:
+    """Save a figure in the format that the name of the file ends in, completely or not at all."""
+    import matplotlib as mpl
+
+    check_picture(path)
+    content, ending = io.BytesIO(), path.suffix.lower().removeprefix(".")
+    # The same command makes the same file: without a date, random identifiers or a user's own settings.
+    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[ending]
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update({"svg.hashsalt": "tacit", "pdf.fonttype": 42})
+        figure.savefig(content, format=ending, dpi=200, metadata=metadata)
+    write_atomically(path, content.getvalue())

@@ -1,0 +1,41 @@
+"""The masks that pairs of agents share: their sources, and which agent adds and which subtracts each."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise import End
+from tacit.privacy.randomness import MaskSource
+
+
+class SharedMasks(NamedTuple):
+    """The masks of the agents hosted here: a source for each, the pair that shares it, and every agent's ends of them."""
+
+    sources: Sequence[MaskSource]
+    pairs: Sequence[tuple[int, int]]
+    ends: Sequence[Sequence[End]]
+
+    def without(self, agents: Collection[int]) -> list[list[End]]:
+        """Return every agent's ends of the masks that it does not share with these agents."""
+        return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
+
+
+def share_masks(
+    masks: Masks | None,
+    agents: Sequence[int],
+    sources: Callable[[Sequence[tuple[int, int]], int], Sequence[MaskSource]],
+    trials: int,
+) -> SharedMasks:
+    """Return the masks of these agents in each trial. `sources` makes the sources of a list of pairs in one trial."""
+    if masks is None:
+        return SharedMasks((), (), [()] * (len(agents) * trials))
+    pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]
+    made: list[MaskSource] = []
+    ends = []
+    for trial in range(trials):
+        first = len(made)
+        made += sources(pairs, trial)
+        for agent in agents:
+            mine = [(number, pair) for number, pair in enumerate(pairs) if agent in pair]
+            ends.append([End(first + number, 1 if pair[0] == agent else -1) for number, pair in mine])
+    return SharedMasks(made, pairs * trials, ends)

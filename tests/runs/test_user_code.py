@@ -1,0 +1,520 @@
+"""`--model file.py:name` and its like: what is taken, what is refused and how, and runs that name the user's own code."""
+
+import json
+import os
+import signal
+import sys
+import time
+from hashlib import sha256
+
+import forked
+import networkx as nx
+import pytest
+import torch
+
+import tacit
+from tacit.algorithms import RULES
+from tacit.data import AgentData
+from tacit.errors import InvalidInput
+from tacit.models.hashing import models_sha256
+from tacit.privacy import DurableLedger, PrivateOracle
+from tacit.runs import RunFolder, Runner
+from tacit.runs.config import ALGORITHMS, RunConfig
+from tacit.runs.user_code import find, is_user_code, last_part
+
+STUDY = '''
+"""A study of one's own: records, model, loss, rule and graph."""
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+import tacit
+
+
+class Net(nn.Module):
+    def __init__(self, input_shape, classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], 6), nn.Tanh(), nn.Linear(6, classes))
+
+    def forward(self, inputs):
+        return self.layers(inputs)
+
+
+def small():
+    return nn.Linear(4, 3)
+
+
+def loss(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=0.1)
+
+
+smoothed = nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
+
+
+class State(NamedTuple):
+    theta: torch.Tensor
+    velocity: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Heavy:
+    decay: float = 0.9
+
+    def init(self, theta):
+        return State(theta, torch.zeros_like(theta))
+
+    def round(self, state, at):
+        velocity = self.decay * state.velocity + at.gradient(state.theta)
+        return State(at.exchange(state.theta - at.lr * velocity).mix(), velocity)
+
+
+light = Heavy(decay=0.1)
+
+
+def whole():
+    chance = torch.Generator().manual_seed(3)
+    inputs = torch.randn(150, 4, generator=chance)
+    targets = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 0).long()
+    return tacit.data.DataSet.from_records(
+        name="study", train=(inputs[:120], targets[:120]), validation=(inputs[120:], targets[120:]), classes=3
+    )
+
+
+def clinics():
+    data = whole()
+    rows = data.train.inputs.split(40), data.train.targets.split(40)
+    return tacit.data.AgentData.from_parts(
+        list(zip(*rows)), name="clinics", owners=["north", "south", "west"], classes=3,
+        validation=(data.validation.inputs, data.validation.targets),
+    )
+
+
+records = clinics()
+
+
+def numbers():
+    chance = torch.Generator().manual_seed(3)
+    inputs = torch.randn(90, 4, generator=chance)
+    return tacit.data.DataSet.from_records(name="line", train=(inputs, inputs.sum(dim=1)))
+
+
+def line():
+    return nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
+
+
+def squared(outputs, targets):
+    return (outputs - targets) ** 2
+
+
+def along(agents):
+    return tacit.graphs.path(agents)
+
+
+def by_seed(agents, seed):
+    return tacit.networks.RandomMatchings(agents, seed=seed)
+
+
+triangle = tacit.graphs.ring(3)
+'''
+ODD = """
+from torch import nn
+
+number = 3
+made = nn.Linear(4, 3)
+
+
+class Wide(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+
+
+class Rule:
+    def __init__(self, rho):
+        self.rho = rho
+
+    def init(self, theta):
+        return theta
+
+    def round(self, state, at):
+        return state
+
+
+def fails():
+    return 1 / 0
+
+
+def nothing():
+    return None
+
+
+def graph_fails(agents):
+    raise KeyError("no such place")
+
+
+def needs_more(agents, radius):
+    return None
+"""
+BASE = {
+    "dataset": "study.py:clinics",
+    "model": "study.py:Net",
+    "loss": "study.py:loss",
+    "algorithm": "study.py:Heavy",
+    "graph": "study.py:along",
+    "noise_multiplier": 3.0,
+    "lot_size": 10,
+    "rounds": 12,
+    "lr": 0.1,
+    "source": "seeded",
+    "checkpoint_every": 5,
+    "evaluate_every": 3,
+}
+
+
+@pytest.fixture(autouse=True)
+def study(tmp_path, monkeypatch):
+    """A folder with the user's files, in which everything happens."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "study.py").write_text(STUDY)
+    (tmp_path / "odd.py").write_text(ODD)
+    return tmp_path
+
+
+def config(**changes):
+    return RunConfig.of(BASE | changes)
+
+
+def play(runner, *, stop_after=None):
+    with runner:
+        return runner.play(stop=lambda: stop_after is not None and runner.session.round >= stop_after)
+
+
+def test_all_five_by_name_make_a_run_that_keeps_where_they_are_defined(study):
+    result = play(Runner.start(study / "runs", "one", config()))
+    assert result.data.owners == ("north", "south", "west")
+    assert type(result.algorithm).__name__ == "Heavy"
+    assert type(result.module(0)).__name__ == "Net"
+    folder = RunFolder.find(study / "runs" / "one")
+    kept = folder.config()
+    assert kept.agents == 3
+    assert set(kept.code) == {"algorithm", "dataset", "graph", "model", "loss"}
+    assert kept.code["model"] == {
+        "defined_in": "study.py:Net",
+        "sha256": sha256(STUDY.encode()).hexdigest(),
+    }
+    assert folder.summary()["models_sha256"] == models_sha256(result.theta)
+    assert sorted(map(sorted, folder.events().plan.edges)) == [[0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": "study.py:records", "graph": "study.py:triangle", "algorithm": "study.py:light"},
+        {
+            "dataset": "study.py:whole",
+            "agents": 4,
+            "split": "iid",
+            "graph": "study.py:by_seed",
+            "loss": "study.py:smoothed",
+        },
+        {"model": "study.py:small", "algorithm": "dsgt", "graph": "ring", "loss": "cross_entropy"},
+        {"model": "logistic", "averaging": 0.9},
+    ],
+    ids=str,
+)
+def test_objects_functions_and_shipped_names_mix(study, changes):
+    result = play(Runner.start(study / "runs", "one", config(**changes, rounds=3)))
+    assert result.data.agents == changes.get("agents", 3)
+    assert result.accuracy.shape == (result.data.agents,)
+
+
+def test_a_data_set_without_classes_takes_a_model_and_a_loss_of_ones_own(study):
+    changes = {
+        "dataset": "study.py:numbers",
+        "model": "study.py:line",
+        "loss": "study.py:squared",
+        "agents": 3,
+        "split": "iid",
+    }
+    result = play(Runner.start(study / "runs", "one", config(**changes, rounds=3)))
+    assert result.history[-1].accuracy is None
+    with pytest.raises(InvalidInput, match=r"has no classes, and logistic is a classifier"):
+        Runner.start(study / "runs", "two", config(**{**changes, "model": "logistic"}))
+    with pytest.raises(InvalidInput, match="cross-entropy does not apply"):
+        Runner.start(study / "runs", "two", config(**{**changes, "loss": "cross_entropy"}))
+    assert not (study / "runs" / "two").exists()
+
+
+def test_modules_are_found_by_their_import_path_and_what_they_import_by_its_own(study):
+    package = study / "own_package_1"
+    package.mkdir()
+    (package / "__init__.py").write_text("from own_package_1.nets import Net\n")
+    (package / "nets.py").write_text(
+        "from torch import nn\n\n\nclass Net(nn.Linear):\n    def __init__(self):\n        super().__init__(4, 3)\n"
+    )
+    own = find("model", "own_package_1:Net")
+    assert own.code["defined_in"] == "own_package_1.nets:Net"
+    assert own.sha256 == find("model", "own_package_1.nets:Net").sha256 != find("model", "study.py:Net").sha256
+    result = play(Runner.start(study / "runs", "one", config(model="own_package_1:Net", rounds=2)))
+    assert result.theta.shape == (3, 15)
+
+
+def test_a_file_may_import_what_lies_beside_it(study):
+    below = study / "below"
+    below.mkdir()
+    (below / "beside_it_1.py").write_text("WIDTH = 5\n")
+    (below / "nets.py").write_text(
+        "from torch import nn\nfrom beside_it_1 import WIDTH\n\n\ndef net():\n    return nn.Linear(4, WIDTH)\n"
+    )
+    assert find("model", "below/nets.py:net").value().out_features == 5
+
+
+BAD = [
+    ({"model": "nowhere.py:Net"}, r"model nowhere.py:Net: the file nowhere.py is not there"),
+    ({"model": "no_such_module_1:Net"}, r"there is no module 'no_such_module_1', neither installed nor in "),
+    ({"model": "study.py:Nett"}, r"model study.py:Nett: study.py has no 'Nett'; did you mean 'Net'\?"),
+    ({"model": "odd.py:number"}, r"model odd.py:number is a int; name an nn.Module class or a function"),
+    ({"model": "odd.py:made"}, r"model odd.py:made is a module that is made anew whenever its file is run"),
+    (
+        {"model": "odd.py:Wide"},
+        r"model odd.py:Wide needs width, which nobody gives it; it may ask for input_shape and classes",
+    ),
+    ({"model": "odd.py:fails"}, r"model odd.py:fails failed: ZeroDivisionError: division by zero \(odd.py, line 25\)"),
+    ({"model": "odd.py:nothing"}, r"model odd.py:nothing made nothing \(None\); it must make an nn.Module"),
+    ({"loss": "study.py:Net"}, r"loss study.py:Net is a class; name a function of outputs and targets"),
+    ({"loss": "odd.py:number"}, r"loss odd.py:number is a int; name a function"),
+    ({"loss": "square"}, r"unknown loss 'square'"),
+    ({"algorithm": "study.py:loss"}, r"algorithm study.py:loss is a function; name a rule"),
+    (
+        {"algorithm": "odd.py:Rule"},
+        r"algorithm odd.py:Rule needs rho, .*; give it a default, or name an object of this class",
+    ),
+    ({"dataset": "odd.py:number"}, r"dataset odd.py:number is a int; name a DataSet, an AgentData, or a function"),
+    ({"dataset": "odd.py:nothing"}, r"dataset odd.py:nothing returned nothing \(None\)"),
+    ({"dataset": "odd.py:fails"}, r"dataset odd.py:fails failed: ZeroDivisionError"),
+    (
+        {"dataset": "study.py:clinics", "agents": 4},
+        r"agents is 4, and the records of study.py:clinics are divided among 3",
+    ),
+    ({"dataset": "study.py:clinics", "split": "iid"}, r"split is 'iid', and the records .* leave split out"),
+    ({"dataset": "study.py:clinics", "clip": [1.0, 2.0]}, r"clip has 2 values, and there are 3 agents"),
+    (
+        {"graph": "odd.py:graph_fails"},
+        r"graph odd.py:graph_fails failed: KeyError: 'no such place' \(odd.py, line 33\)",
+    ),
+    ({"graph": "odd.py:needs_more"}, r"graph odd.py:needs_more needs radius"),
+    ({"graph": "odd.py:nothing"}, r"graph odd.py:nothing failed: TypeError"),
+    ({"graph": "odd.py:number"}, r"graph odd.py:number is a int; name a graph, a topology, or a function"),
+    ({"algorithm": "study.py:Heavy", "rho": 2.0}, r"rho means nothing to study.py:Heavy; leave it out"),
+    ({"algorithm": "study.py:Heavy", "momentum": 0.5}, r"momentum means nothing to study.py:Heavy; leave it out"),
+    ({"algorithm": "study.py:Heavy", "step": "adam"}, r"step means nothing to study.py:Heavy; leave it out"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), BAD, ids=[str(changes) for changes, _ in BAD])
+def test_what_is_wrong_with_a_name_is_said_and_leaves_nothing_behind(study, changes, message):
+    with pytest.raises(InvalidInput, match=message):
+        Runner.start(study / "runs", "one", config(**changes))
+    assert not (study / "runs" / "one").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("def broken(:\n", r"running bad.py failed: SyntaxError: .* \(bad.py, line 1\)"),
+        (
+            "import nothing_of_this_name_1\n",
+            r"running bad.py failed: ModuleNotFoundError: No module named 'nothing_of_this_name_1'",
+        ),
+        ("raise ValueError('not today')\n", r"running bad.py failed: ValueError: not today \(bad.py, line 1\)"),
+        ("import sys\nsys.exit(3)\n", r"running bad.py failed: SystemExit: 3"),
+    ],
+)
+def test_a_file_that_cannot_be_run_is_an_error_that_says_where(study, content, message):
+    (study / "bad.py").write_text(content)
+    with pytest.raises(InvalidInput, match=message):
+        find("model", "bad.py:Net")
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("file.py:name", True),
+        ("some/folder/file.py:name.inner", True),
+        ("package.module:name", True),
+        ("ring", False),
+        ("random:fiedler=0.39", False),
+        ("synthetic:6400", False),
+        ("file.py", False),
+        ("file.py:", False),
+        ("file.py:2", False),
+        ("1.0", False),
+    ],
+)
+def test_a_name_is_told_from_other_texts(text, own):
+    assert is_user_code(text) is own
+    assert last_part(text) == ({"file.py:name": "name"}.get(text, text.rpartition(":")[2]) if own else text)
+
+
+def test_kinds_of_graphs_and_data_win_over_modules_of_the_same_name(study):
+    (study / "synthetic.py").write_text("few = 3\n")
+    with pytest.raises(InvalidInput, match="write synthetic:RECORDS"):
+        RunConfig.of({"dataset": "synthetic:few", "private": False}).load_data()
+    with pytest.raises(InvalidInput, match="graph option"):
+        RunConfig.of({"graph": "random:fiedler", "private": False}).load_graph(4)
+
+
+def test_reading_settings_runs_no_code(study):
+    (study / "bad.py").write_text("raise RuntimeError('it was run')\n")
+    settings = RunConfig.of(BASE | {"model": "bad.py:Net"})
+    assert "bad.py:Net" in settings.to_toml()
+    play(Runner.start(study / "runs", "one", config(rounds=2)))
+    (study / "study.py").write_text("raise RuntimeError('it was run')\n")
+    assert RunFolder.find(study / "runs" / "one").config().model == "study.py:Net"
+
+
+@pytest.mark.parametrize("stop_after", [1, 7])
+def test_a_resumed_run_ends_bit_for_bit_where_an_uninterrupted_one_does(study, stop_after):
+    whole = play(Runner.start(study / "runs", "whole", config()))
+    assert play(Runner.start(study / "runs", "parts", config()), stop_after=stop_after) is None
+    parts = play(Runner.resume(study / "runs" / "parts"))
+    assert torch.equal(parts.theta, whole.theta)
+    assert {entry.event.count for entry in DurableLedger(study / "runs" / "ledger.sqlite").entries()} == {12}
+
+
+def tampered(text):
+    return (
+        STUDY.replace("label_smoothing=0.1)\n\n\nsmoothed", "label_smoothing=0.2)\n\n\nsmoothed")
+        if text == "loss"
+        else STUDY + "# more\n"
+    )
+
+
+@pytest.mark.parametrize("what", ["loss", "a comment"])
+def test_a_changed_source_is_refused_and_goes_on_when_it_is_put_back(study, what):
+    play(Runner.start(study / "runs", "one", config()), stop_after=6)
+    ledger = DurableLedger(study / "runs" / "ledger.sqlite", read_only=True)
+    before = ledger.account("one").spent
+    (study / "study.py").write_text(tampered(what))
+    with pytest.raises(
+        InvalidInput, match=r"study.py was changed since the run began; put it back, or start a new run"
+    ):
+        Runner.resume(study / "runs" / "one")
+    assert DurableLedger(study / "runs" / "ledger.sqlite", read_only=True).account("one").spent == before
+    settings = (study / "runs" / "one" / "config.toml").read_text()
+    new = sha256(tampered(what).encode()).hexdigest()
+    old = RunFolder(study / "runs" / "one").config().code["model"]["sha256"]
+    (study / "runs" / "one" / "config.toml").write_text(settings.replace(old, new))  # and hide it
+    with pytest.raises(InvalidInput, match=r"config.toml was changed since the run began"):
+        Runner.resume(study / "runs" / "one")
+    (study / "runs" / "one" / "config.toml").write_text(settings)
+    (study / "study.py").write_text(STUDY)
+    assert play(Runner.resume(study / "runs" / "one")) is not None
+
+
+def test_a_missing_source_is_said_at_resume(study):
+    play(Runner.start(study / "runs", "one", config()), stop_after=6)
+    (study / "study.py").rename(study / "moved.py")
+    with pytest.raises(InvalidInput, match=r"the file study.py is not there"):
+        Runner.resume(study / "runs" / "one")
+
+
+def test_other_records_under_the_same_name_are_refused(study):
+    """The function's file is the same; what it reads is not."""
+    reading = STUDY.replace(
+        "inputs[:120], targets[:120]", "inputs[: int(open('n.txt').read())], targets[: int(open('n.txt').read())]"
+    )
+    reading = reading.replace(".split(40), data.train.targets.split(40)", ".split(30), data.train.targets.split(30)")
+    (study / "study.py").write_text(reading.replace('"west"]', '"west", "east"][: (len(rows[0]))]'))
+    (study / "n.txt").write_text("120")
+    play(Runner.start(study / "runs", "one", config()), stop_after=6)
+    (study / "n.txt").write_text("80")
+    with pytest.raises(InvalidInput, match=r"are divided among 3 agents, and were among 4 when the run began"):
+        Runner.resume(study / "runs" / "one")
+    (study / "n.txt").write_text("115")
+    with pytest.raises(InvalidInput, match=r"the data is not what run 'one' began with \(numbers of records differ\)"):
+        Runner.resume(study / "runs" / "one")
+
+
+def test_a_runs_settings_start_a_new_run_of_changed_code(study):
+    play(Runner.start(study / "runs", "one", config(rounds=2)))
+    (study / "study.py").write_text(tampered("loss"))
+    again = RunConfig.of(RunConfig.read(study / "runs" / "one" / "config.toml"), {})
+    result = play(Runner.start(study / "runs", "two", again))
+    kept = [RunFolder(study / "runs" / name).config().code["loss"]["sha256"] for name in ("one", "two")]
+    assert kept[0] != kept[1]
+    assert result is not None
+
+
+def play_counted(tell, folder, home):
+    """Play a run on, in the folder of the user's files, with a byte for every answer that left the oracle."""
+    os.chdir(home)
+    answers = os.open(home / "count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    gradient = PrivateOracle.gradient
+
+    def counted(self, theta):
+        answer = gradient(self, theta)
+        os.write(answers, b".")
+        return answer
+
+    PrivateOracle.gradient = counted
+    with Runner.resume(folder) as runner:
+        tell("going")
+        runner.play(stop=lambda: False)
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_ends_bit_for_bit_and_asks_nothing_twice(study):
+    changes = {"rounds": 60, "spare_queries": 6, "checkpoint_every": 12, "evaluate_every": 30}
+    whole = play(Runner.start(study / "runs", "whole", config(**changes)))
+    with Runner.start(study / "runs", "killed", config(**changes)):
+        pass
+    folder, kills = study / "runs" / "killed", 0
+    while not (folder / "summary.json").exists():
+        child, said = forked.start(play_counted, folder, study)
+        with said:
+            assert said.readline() == "going\n"
+            before = _answers(study)
+            while kills < 2 and child.is_alive() and _answers(study) < before + 17:
+                time.sleep(0.005)
+            if kills < 2 and child.is_alive():
+                os.kill(child.pid, signal.SIGKILL)
+                kills += 1
+            child.join()
+    assert kills == 2
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["models_sha256"] == models_sha256(whole.theta)
+    (spent,) = {entry.event.count for entry in DurableLedger(study / "runs" / "ledger.sqlite").entries(run="killed")}
+    assert 60 <= _answers(study) <= spent <= 60 + kills
+
+
+def _answers(study):
+    return (study / "count").stat().st_size if (study / "count").exists() else 0
+
+
+def test_the_library_takes_the_same_names(study):
+    settings = {
+        "data": "study.py:clinics",
+        "model": "study.py:Net",
+        "loss": "study.py:loss",
+        "graph": "study.py:along",
+        "privacy": tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=10),
+        "sources": tacit.Seeded(0),
+        "rounds": 12,
+        "lr": 0.1,
+        "spare_queries": 2,
+    }
+    by_name = tacit.train("study.py:Heavy", **settings)
+    on_disk = play(Runner.start(study / "runs", "one", config()))
+    assert torch.equal(by_name.theta, on_disk.theta)
+    assert isinstance(by_name.data, AgentData)
+    assert tacit.train("study.py:Heavy", **settings | {"data": "study.py:whole"}, agents=3).data.agents == 3
+    assert nx.is_connected(find("graph", "study.py:triangle").value)
+
+
+def test_both_doors_know_the_same_rules_by_name():
+    assert tuple(RULES) == ALGORITHMS
+    for name in ALGORITHMS:
+        assert RunConfig.of({"algorithm": name, "private": False}).rule() == RULES[name]()
