@@ -5,6 +5,7 @@ how much of that gap closes where noise cancels between agents, against one and 
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from tacit.experiments.drawing import (
     GREY,
@@ -44,7 +45,7 @@ _MARGINS = {
     FEATURES: {"complete": 0.005, "ring": 0.008, "random": 0.008},
 }
 _FIEDLER = 0.39  # of the random graphs, divided by N
-_EXCHANGES = 4  # for each query of the features on the ring, which take masks out before they disturb the next
+_EXCHANGES = 4  # for each query on the ring, tried as well: they take masks out before they disturb the next query
 _BUDGETS = (0.5, 1.0, 2.0, 4.0)  # of the figure, which has the cheaper model
 _TRIALS = 5  # of what is compared trial by trial
 # The network with more rounds: settings that differ, and steps.
@@ -83,8 +84,9 @@ def _points(profile: Profile) -> list[Point]:
             continue
         for graph in _MARGINS[recipe]:
             like: dict[str, Value] = {"fiedler": _FIEDLER} if graph == "random" else {}
-            like |= {"exchanges": _EXCHANGES} if (recipe, graph) == (FEATURES, "ring") else {}
             found.append(recipe_point(profile, recipe, MASKS, graph, compared, like))
+            if (recipe, graph) == (FEATURES, "ring"):
+                found.append(recipe_point(profile, recipe, MASKS, graph, compared, {"exchanges": _EXCHANGES}))
         found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {"curious": 2}))
         if recipe == FEATURES:
             for epsilon in _BUDGETS:
@@ -159,12 +161,12 @@ def _table(rows: list[ResultRow]) -> str:
         },
     }
     for _, words, every in _groups(rows):
-        for curious in (None, 1, 2):
-            own = select(every, curious=curious)
+        for curious, exchanges in ((None, None), (1, None), (1, _EXCHANGES), (2, None)):
+            own = select(every, curious=curious, exchanges=exchanges)
+            masks = "" if curious is None else f", {_name_masks(curious, exchanges)}"
+            trials = sorted({row["trials"] for row in own})
             for name, (algorithm, graph) in _COLUMNS.items():
                 if found := accuracies(own, algorithm=algorithm, graph=graph):
-                    masks = "" if curious is None else f", masks against {counted(curious, 'curious agent')}"
-                    trials = sorted({row["trials"] for row in own})
                     several = f"{trials[0]} to {trials[-1]} trials" if len(trials) > 1 else counted(trials[0], "trial")
                     lines.setdefault(f"{words}{masks}, {several}", {})[name] = summarise(found).percent
     shown = [name for name in _COLUMNS if name != "dsgt, random" or any(name in line for line in lines.values())]
@@ -203,26 +205,26 @@ def _beside_central(own: list[ResultRow]) -> list[str]:
 def _without_centre(own: list[ResultRow], recipe: str) -> list[str]:
     """Compare DSGT with masks with central training and with local noise, and say what masks cost."""
     central, found = accuracies(own, algorithm=CENTRAL), []
-    for graph, margin in _MARGINS[recipe].items():
-        for curious in (1, 2):
-            masked = select(own, algorithm="dsgt", graph=graph, curious=curious)
-            if not masked:
-                continue
-            values, one = accuracies(masked), masked[0]
-            often = f" and {one['exchanges']} exchanges for each query" if one.get("exchanges") else ""
-            words = f"{_GRAPHS[graph]} DSGT with masks against {counted(curious, 'curious agent')}{often} has {summarise(values).percent}"
-            if central:
-                gap = subtract(values, central)
-                words += f", {gap.points} from central"
-                words += f", {judge_margin(gap, margin)} that were aimed at" if curious == 1 else ""
-            local = select(own, algorithm="dsgt", graph=graph, curious=None)
-            if local:
-                words += f", and {subtract(values, accuracies(local)).points} from local noise"
-            worst = max(row["epsilon_against_all"] for row in masked)
-            words += f"; ε is {one['epsilon_spent']:.3g} against {counted(curious, 'agent')} and {worst:.3g} against everybody else"
-            words += f"; {_cost(masked)}{f', where local noise has {_cost(local)}' if local else ''}"
-            found.append(words)
+    for (graph, margin), curious, exchanges in product(_MARGINS[recipe].items(), (1, 2), (None, _EXCHANGES)):
+        masked = select(own, algorithm="dsgt", graph=graph, curious=curious, exchanges=exchanges)
+        if not masked:
+            continue
+        values, local = accuracies(masked), select(own, algorithm="dsgt", graph=graph, curious=None)
+        words = f"{_GRAPHS[graph]} DSGT with {_name_masks(curious, exchanges)} has {summarise(values).percent}"
+        if central:
+            gap = subtract(values, central)
+            words += f", {gap.points} from central"
+            words += f", {judge_margin(gap, margin)} that were aimed at" if curious == 1 else ""
+        words += f", and {subtract(values, accuracies(local)).points} from local noise" if local else ""
+        spent, worst = (max(row[name] for row in masked) for name in ("epsilon_spent", "epsilon_against_all"))
+        words += f"; ε is {spent:.3g} against {counted(curious, 'agent')} and {worst:.3g} against everybody else; {_cost(masked)}"
+        found.append(f"{words}; with local noise {_cost(local)}" if local else words)
     return found
+
+
+def _name_masks(curious: int, exchanges: int | None) -> str:
+    often = "" if exchanges is None else f" and {exchanges} exchanges for each query"
+    return f"masks against {counted(curious, 'curious agent')}{often}"
 
 
 def _cost(own: Sequence[ResultRow]) -> str:
@@ -232,7 +234,7 @@ def _cost(own: Sequence[ResultRow]) -> str:
     apart = max(row["consensus_distance"] for row in own)
     return (
         f"an agent sends {amount(sent)} a round, a round of all agents takes {summarise([row['round_seconds'] for row in own]).mean:.2g} s "
-        f"and the models end {apart:.2g} apart at the most"
+        f"and the models end at most {apart:.2g} apart"
     )
 
 
@@ -276,7 +278,11 @@ def _draw_algorithms(ax: Axes, rows: list[ResultRow]) -> None:
             shown = {
                 place: summarise(found)
                 for place, algorithm in enumerate(ALGORITHMS)
-                if (found := _shown_in_figure(rows, recipe, algorithm, _graph(algorithm, graph)))
+                if (
+                    found := accuracies(
+                        _keep_paired(select(rows, recipe=recipe, algorithm=algorithm, graph=_graph(algorithm, graph)))
+                    )
+                )
             }
             if shown:
                 shift = 0.18 * (number - 1) + (0.05 if graph == "ring" else 0)
@@ -289,10 +295,9 @@ def _draw_algorithms(ax: Axes, rows: list[ResultRow]) -> None:
     show_accuracy(ax)
 
 
-def _shown_in_figure(rows: Sequence[ResultRow], recipe: str, algorithm: str, graph: str | None) -> list[float]:
-    """Return the accuracies with the fewest rounds, which have most trials."""
-    own = select(rows, recipe=recipe, algorithm=algorithm, graph=graph)
-    return accuracies(own, rounds=min((row["rounds"] for row in own), default=0))
+def _keep_paired(own: Sequence[ResultRow]) -> list[ResultRow]:
+    """Keep the rows with the fewest rounds, which have most trials and share them with the systems they are compared with."""
+    return select(own, rounds=min((row["rounds"] for row in own), default=0))
 
 
 def _graph(algorithm: str, graph: str) -> str | None:
@@ -305,7 +310,7 @@ def _graph(algorithm: str, graph: str) -> str | None:
 def _draw_without_centre(ax: Axes, rows: list[ResultRow]) -> None:
     """Draw accuracy against ε: lines for the features, and open markers for the network where it was run."""
     for recipe, look in ((FEATURES, {}), (NETWORK, {"ls": "none", "mfc": "white"})):
-        own = select(rows, recipe=recipe)
+        own = _keep_paired(select(rows, recipe=recipe))
         levels = [float(epsilon) for epsilon in list_levels(own, "epsilon") if epsilon]
         for number, (colour, words) in enumerate(zip(SERIES, _series([]), strict=False)):
             found = {epsilon: _series(select(own, epsilon=epsilon))[words] for epsilon in levels}
@@ -329,7 +334,7 @@ EXPERIMENT = Experiment(
     title="Accuracy at ε = 1",
     claim="The published code reaches 91.5 % (central DP-SGD), 88.1 % (DP-DSGD), 89.3 % (DP-DSGT) and 89.7 % (DP-DiNNO) after 2,000 "
     "rounds on the complete graph, at a nominal (1, 1e-5).",
-    varies=("recipe", "algorithm", "graph", "epsilon", "curious", "rounds"),
+    varies=("recipe", "algorithm", "graph", "epsilon", "curious", "exchanges", "rounds"),
     points=_points,
     run=_run,
     draw=_draw,
