@@ -116,6 +116,11 @@ def _finding(rows: list[ResultRow]) -> str:
             lines += [f"{words}: {gap}." for gap in _without_centre(own, recipe)]
         lines.append(f"{words}: {_describe_training(own)}.")
     lines += _over_budgets(select(rows, recipe=FEATURES))
+    if select(rows, exchanges=_EXCHANGES):
+        lines.append(
+            f"The {_EXCHANGES} exchanges for each query were chosen on validation records, after the five trials with one exchange had "
+            "been seen to miss the margin on the ring."
+        )
     begin = (
         f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1); {promised(EPSILON, DELTA)}. Means on the "
         "test half of the official test set, with 95 % intervals. The published code trained the ConvNet on pixels, on the complete "

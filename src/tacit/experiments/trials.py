@@ -31,7 +31,7 @@ _COSTS = {
     "logistic": (4e-6, 2e-6, 0.0),
     "convnet": (4e-5, 4e-5, 45.0),
     "resnet9": (6e-2, 1.5e-2, 300.0),
-    "scattering": (1e-4, 2e-5, 0.0),
+    "scattering": (4e-5, 2e-5, 0.0),
 }
 _HELD_OUT = {"digits": 360}  # records that models are scored on, 10,000 for the others
 _OVERHEAD = 0.006  # seconds a round
