@@ -89,9 +89,9 @@ def test_what_processes_finished_before_one_failed_is_kept(tmp_path):
     assert all(line["point"]["number"] < 2 for line in kept)
 
 
-def test_a_process_that_is_killed_is_told_in_a_sentence(tmp_path):
+def test_a_process_that_is_killed_is_reported_in_a_sentence(tmp_path):
     with pytest.raises(ProcessLost, match="memory runs out; finished work is kept"):
-        reproduce(made_up(Playing(dies_at=2)), "laptop", tmp_path, workers=2)
+        reproduce(fake_experiment(FakeRuns(dies_at=2)), "laptop", tmp_path, workers=2)
     assert all(line["point"]["number"] < 2 for line in lines(tmp_path)[1:])
 
 
