@@ -215,7 +215,7 @@ def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
     assert (found["agents"], found["edges"]) == (3, 3)
     assert document("graph", copy)["spectral_gap"] == found["spectral_gap"]
     assert "of W (file): disagreement removed in a round" in answer("graph", path)
-    assert "weights of its own, so that max_degree means nothing" in complaint("graph", path, "--mixing", "max_degree")
+    assert "has its own weights, so max_degree has no effect" in complaint("graph", path, "--mixing", "max_degree")
 
 
 def test_a_reader_that_stops_early_sees_no_traceback():
