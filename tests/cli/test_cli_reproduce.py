@@ -76,7 +76,7 @@ def test_points_may_be_played_by_several_processes(finished, tmp_path):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_can_be_handed_to_a_process(name):
-    assert pickle.loads(pickle.dumps(load_experiment(name).play)) is not None
+    assert pickle.loads(pickle.dumps(load_experiment(name).run)) is not None
 
 
 def test_a_finished_folder_is_drawn_again(finished, results):
@@ -92,7 +92,7 @@ def test_a_finished_folder_is_drawn_again(finished, results):
 def test_the_rest_of_a_folder_needs_to_be_asked_for(tmp_path):
     some = document(*ERRATA, "--results", tmp_path, "--only", "row=4")
     assert (some["points"], some["of"]) == (1, 3)
-    assert "Points that are played so far: 1 of 3." in some["finding"]
+    assert "Points finished so far: 1 of 3." in some["finding"]
     said = complaint(*ERRATA, "--results", tmp_path)
     assert "errata-smoke has 1 of 3 points; add --resume to continue" in one_line(said)
     assert document(*ERRATA, "--results", tmp_path, "--resume")["points"] == 3
@@ -123,7 +123,7 @@ def test_ctrl_c_keeps_finished_points_and_says_how_to_resume(tmp_path):
     kept = lines(tmp_path / "convergence-smoke")
     assert len(kept) >= 2
     assert f"the finished points are drawn in {tmp_path / 'convergence-smoke'}" in one_line(said)
-    assert "Points that are played so far: " in (tmp_path / "convergence-smoke" / "finding.md").read_text()
+    assert "Points finished so far: " in (tmp_path / "convergence-smoke" / "finding.md").read_text()
     assert (tmp_path / "convergence-smoke" / "figure.png").exists()
     assert document(*SMALL, "--results", tmp_path, "--resume")["points"] == 3
     assert lines(tmp_path / "convergence-smoke")[: len(kept)] == kept
