@@ -1,9 +1,9 @@
 """The coalition: curious agents who hear everything, pool the masks that they share with others, and ask whether a record is there.
 
 They subtract their own masks from the messages. What is left is Gaussian with the covariance that the accounting assumes, so the
-likelihood ratio is as strong as the stated ε against that many agents. Two more statistics show nothing on a sound system and much
-on a faulty one: answers minus their median over the rounds, in which masks that are drawn once cancel; and the sum over the agents
-that are not curious, in which only their own noise is left.
+likelihood ratio is as strong as the stated ε against that many agents. Two more statistics show no more than is stated on a sound system
+and much on a faulty one: differences between rounds, in which masks that are drawn once cancel; and the sum over the agents that are
+not curious, in which only their own noise is left.
 """
 
 from dataclasses import dataclass
@@ -43,10 +43,14 @@ class Coalition(Neighbor):
         if self.plan.masks is None or self.hears != "all":
             return scores
         plan, target = self.plan, self.world.target
-        rate, alone = plan.sample_rates[target], torch.eye(self.view.queries, dtype=torch.float64)
-        answers = self._scale * (seen @ self._all_weights.T).unflatten(1, (self.view.agents, self.view.queries))
-        own = answers[:, target] - answers[:, target].median(dim=1, keepdim=True).values
-        scores["masks drawn once"] = log_ratio(alone, own, rate=rate, noise=plan.noise_multipliers[target]).numpy()
+        rate, queries, alone = plan.sample_rates[target], self.view.queries, torch.eye(self.view.queries).double()
+        answers = self._scale * (seen @ self._all_weights.T).unflatten(1, (self.view.agents, queries))
+        if queries > 1:
+            differences = alone - 1 / queries  # takes out whatever all rounds have in common
+            own = plan.noise_multipliers[target]
+            scores["differences"] = log_ratio(
+                differences, answers[:, target] @ differences, rate=rate, noise=own
+            ).numpy()
         honest = [agent for agent in range(self.view.agents) if agent not in self.observers]
         total = self._scale * float(np.linalg.norm([self.own_noise[agent] for agent in honest]))
         scores["sum"] = log_ratio(alone, answers[:, honest].sum(dim=1), rate=rate, noise=total).numpy()
@@ -64,10 +68,13 @@ def worst_coalition(masks: Masks, target: int, curious: int) -> list[int]:
     if not 1 <= curious <= len(others):
         raise InvalidInput(f"curious is {curious}; there are {len(others)} other agents")
     if comb(len(others), curious) > _MOST_COALITIONS:
-        raise InvalidInput(f"there are too many coalitions of {curious} agents to find the worst one; name the observers")
+        raise InvalidInput(
+            f"there are too many coalitions of {curious} agents to find the worst one; name the observers"
+        )
 
     def precision(coalition: tuple[int, ...]) -> float:
         covariance = hidden_covariance(masks, known_pairs(masks, coalition))
         return float(torch.linalg.inv(covariance)[target, target])
 
-    return list(max(combinations(others, curious), key=precision))
+    worst: tuple[int, ...] = max(combinations(others, curious), key=precision)
+    return list(worst)

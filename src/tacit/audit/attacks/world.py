@@ -97,9 +97,7 @@ class World:
         schedule = as_schedule(self.lr)
         cost = count(self.algorithm, self.rounds, schedule, lambda device: StackedNetwork(topology, device=device), 0)
         training = Training(data=self.data, **self.settings)
-        return settle_plan(
-            training, self.data.sizes, cost.queries, topology, Absences((), self.data.agents), schedule
-        )
+        return settle_plan(training, self.data.sizes, cost.queries, topology, Absences((), self.data.agents), schedule)
 
     @property
     def event(self) -> Event:

@@ -146,7 +146,9 @@ class NoiseCheck(CuriousAgents):
             )
         return noises, total
 
-    def _separate(self, answers: Sequence[Float[Tensor, "trials queries params"]]) -> tuple[list[_Separated], Tensor | None]:
+    def _separate(
+        self, answers: Sequence[Float[Tensor, "trials queries params"]]
+    ) -> tuple[list[_Separated], Tensor | None]:
         """Return the noise of the agents that are seen, with the other agents' taken out of it, and its sum if there are masks."""
         plan = self.plan
         if plan.masks is None:
@@ -157,7 +159,9 @@ class NoiseCheck(CuriousAgents):
         units = torch.tensor([plan.clips[agent] / plan.lot_sizes[agent] for agent in self.seen], dtype=torch.float64)
         axes = torch.stack([self._without_records(agent) for agent in self.seen]).all(dim=0)
         if not axes.any():
-            raise InvalidInput("agents' records lie along every axis, so none shows the noise of all agents; use noise_world")
+            raise InvalidInput(
+                "agents' records lie along every axis, so none shows the noise of all agents; use noise_world"
+            )
         noise = torch.stack([answer[:, :, axes] for answer in answers], dim=-1) * units
         covariance = hidden_covariance(plan.masks, ())[list(self.seen)][:, list(self.seen)]
         values, vectors = torch.linalg.eigh(covariance)

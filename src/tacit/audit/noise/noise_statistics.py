@@ -49,14 +49,15 @@ class RecoveredNoise:
 
 def check_agent(noise: RecoveredNoise) -> list[NoiseTest]:
     """Test one agent alone; how lots vary is tested only where all records pull equally."""
-    bare, drawn = noise.bare.numpy(), _draws(noise)
+    # What recurs is looked for in `apart`: little of a mask is left in `bare`.
+    bare, apart, drawn = noise.bare.numpy(), noise.apart.numpy(), _draws(noise)
     values = {
         "sigma": size_p_value(bare),
         "shape": float(kstest(bare.ravel(), "norm").pvalue),
         "tail": tail_p_value(bare),
-        "lag": _lag(bare),
-        "rounds": _common(np.moveaxis(bare, 1, 0)),
-        "trials": _common(bare),
+        "lag": _lag(apart),
+        "rounds": _common(np.moveaxis(apart, 1, 0)),
+        "trials": _common(apart),
         "shifts": find_shift(_over_time(noise)).p_value,
         "rate": rate_p_value(drawn, noise.rate, noise.drawn_sigma),
     }
@@ -71,7 +72,7 @@ def check_between_agents(noises: Sequence[RecoveredNoise]) -> list[NoiseTest]:
     for one, other in combinations(noises, 2):
         values = {
             "agents": _normal(_correlation(*_shared(one, other))),
-            "shifts": find_shift(_over_time(one, apart=True), _over_time(other, apart=True)).p_value,
+            "shifts": find_shift(_over_time(one), _over_time(other)).p_value,
         }
         tests += [NoiseTest(name=name, agents=(one.agent, other.agent), p_value=p) for name, p in values.items()]
     return [*tests, NoiseTest(name="repeats", agents=tuple(each.agent for each in noises), p_value=_repeats(noises))]
@@ -100,9 +101,9 @@ def estimate_rate(noise: RecoveredNoise, risk: float) -> Estimate:
     return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
 
 
-def _over_time(noise: RecoveredNoise, *, apart: bool = False) -> Float[np.ndarray, "times axes"]:
+def _over_time(noise: RecoveredNoise) -> Float[np.ndarray, "times axes"]:
     """Return the noise of all runs, one after another."""
-    return (noise.apart if apart else noise.bare).flatten(0, 1).numpy()
+    return noise.apart.flatten(0, 1).numpy()
 
 
 def _draws(noise: RecoveredNoise) -> Draws:
