@@ -25,7 +25,7 @@ class CoalitionAudit(BatchedAudit):
     """
 
     kind: ClassVar[str] = "coalition"
-    algorithm: Annotated[Literal["dsgd", "dsgt"], system("NAME", "dsgd or dsgt.")] = "dsgd"
+    algorithm: of.Rule = "dsgd"
     agents: Annotated[int | None, system("N", "How many; default 5, or the number in the graph's file.")] = None
     graph: of.Graph = "complete"
     curious: Annotated[int, system("N", "How many curious agents --epsilon is claimed against.", min=0)] = 1
