@@ -10,11 +10,12 @@ import pytest
 import tacit.training.planning
 import tacit.training.session
 from tacit.models import FlatModel
-from tacit.privacy import Fast, Sources, VmapEngine
+from tacit.privacy import Fast, Sources, VmapEngine, mechanisms
 from tacit.privacy.gradients.batches import BatchRunner
 from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
 from tacit.privacy.lots import LotDrawer
+from tacit.privacy.noise import End
 from tacit.privacy.oracle import PrivateOracle
 from tacit.privacy.randomness import Source, Stream
 from tacit.training.counting import Cost
@@ -275,3 +276,64 @@ def divide_by_the_drawn_lot(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(LotDrawer, "draw", draw)
     patch.setattr(PrivateOracle, "_compute", scaled)
+
+
+@dataclass(frozen=True)
+class MaskFaults:
+    """Sound lots and own noise, and masks with one fault.
+
+    forgetful: agents without noise of their own.
+    mask_scale: how large masks are beside what is stated.
+    period: after so many queries, masks are repeated.
+    """
+
+    sources: Sources
+    forgetful: tuple[int, ...] = ()
+    mask_scale: float = 1.0
+    period: int | None = None
+    secret = True
+
+    def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
+        return TwoSources(self.sources, self.sources, forgetful=self.forgetful).make(agents, trial)
+
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[Any]:
+        return [_FaultyMasks(self, pair, trial) for pair in pairs]
+
+
+class _FaultyMasks:
+    def __init__(self, how: MaskFaults, pair: tuple[int, int], trial: int) -> None:
+        self._how, self._pair, self._trial, self.position = how, pair, trial, 0
+
+    def next(self) -> Any:
+        query = self.position if self._how.period is None else self.position % self._how.period
+        self.position += 1
+        return lambda: _FaultyMask([3, self._trial, *self._pair, query], self._how.mask_scale)
+
+
+class _FaultyMask:
+    def __init__(self, key: list[int], scale: float) -> None:
+        self._generator, self._scale = np.random.default_rng(key), scale
+
+    def normals(self, count: int) -> np.ndarray:
+        return self._scale * self._generator.standard_normal(count)
+
+
+def add_masks_at_both_ends(patch: pytest.MonkeyPatch) -> None:
+    """Let both ends of a key add its mask, so that it does not cancel."""
+    from tacit.privacy import masks
+
+    patch.setattr(masks, "End", lambda mask, sign: End(mask, 1))
+
+
+def keep_the_curious_in_the_graph(patch: pytest.MonkeyPatch) -> None:
+    """Compute the noise that protects an agent as if the curious did not know their own masks."""
+    from tacit.privacy import cancelling, coalitions
+
+    sound = coalitions.protection
+
+    def ignorant(own: Any, mask: float, keys: Any, curious: int) -> Any:
+        return sound(own, mask, keys, 0)
+
+    patch.setattr(coalitions, "protection", ignorant)
+    patch.setattr(cancelling, "protection", ignorant)
+    mechanisms._deviations.cache_clear()

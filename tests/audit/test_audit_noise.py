@@ -217,7 +217,7 @@ def test_the_report_is_plain_data():
     assert plain["verdict"] == "not as stated"
     assert [each["agent"] for each in plain["agents"]] == [0, 1]
     assert all(each["meaning"] == TESTS[each["name"]][1] for each in plain["failed"])
-    assert {each["name"] for each in plain["checks"]} == set(TESTS)
+    assert {each["name"] for each in plain["checks"]} == set(TESTS) - {"sum"}  # of masks
     assert plain["threshold"] == pytest.approx(1e-3 / len(plain["checks"]))
 
 
@@ -239,7 +239,7 @@ def test_recovered_answers_are_those_of_the_oracle():
             return stream
 
     attack = check(Counting(), DSGT(), ring(4), observers=[1, 3])
-    noise = attack._play(2, seed=0)[0]
+    noise = attack._play(2, seed=0)[0][0]
     answers, error = noise.bare * noise.sigma, noise.rounding * noise.sigma
     step = grid(PRIVACY.noise_multiplier * PRIVACY.clip) / PRIVACY.clip
     expected = PRIVACY.noise_multiplier * torch.arange(float(ROUNDS), dtype=torch.float64)

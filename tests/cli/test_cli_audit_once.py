@@ -145,3 +145,22 @@ def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
 def test_bad_input_to_one_run_is_refused_with_a_sentence(options, message, tmp_path):
     assert message in complaint(*ONE_RUN, *options)
     assert not list(tmp_path.iterdir())
+
+
+def test_masks_are_tested_with_their_covariance():
+    options = ("--noise", "cancelling", "--mask-ratio", 2, "--curious", 1)
+    found = document(*NOISE, *options)
+    assert found["verdict"] == "as stated"
+    assert "sum" in {each["name"] for each in found["checks"]}
+    assert "Answers contain masks" in found["attack"]["saw"]
+    assert "--keys means nothing without --noise cancelling" in complaint(*NOISE, "--keys", "graph")
+
+
+def test_a_coalition_is_attacked_with_the_epsilon_against_so_many():
+    small = ("--agents", 4, "--graph", "ring", "--keys", "graph", "--mask-ratio", 2, "--rounds", 4, "--records", 10)
+    attack = ("audit", "coalition", *small, "--lot-size", 2, "--runs", 10, "--workers", 1, *SURE)
+    one, two = (document(*attack, *more) for more in ((), ("--observer", 1, "--observer", 3)))
+    assert (one["attack"]["observers"], one["attack"]["against"]) == ([1], "any one other agent")
+    assert one["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
+    assert two["claimed"]["epsilon"] > 1.5
+    assert two["attack"]["against"] == "any 2 other agents together"

@@ -153,6 +153,29 @@ def test_masks_of_one_who_is_away_stay_in_the_average_until_keys_are_shared_with
     assert all(each == pytest.approx(np.sqrt(5) / 5 * mask, rel=0.6) for each in moved[2:4])
 
 
+def test_one_who_left_is_never_asked_without_masks(data):
+    """A simulation still asks it and records the answers, which are charged as answers with masks. Its five masks have 3.5 to 6 of the
+    variance of one in 21 numbers, but for once in thousands of seeds; this one is fixed."""
+    made, answers = masked(data, lost=1, rounds=6, absences=[Absence(4, 2, rekey=4)]), []
+
+    class Recording:
+        def __init__(self, oracle):
+            self.oracle = oracle
+
+        def __getattr__(self, name):
+            return getattr(self.oracle, name)
+
+        def gradient(self, theta):
+            answers.append(self.oracle.gradient(theta))
+            return answers[-1]
+
+    made.wrap_oracle(Recording)
+    play(made)
+    sizes = [float(each[4].square().mean().sqrt()) / made.plan.masks.size for each in answers]
+    assert len(sizes) == 6
+    assert min(sizes) > 1.2
+
+
 def test_keys_are_shared_without_no_more_agents_than_the_noise_was_planned_for(data):
     with pytest.raises(PrivacyError, match=r"give Cancelling\(lost=1\)"):
         masked(data, absences=[Absence(4, 2, rekey=4)])

@@ -2,8 +2,8 @@
 
 What to open for which question:
 
-- attacks/    How is a system attacked? `world` is a system under attack, `worlds` has some, `curious` what curious agents know, then one file per attack:
-              `neighbor`, `natural`, `membership`, `one_run`. `collection` plays many runs. A new attack is one file there and one
+- attacks/    How is a system attacked? `world` is a system under attack, `worlds` has some, `curious` what curious agents know,
+              `known_masks` which masks, then one file per attack: `neighbor`, `coalition`, `natural`, `membership`, `one_run`. `collection` plays many runs. A new attack is one file there and one
               line below.
 - bounds/     What do scores or guesses prove about ε? `findings` judges scores; `rates`, `tradeoff` and `one_run` have the bounds.
 - linear/     What can curious agents reconstruct? `responses` plays a rule with impulses, `views` has the algebra for one
@@ -13,6 +13,7 @@ What to open for which question:
 - pages/      How is a result shown? `page` chooses the page of an audit, `wording` has the sentences shared with the terminal.
 """
 
+from tacit.audit.attacks.coalition import Coalition
 from tacit.audit.attacks.collection import Attack, Collected, collect
 from tacit.audit.attacks.guessing import Guess
 from tacit.audit.attacks.membership import Membership, paper_attack
@@ -41,6 +42,7 @@ __all__ = [
     "CheckFinding",
     "CheckReport",
     "Claim",
+    "Coalition",
     "Collected",
     "Findings",
     "Guess",

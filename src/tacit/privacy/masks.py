@@ -16,8 +16,17 @@ class SharedMasks(NamedTuple):
     ends: Sequence[Sequence[End]]
 
     def without(self, agents: Collection[int]) -> list[list[End]]:
-        """Return every agent's ends of the masks that it does not share with these agents."""
-        return [[end for end in ends if not set(self.pairs[end.mask]) & set(agents)] for ends in self.ends]
+        """Return every agent's ends of the masks that it does not share with these agents. These themselves keep all of theirs.
+
+        An agent that left is still asked in a simulation, and charged as one with masks; what it answers is recorded.
+        """
+
+        def keeps(end: End) -> bool:
+            low, high = self.pairs[end.mask]
+            own, other = (low, high) if end.sign > 0 else (high, low)
+            return own in agents or other not in agents
+
+        return [[end for end in ends if keeps(end)] for ends in self.ends]
 
 
 def share_masks(

@@ -1,18 +1,23 @@
 """Curious agents in a world, alone or as a coalition, and what their messages show of the others by linear algebra.
 
-Whatever a coalition knows beyond the messages of its neighbourhood (its own masks, say) belongs here, so that every attack from
-inside the graph has it.
+What a coalition knows beyond the messages that it hears belongs here, so that every attack from inside the graph has it: the masks
+that its members share with others, which it subtracts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tacit.audit.attacks.known_masks import MaskRecorder, Pair, hidden_covariance, known_pairs
 from tacit.audit.attacks.world import World
-from tacit.audit.linear.responses import Responses
+from tacit.audit.linear.responses import Hears, Responses
 from tacit.audit.linear.views import View
 from tacit.errors import InvalidInput
-from tacit.privacy import Plan, Sources
+from tacit.privacy import Observer, Plan, Secret, Sources
 from tacit.privacy.accounting import Event
 
 
@@ -20,12 +25,16 @@ from tacit.privacy.accounting import Event
 class CuriousAgents:
     """Agents of a world who pool what they see.
 
-    sources: where lots and noise of the runs come from; secret by default.
+    sources: where lots, noise and masks of the runs come from; secret by default.
+    hears: whose messages they see: those of neighbours, or of all agents.
+    stolen: pairs of other agents whose key they also have.
     """
 
     world: World
     observers: Sequence[int]
     sources: Sources | None = None
+    hears: Hears = "neighbours"
+    stolen: Sequence[Pair] = ()
 
     def __post_init__(self) -> None:
         agents = self.world.data.agents
@@ -46,10 +55,52 @@ class CuriousAgents:
         return Responses.of(self.world.algorithm, self.world.graph, rounds=self.world.rounds, lr=self.world.lr)
 
     @cached_property
-    def view(self) -> View:
-        """What the observers see."""
+    def own_noise(self) -> list[float]:
+        """The size of every agent's own noise, in units of its answers."""
         sizes = zip(self.plan.noise_multipliers, self.plan.clips, self.plan.lot_sizes, strict=True)
-        return self.responses.view(self.observers, noise=[sigma * clip / lot for sigma, clip, lot in sizes])
+        return [sigma * clip / lot for sigma, clip, lot in sizes]
+
+    @cached_property
+    def plain_view(self) -> View:
+        """What the observers see of the others' answers, whose masks are part of them."""
+        return self.responses.view(self.observers, noise=self.own_noise, hears=self.hears)
+
+    @cached_property
+    def view(self) -> View:
+        """What the observers see, once they have subtracted the masks that they know. The unit is the target's own noise."""
+        if self.plan.masks is None:
+            return self.plain_view
+        covariance = hidden_covariance(self.plan.masks, self.known)
+        return self.responses.view(self.observers, noise=self.own_noise, covariance=covariance, hears=self.hears)
+
+    @cached_property
+    def known(self) -> frozenset[Pair]:
+        """The pairs whose masks the observers know."""
+        return frozenset() if self.plan.masks is None else known_pairs(self.plan.masks, self.observers, self.stolen)
+
+    def watch(
+        self, trials: int, *, present: bool, seed: int, direction: Float[Tensor, " params"]
+    ) -> Float[Tensor, "trials seen"]:
+        """Play this many runs, and return what is seen along a direction, without the masks that are known."""
+        masks, recorder = self.plan.masks, None
+        if masks is not None:
+            recorder = MaskRecorder(self.sources or Secret(), self.known)
+        sent: list[tuple[Tensor, ...]] = []
+        column = direction[:, None]
+        results = self.world.play(
+            trials,
+            present=present,
+            seed=seed,
+            sources=self.sources if recorder is None else recorder,
+            taps=[lambda tensors: sent.append(tuple(tensor.double() @ column for tensor in tensors))],
+        )
+        models = torch.cat([result.theta for result in results]).double() @ column
+        starts = self.world.starts(results[0].model, trials, seed).double() @ column
+        seen = self.view.arrange(sent, starts, models=models)[..., 0]
+        if masks is None or recorder is None:
+            return seen
+        known = recorder.known(masks, range(seed, seed + trials), direction)
+        return seen - known.expand(-1, -1, self.view.queries).flatten(1) @ self.view.matrix.T
 
     @property
     def plan(self) -> Plan:
@@ -58,5 +109,7 @@ class CuriousAgents:
 
     @property
     def event(self) -> Event:
-        """The target's mechanism, as stated."""
-        return self.world.event
+        """The target's mechanism, as stated against so many curious agents."""
+        if self.plan.masks is None:
+            return self.world.event
+        return self.plan.mechanism(self.world.target).event(self.plan.queries, Observer(len(set(self.observers))))

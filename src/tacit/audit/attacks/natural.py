@@ -27,6 +27,11 @@ class NaturalNeighbor(CuriousAgents):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_target()
+        if self.plan.masks is not None:
+            raise InvalidInput(
+                "a natural record cannot be attacked behind masks: the points at which the target was asked are masked, too; use a "
+                "dirac world and a Coalition"
+            )
         if not bool(self.view.exact(self.world.target).all()):
             raise InvalidInput(
                 f"the observers {list(self.observers)} do not see all of agent {self.world.target}'s answers; with a natural "

@@ -49,19 +49,15 @@ class Neighbor(CuriousAgents):
 
     def scores(self, trials: int, *, present: bool, seed: int) -> Scores:
         """Play this many runs and score each by every statistic."""
-        world, plan, target = self.world, self.plan, self.world.target
-        sent: list[tuple[Tensor, ...]] = []
-        direction = world.direction[:, None]
-        taps = [lambda tensors: sent.append(tuple(tensor.double() @ direction for tensor in tensors))]
-        results = world.play(trials, present=present, seed=seed, sources=self.sources, taps=taps)
-        models = torch.cat([result.theta for result in results]).double() @ direction
-        scale = plan.lot_sizes[target] / plan.clips[target]
-        rate, noise = plan.sample_rates[target], plan.noise_multipliers[target]
         if self.shows_signs_only:
-            return {"likelihood": sign_scores(world, self.observers, sent, models, scale, rate, noise)}
-        starts = world.starts(results[0].model, trials, seed).double() @ direction
-        seen = self.view.arrange(sent, starts, models=models)[..., 0]
-        answers = scale * (seen @ self._weights.T)
+            return self._sign_scores(trials, present=present, seed=seed)
+        seen = self.watch(trials, present=present, seed=seed, direction=self.world.direction)
+        return self._score(seen, seed)
+
+    def _score(self, seen: Float[Tensor, "trials seen"], seed: int) -> Scores:
+        world, plan, target = self.world, self.plan, self.world.target
+        rate, noise = plan.sample_rates[target], plan.noise_multipliers[target]
+        answers = self._scale * (seen @ self._weights.T)
         # Most lots are without the record: their median shows what the other records add.
         middle = answers.median(dim=1, keepdim=True).values
         scores = {"likelihood": log_ratio(self._information, answers, rate=rate, noise=noise).numpy()}
@@ -71,6 +67,21 @@ class Neighbor(CuriousAgents):
         for guess in self.guesses:
             scores[guess.name] = guess.scores(answers, world, plan, first=seed)
         return scores
+
+    def _sign_scores(self, trials: int, *, present: bool, seed: int) -> Scores:
+        world, plan, target = self.world, self.plan, self.world.target
+        sent: list[tuple[Tensor, ...]] = []
+        direction = world.direction[:, None]
+        taps = [lambda tensors: sent.append(tuple(tensor.double() @ direction for tensor in tensors))]
+        results = world.play(trials, present=present, seed=seed, sources=self.sources, taps=taps)
+        models = torch.cat([result.theta for result in results]).double() @ direction
+        rate, noise = plan.sample_rates[target], plan.noise_multipliers[target]
+        return {"likelihood": sign_scores(world, self.observers, sent, models, self._scale, rate, noise)}
+
+    @property
+    def _scale(self) -> float:
+        """L/C of the target: its answers times this are in clipping norms."""
+        return self.plan.lot_sizes[self.world.target] / self.plan.clips[self.world.target]
 
     @cached_property
     def _weights(self) -> Tensor:

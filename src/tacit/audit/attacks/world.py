@@ -23,11 +23,14 @@ from tacit.models.functional import Loss, cross_entropy
 from tacit.networks import StackedNetwork, Tap
 from tacit.privacy import Compile, Plan, Privacy, Sources
 from tacit.privacy.accounting import Event
-from tacit.privacy.randomness import Source
+from tacit.privacy.randomness import MaskSource, Source
+from tacit.training.absences import Absences
 from tacit.training.counting import count
+from tacit.training.planning import settle_plan
 from tacit.training.preparation import Model, connect, starts
 from tacit.training.results import Result
 from tacit.training.schedules import Schedule, as_schedule
+from tacit.training.settings import Training
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class _From:
 
     def make(self, agents: int, trial: int = 0) -> Sequence[Source]:
         return self.sources.make(agents, self.first + trial)
+
+    def make_masks(self, pairs: Sequence[tuple[int, int]], run: str, trial: int = 0) -> Sequence[MaskSource]:
+        return self.sources.make_masks(pairs, run, self.first + trial)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,10 +94,10 @@ class World:
         """q and σ of every agent, for as many queries as the rule asks."""
         links = {"agents": self.data.agents, "trials": 1, "rounds": self.rounds}
         (topology,) = connect(self.graph, "metropolis", allow_drift=False, **links)
-        cost = count(
-            self.algorithm, self.rounds, as_schedule(self.lr), lambda device: StackedNetwork(topology, device=device), 0
-        )
-        return self.privacy.plan(self.data.sizes, cost.queries)
+        schedule = as_schedule(self.lr)
+        cost = count(self.algorithm, self.rounds, schedule, lambda device: StackedNetwork(topology, device=device), 0)
+        training = Training(data=self.data, **self.settings)
+        return settle_plan(training, self.data.sizes, cost.queries, topology, Absences((), self.data.agents), schedule)
 
     @property
     def event(self) -> Event:

@@ -1,8 +1,11 @@
 """How much leaks to whom: what curious agents learn of another agent, by distance in the graph.
 
 What agents see of a target's answers follows from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so their best attack can be
-simulated without training. The share of information is exact. The lower bound is on the ε that the target promises, as proven from
-the observers' position; more may leak than an attack shows.
+simulated without training. The share of information is exact for messages that are linear in the answers. The lower bound is on the ε
+that the target promises, as proven from the observers' position; more may leak than an attack shows.
+
+A share below 1 is not a guarantee, and no ε in Tacit rests on one. Models that an observer does not see flow into gradients that it
+does: where these are steep, they may carry what mixing seems to hide.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,11 +20,16 @@ from torch import Tensor
 
 from tacit.algorithms import Algorithm
 from tacit.audit.attacks.collection import Collected
+from tacit.audit.attacks.known_masks import hidden_covariance, known_pairs
 from tacit.audit.bounds.findings import Claim, judge
 from tacit.audit.linear.responses import Responses
 from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
+from tacit.networks.topology import edges_over
+from tacit.privacy import Cancelling
 from tacit.privacy.accounting import Event, noise_multiplier
+from tacit.privacy.cancelling import best_ratio, masks_for, usual_ratio
+from tacit.training.noise_response import noise_response
 from tacit.training.schedules import Schedule
 
 
@@ -29,8 +37,9 @@ from tacit.training.schedules import Schedule
 class Leak:
     """What observers learn of one target.
 
-    share: the average share of the target's answers that is seen, from 0 to 1; sum_share: the share of their sum, to which a record
-    adds in all rounds; exact: how many answers are reconstructed fully.
+    share: the average share of the target's answers that is seen, from 0 to 1: μ² relative to that of noise without masks of the same
+    promise, for an observer of everything; sum_share: the share of their sum, to which a record adds in all rounds; exact: how many
+    answers, with the masks in them, are reconstructed fully.
     epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
     """
 
@@ -61,10 +70,15 @@ def leaks(
     runs: int = 20_000,
     confidence: float = 0.95,
     seed: int = 0,
+    noise: Cancelling | None = None,
 ) -> list[Leak]:
-    """Return what the observers together learn of each target: by default of everyone else, the nearest first."""
+    """Return what the observers together learn of each target: by default of everyone else, the nearest first.
+
+    With `noise` agents share masks, of which the observers know those that they share; ε is then claimed against `noise.curious` agents.
+    """
     responses = Responses.of(algorithm, graph, rounds=rounds, lr=lr)
-    view = responses.view(observers)
+    plain = responses.view(observers)
+    view = plain if noise is None else responses.view(observers, covariance=_covariance(noise, responses, observers))
     away = _distances(graph, observers)
     if targets is None:
         targets = [agent for agent in sorted(away, key=lambda agent: (away[agent], agent)) if agent not in observers]
@@ -85,12 +99,30 @@ def leaks(
                 distance=away[target],
                 share=view.share(target),
                 sum_share=view.sum_share(target),
-                exact=int(view.exact(target).sum()),
+                exact=int(plain.exact(target).sum()),
                 queries=responses.queries,
                 epsilon=judge(scores, claim, confidence=confidence).epsilon,
             )
         )
     return found
+
+
+def _covariance(noise: Cancelling, responses: Responses, observers: Collection[int]) -> Float[Tensor, "agents agents"]:
+    """Return the covariance of what the observers do not know, in units of the noise that equal agents without masks would need."""
+    pairs = edges_over(responses.topology, responses.rounds)
+    keys, removed = noise.keys_of(responses.agents, pairs), noise.curious + noise.lost
+    needed, ratio = [1.0] * responses.agents, noise.ratio
+    if isinstance(ratio, str):
+        response = noise_response(
+            responses.algorithm, responses.topology, keys, responses.rounds, responses.schedule, responses.seed
+        )
+        ratio = usual_ratio(needed, keys, removed) if response is None else best_ratio(needed, keys, removed, response)
+    if ratio == 0:
+        raise InvalidInput(
+            "masks would disturb this rule on this graph more than the noise that they save; give a ratio"
+        )
+    masks = masks_for(needed, keys, removed, ratio=ratio, lost=noise.lost)
+    return hidden_covariance(masks, known_pairs(masks, observers))
 
 
 def nearest_at_each_distance(graph: nx.Graph, observers: Collection[int]) -> list[int]:

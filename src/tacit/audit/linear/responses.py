@@ -7,7 +7,7 @@ start. What is then sent is the whole linear map. Nothing here sees data.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import networkx as nx
 import torch
@@ -23,6 +23,9 @@ from tacit.training.counting import count
 from tacit.training.preparation import connect
 from tacit.training.rounds import Play
 from tacit.training.schedules import Schedule, as_schedule
+
+Hears = Literal["neighbours", "all"]
+"""Whose messages observers see."""
 
 _TOLERANCE = 1e-9
 _MOST_BYTES = 4 * 2**30
@@ -86,15 +89,19 @@ class Responses:
         final: bool = True,
         answers: bool = False,
         noise: Sequence[float] | None = None,
+        covariance: Float[Tensor, "agents agents"] | None = None,
+        hears: Hears = "neighbours",
         rounding: float = 1e-7,
     ) -> View:
-        """Return what curious agents see together: every message that they or their neighbours sent.
+        """Return what curious agents see together: every message that they or their neighbours sent, or all messages.
 
         final: whether they also see their neighbours' final models, which are published, or would be sent next. Without them, the
             last answers of most rules never show.
         answers: whether their own oracles' answers are among the rows. These add nothing about the others, who depend on them only
             through messages.
-        noise: the size of each agent's noise relative to the others'; equal by default.
+        noise: the size of each agent's noise relative to the others'; equal by default. Information on an agent is in units of it.
+        covariance: that of the agents' noise where it is not independent: with masks, but for those that the observers know.
+        hears: whose messages they see: those of neighbours, or of all agents.
         rounding: the error of a message relative to the noise in it. Anything smaller cannot be seen.
         """
         watching = sorted(set(observers))
@@ -105,7 +112,10 @@ class Responses:
             raise InvalidInput(f"noise is {noise!r}; it must be a positive number for each of {self.agents} agents")
         if not 0 < rounding < 1:
             raise InvalidInput(f"rounding is {rounding}; it must lie between 0 and 1")
-        members = sorted({*watching, *self._heard_by(watching)})
+        together = torch.diag(sizes.square()) if covariance is None else torch.as_tensor(covariance).to(torch.float64)
+        if together.shape != (self.agents, self.agents) or torch.linalg.cholesky_ex(together).info:
+            raise InvalidInput(f"covariance must be a positive definite matrix for {self.agents} agents")
+        members = list(range(self.agents)) if hears == "all" else sorted({*watching, *self._heard_by(watching)})
         self._check_size(seen=len(members) * (self.vectors + final) + len(watching) * self.queries * answers)
         kept: list[tuple[Tensor, ...]] = []
         end, _ = self._play(self._impulse, lambda sent: kept.append(tuple(each[members] for each in sent)))
@@ -122,6 +132,7 @@ class Responses:
             matrix=matrix,
             starts=starts,
             noise=sizes,
+            covariance=together,
             rounding=rounding,
             chance=self.chance,
         )

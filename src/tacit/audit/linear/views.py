@@ -1,9 +1,11 @@
 """What curious agents can reconstruct of another agent's noisy gradients, from where they are in the graph.
 
-Everything they see is a linear map of everyone's answers g̃ and of the public starts. With independent noise of known size, the Fisher
-information H of what they see about the target's answers lies between 0 (nothing) and I (every answer, as the target knows it). The
-statistic to use is s = R·seen: for a target whose record adds r·b_k to its k-th answer along one direction, s is sufficient and is
-N(r·Hb, σ²H).
+Everything they see is a linear map m = B·g̃ of everyone's answers, apart from what the public starts add. With noise of covariance S on
+the answers, what they see has the Fisher information H = Bᵢᵀ(BSBᵀ)⁺Bᵢ about the answers of agent i, exactly, in units of σ² for a stated
+σ. With independent noise it lies between 0 (nothing) and I (every answer, as the target knows it). The statistic to use is s = R·seen: for
+a target whose record adds r·b_k to its k-th answer along one direction, s is sufficient and is N(r·Hb, σ²H).
+
+Where agents share masks, S has them too, except those that the observers know and subtract first.
 
 Other gradients along that direction are assumed known or 0, even if they change with θ; where answers are exact, that does not matter.
 """
@@ -49,6 +51,7 @@ class View:
     matrix: Float[Tensor, "seen answers"]
     starts: Float[Tensor, "seen agents"]
     noise: Float[Tensor, " agents"]
+    covariance: Float[Tensor, "agents agents"]
     rounding: float
     chance: bool
 
@@ -110,26 +113,22 @@ class View:
         return torch.cat(parts, dim=1) - self.starts @ stacked(starts, range(self.agents))
 
     def information(self, target: int) -> Float[Tensor, "queries queries"]:
-        """Return the Fisher information H = Bᵀ Σ⁻¹ B on the target's answers, in units of its noise.
+        """Return the Fisher information H = Bᵀ Σ⁻¹ B on the target's answers, in units of its `noise`.
 
         B is the target's part of the matrix; Σ is the covariance that all agents' noise and the rounding make.
         """
         _, values, right = self._parts
         kept = values.square() / (values.square() + self.rounding**2)
-        mine = right[:, self._columns(target)]
-        return (mine.T * kept) @ mine
+        mine = self._whitened(target) @ right.T
+        return (mine * kept) @ mine.T
 
     def recover(self, target: int) -> Float[Tensor, "queries seen"]:
-        """Return weights R: R @ seen is the best linear reconstruction of the target's answers."""
-        wanted = torch.zeros(self.queries, self.matrix.shape[1], dtype=torch.float64)
-        wanted[:, self._columns(target)] = torch.eye(self.queries, dtype=torch.float64)
-        return self.rebuild(wanted)
+        """Return weights R: R @ seen is sufficient for the target's answers, and equal to them where these are seen exactly."""
+        return self.noise[self._index(target)] * self._weigh(self._whitened(target))
 
     def rebuild(self, combinations: Float[Tensor, "wanted answers"]) -> Float[Tensor, "wanted seen"]:
         """Return weights with which the rows best reconstruct linear combinations of all agents' answers."""
-        left, values, right = self._parts
-        inverse = values / (values.square() + self.rounding**2)
-        return ((combinations * self._deviations @ right.T) * inverse) @ left.T / self._sizes
+        return self._weigh(self._times_factor(combinations))
 
     def exact(self, target: int, *, tolerance: float = 1e-6) -> Bool[Tensor, " queries"]:
         """Return which answers are reconstructed, up to `tolerance` of the noise's variance."""
@@ -166,28 +165,46 @@ class View:
         _check(rate, noise, size)
         return log_ratio(self.information(target), seen @ self.recover(target).T, rate=rate, noise=noise, size=size)
 
-    @property
-    def _deviations(self) -> Float[Tensor, " answers"]:
-        """The square root of the noise covariance S of all answers: diagonal, because agents' noise is independent."""
-        return self.noise.repeat_interleave(self.queries)
+    @cached_property
+    def _factor(self) -> Float[Tensor, "agents agents"]:
+        """F, with S = FFᵀ the covariance of the agents' noise. It is the same for every query, and queries are independent."""
+        factor: Tensor = torch.linalg.cholesky(self.covariance)
+        return factor
+
+    def _times_factor(self, rows: Float[Tensor, "rows answers"]) -> Float[Tensor, "rows answers"]:
+        """Return rows·(F ⊗ I): combinations of answers as combinations of independent standard normals."""
+        return torch.einsum("raq,ab->rbq", rows.unflatten(1, (self.agents, self.queries)), self._factor).flatten(1)
+
+    def _whitened(self, target: int) -> Float[Tensor, "queries answers"]:
+        """Return the directions, in standard normals, along which a record of the target moves all answers, times its noise."""
+        place, unit = self._index(target), torch.zeros(self.agents, 1, dtype=torch.float64)
+        unit[place] = self.noise[place]
+        column = torch.linalg.solve_triangular(self._factor, unit, upper=False)
+        return torch.kron(column.T, torch.eye(self.queries, dtype=torch.float64))
+
+    def _weigh(self, wanted: Float[Tensor, "wanted answers"]) -> Float[Tensor, "wanted seen"]:
+        """Return weights with which the rows best reconstruct combinations of standard normals."""
+        left, values, right = self._parts
+        inverse = values / (values.square() + self.rounding**2)
+        return ((wanted @ right.T) * inverse) @ left.T / self._sizes
 
     @cached_property
     def _sizes(self) -> Float[Tensor, " seen"]:
         """The noise in each row; 1 where there is none."""
-        sizes = (self.matrix * self._deviations).norm(dim=1)
+        sizes = self._times_factor(self.matrix).norm(dim=1)
         return torch.where(sizes > 0, sizes, 1.0)
 
     @cached_property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """The singular value decomposition of the matrix in units of the noise, each row scaled to norm 1."""
-        scaled = self.matrix * self._deviations / self._sizes[:, None]
+        scaled = self._times_factor(self.matrix) / self._sizes[:, None]
         left, values, right = torch.linalg.svd(scaled, full_matrices=False)
         return left, values, right
 
-    def _columns(self, target: int) -> slice:
+    def _index(self, target: int) -> int:
         if target not in range(self.agents):
             raise InvalidInput(f"target is {target!r}; it must be an agent, from 0 to {self.agents - 1}")
-        return slice(target * self.queries, (target + 1) * self.queries)
+        return target
 
 
 def log_ratio(

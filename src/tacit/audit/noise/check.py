@@ -4,18 +4,25 @@ Where a record's gradient is the record itself, whoever sees an agent's answers 
 the lot. Along axes in which no record lies that is pure noise; along the records' sum it counts who was drawn. Both are compared
 with the stated σ and q, and the noise of agents, rounds and runs with one another (`noise_statistics`).
 
+Where agents share masks, the noise of all agents together is compared with the stated covariance Σ = diag(a²) + b²·Lap of the key graph.
+What the others' noise leaves of agent i's, [Σ⁻¹n]ᵢ, must have the size that protects i from an observer of all messages who has no keys,
+and the sum of all agents' noise must have the variance Σa².
+
 It finds faults of noise and lots only: a gradient that is not clipped goes unnoticed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tacit.audit.attacks.curious import CuriousAgents
+from tacit.audit.attacks.known_masks import hidden_covariance
 from tacit.audit.attacks.worlds import first_output
 from tacit.audit.noise import noise_statistics as statistics
 from tacit.audit.noise.report import AgentNoise, NoiseReport
@@ -23,6 +30,15 @@ from tacit.errors import InvalidInput
 from tacit.privacy.gradients.clipping import clip_factors
 
 _MOST_ROUNDING = 1e-2  # of float32 messages, as a share of the noise
+
+
+class _Separated(NamedTuple):
+    """One agent's noise in stated units: what the others leave of it, independent of theirs, and its σ without and with theirs."""
+
+    bare: Tensor
+    apart: Tensor
+    sigma: float
+    whole_sigma: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,10 +74,11 @@ class NoiseCheck(CuriousAgents):
             raise InvalidInput(f"trials is {trials}; at least 2 are needed to compare runs")
         if self.plan.queries < 2:
             raise InvalidInput("each agent answers one query; at least 2 are needed to compare them")
-        noises = self._play(trials, seed)
-        tests = [test for noise in noises for test in statistics.check_agent(noise)] + statistics.check_between_agents(
-            noises
-        )
+        noises, total = self._play(trials, seed)
+        tests = [test for noise in noises for test in statistics.check_agent(noise)]
+        tests += statistics.check_between_agents(noises)
+        if total is not None:
+            tests += statistics.check_sum(total, self.seen)
         risk = self.false_alarm / len(tests)
         return NoiseReport(
             trials=trials,
@@ -83,43 +100,81 @@ class NoiseCheck(CuriousAgents):
     @cached_property
     def seen(self) -> tuple[int, ...]:
         """The agents whose answers are all reconstructed exactly."""
-        return tuple(agent for agent in range(self.view.agents) if self.view.exact(agent).all())
+        view = self.plain_view
+        return tuple(agent for agent in range(view.agents) if view.exact(agent).all())
 
-    def _play(self, trials: int, seed: int) -> list[statistics.RecoveredNoise]:
-        """Play runs without the canary, and return the noise of every agent that is seen."""
+    def _play(self, trials: int, seed: int) -> tuple[list[statistics.RecoveredNoise], Tensor | None]:
+        """Play runs without the canary; return the noise of every agent that is seen and, with masks, their sum in stated units."""
         world, plan, sent = self.world, self.plan, list[tuple[Tensor, ...]]()
         results = world.play(trials, present=False, seed=seed, sources=self.sources, taps=[sent.append])
         models = torch.cat([result.theta for result in results])
         first = world.starts(results[0].model, trials, seed)
-        seen = self.view.arrange(sent, first, models=models)
+        seen = self.plain_view.arrange(sent, first, models=models)
         rounding = torch.finfo(models.dtype).eps * max(
             float(each.abs().max()) for each in (first, models, *chain(*sent))
         )
-        noises = []
+        answers: list[Tensor] = []
+        rounded: list[float] = []
         for agent in self.seen:
-            sigma = plan.noise_multipliers[agent]
-            weights = self.view.recover(agent) * plan.lot_sizes[agent] / plan.clips[agent]
-            share = rounding * float(weights.abs().sum(dim=1).max()) / sigma
+            weights = self.plain_view.recover(agent) * plan.lot_sizes[agent] / plan.clips[agent]
+            share = rounding * float(weights.abs().sum(dim=1).max()) / plan.noise_multipliers[agent]
             if not share < _MOST_ROUNDING:
                 raise InvalidInput(
                     f"rounding of messages may be {share:.0%} of agent {agent}'s noise; take a larger step size or "
                     "fewer rounds"
                 )
-            answers, records = weights @ seen, self._records(agent)
-            total = records.sum(dim=0)
-            direction = total / total.norm().clamp(min=1e-12)
+            answers.append(weights @ seen)
+            rounded.append(share)
+        apart, total = self._separate(answers)
+        noises = []
+        for place, agent in enumerate(self.seen):
+            records = self._records(agent)
+            whole = records.sum(dim=0)
+            direction = whole / whole.norm().clamp(min=1e-12)
             noises.append(
                 statistics.RecoveredNoise(
                     agent=agent,
-                    bare=answers[:, :, self._without_records(agent)] / sigma,
-                    drawn=answers @ direction,
+                    bare=apart[place].bare,
+                    apart=apart[place].apart,
+                    drawn=answers[place] @ direction,
                     pulls=records @ direction,
                     rate=plan.sample_rates[agent],
-                    sigma=sigma,
-                    rounding=share,
+                    sigma=apart[place].sigma,
+                    drawn_sigma=apart[place].whole_sigma,
+                    rounding=rounded[place],
                 )
             )
-        return noises
+        return noises, total
+
+    def _separate(
+        self, answers: Sequence[Float[Tensor, "trials queries params"]]
+    ) -> tuple[list[_Separated], Tensor | None]:
+        """Return the noise of the agents that are seen, with the other agents' taken out of it, and its sum if there are masks."""
+        plan = self.plan
+        if plan.masks is None:
+            sigmas = [plan.noise_multipliers[agent] for agent in self.seen]
+            each = zip(self.seen, answers, sigmas, strict=True)
+            bare = [answer[:, :, self._without_records(agent)] / sigma for agent, answer, sigma in each]
+            return [_Separated(one, one, sigma, sigma) for one, sigma in zip(bare, sigmas, strict=True)], None
+        units = torch.tensor([plan.clips[agent] / plan.lot_sizes[agent] for agent in self.seen], dtype=torch.float64)
+        axes = torch.stack([self._without_records(agent) for agent in self.seen]).all(dim=0)
+        if not axes.any():
+            raise InvalidInput(
+                "agents' records lie along every axis, so none shows the noise of all agents; use noise_world"
+            )
+        noise = torch.stack([answer[:, :, axes] for answer in answers], dim=-1) * units
+        covariance = hidden_covariance(plan.masks, ())[list(self.seen)][:, list(self.seen)]
+        values, vectors = torch.linalg.eigh(covariance)
+        inverse = torch.linalg.inv(covariance)
+        left = noise @ inverse / inverse.diagonal().sqrt()
+        white = noise @ (vectors / values.sqrt()) @ vectors.T
+        alone, whole = inverse.diagonal().rsqrt() / units, covariance.diagonal().sqrt() / units
+        total = noise.sum(dim=-1) / covariance.sum().sqrt()
+        found = [
+            _Separated(left[..., place], white[..., place], float(alone[place]), float(whole[place]))
+            for place in range(len(self.seen))
+        ]
+        return found, total
 
     def _records(self, agent: int) -> Float[Tensor, "records params"]:
         """Return an agent's clipped gradients, in clipping norms."""

@@ -28,36 +28,41 @@ _LEAST_NOISE = 1e-9  # in place of no noise
 class RecoveredNoise:
     """One agent's recovered answers, in clipping norms.
 
-    bare: along axes without records, in units of the stated σ; standard normal if all is as stated.
-    drawn: along the records' sum, Σ pulls of those drawn + σξ.
+    bare: along axes without records, in units of the stated σ; standard normal if all is as stated. With masks it is what the other
+        agents' noise leaves of it.
+    apart: the same, made independent of the other agents' by the stated covariance; `bare` itself without masks.
+    drawn: along the records' sum, Σ pulls of those drawn + noise of standard deviation `drawn_sigma`, which includes masks.
     pulls: what each record adds there.
     rounding: how far at most each value of `bare` is from the noise that was drawn.
     """
 
     agent: int
     bare: Float[Tensor, "trials queries axes"]
+    apart: Float[Tensor, "trials queries axes"]
     drawn: Float[Tensor, "trials queries"]
     pulls: Float[Tensor, " records"]
     rate: float
     sigma: float
+    drawn_sigma: float
     rounding: float
 
 
 def check_agent(noise: RecoveredNoise) -> list[NoiseTest]:
     """Test one agent alone; how lots vary is tested only where all records pull equally."""
-    bare, drawn = noise.bare.numpy(), _draws(noise)
+    # What recurs is looked for in `apart`: little of a mask is left in `bare`.
+    bare, apart, drawn = noise.bare.numpy(), noise.apart.numpy(), _draws(noise)
     values = {
         "sigma": size_p_value(bare),
         "shape": float(kstest(bare.ravel(), "norm").pvalue),
         "tail": tail_p_value(bare),
-        "lag": _lag(bare),
-        "rounds": _common(np.moveaxis(bare, 1, 0)),
-        "trials": _common(bare),
+        "lag": _lag(apart),
+        "rounds": _common(np.moveaxis(apart, 1, 0)),
+        "trials": _common(apart),
         "shifts": find_shift(_over_time(noise)).p_value,
-        "rate": rate_p_value(drawn, noise.rate, noise.sigma),
+        "rate": rate_p_value(drawn, noise.rate, noise.drawn_sigma),
     }
     if drawn.alike:
-        values["lots"] = spread_p_value(drawn, noise.rate, noise.sigma)
+        values["lots"] = spread_p_value(drawn, noise.rate, noise.drawn_sigma)
     return [NoiseTest(name=name, agents=(noise.agent,), p_value=value) for name, value in values.items()]
 
 
@@ -73,6 +78,11 @@ def check_between_agents(noises: Sequence[RecoveredNoise]) -> list[NoiseTest]:
     return [*tests, NoiseTest(name="repeats", agents=tuple(each.agent for each in noises), p_value=_repeats(noises))]
 
 
+def check_sum(total: Float[Tensor, "trials queries axes"], agents: Sequence[int]) -> list[NoiseTest]:
+    """Test the sum of all agents' noise, in units of its stated size: masks cancel in it, and own noise is left."""
+    return [NoiseTest(name="sum", agents=tuple(agents), p_value=size_p_value(total.numpy()))]
+
+
 def estimate_sigma(noise: RecoveredNoise, risk: float) -> Estimate:
     """Return σ with its χ² interval, wrong with probability `risk`."""
     total, count = float(noise.bare.square().sum()), noise.bare.numel()
@@ -86,13 +96,14 @@ def estimate_rate(noise: RecoveredNoise, risk: float) -> Estimate:
     σ is taken at the upper end of its own interval; if that one is right, this one is wrong with probability `risk`.
     """
     drawn = _draws(noise)
-    low, high = rate_interval(drawn, max(estimate_sigma(noise, risk).high, _LEAST_NOISE), risk)
+    sigma = estimate_sigma(noise, risk).high * noise.drawn_sigma / noise.sigma
+    low, high = rate_interval(drawn, max(sigma, _LEAST_NOISE), risk)
     return Estimate(stated=noise.rate, estimate=drawn.rate, low=low, high=high)
 
 
 def _over_time(noise: RecoveredNoise) -> Float[np.ndarray, "times axes"]:
     """Return the noise of all runs, one after another."""
-    return noise.bare.flatten(0, 1).numpy()
+    return noise.apart.flatten(0, 1).numpy()
 
 
 def _draws(noise: RecoveredNoise) -> Draws:
@@ -132,16 +143,16 @@ def _repeats(noises: Sequence[RecoveredNoise]) -> float:
 
     With a single axis it shows nothing.
     """
-    axes = min(noise.bare.shape[2] for noise in noises)
-    points = np.concatenate([noise.bare[:, :, :axes].flatten(0, 1).numpy() for noise in noises])
+    axes = min(noise.apart.shape[2] for noise in noises)
+    points = np.concatenate([noise.apart[:, :, :axes].flatten(0, 1).numpy() for noise in noises])
     distances, _ = cKDTree(points).query(points, k=[2])  # the first is the point itself
     nearest = float(np.min(distances)) + 2 * math.sqrt(axes) * max(noise.rounding for noise in noises)
     return min(1.0, math.comb(len(points), 2) * float(chi2(axes).cdf(nearest**2 / 2)))
 
 
 def _shared(one: RecoveredNoise, other: RecoveredNoise) -> tuple[np.ndarray, np.ndarray]:
-    axes = min(one.bare.shape[2], other.bare.shape[2])
-    return one.bare[:, :, :axes].numpy().ravel(), other.bare[:, :, :axes].numpy().ravel()
+    axes = min(one.apart.shape[2], other.apart.shape[2])
+    return one.apart[:, :, :axes].numpy().ravel(), other.apart[:, :, :axes].numpy().ravel()
 
 
 def _correlation(one: Float[np.ndarray, " n"], other: Float[np.ndarray, " n"]) -> float:

@@ -20,6 +20,10 @@ TESTS = {
     "shifts": ("every lag and shift", "noise occurs again, shifted along an axis or to another query"),
     "rate": ("share of records drawn", "records are not drawn at the stated rate"),
     "lots": ("how lot sizes vary", "lot sizes do not vary as those of Poisson lots do"),
+    "sum": (
+        "sum of all agents' noise",
+        "masks do not cancel in the sum of the agents' answers, or own noise is not as stated",
+    ),
     "agents": ("two agents", "agents have noise in common"),
     "repeats": ("noise used twice", "the same noise was used twice"),
 }

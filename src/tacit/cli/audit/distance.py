@@ -56,6 +56,10 @@ class DistanceAudit(Options):
     epsilon: of.Epsilon = 1.0
     delta: of.Delta = 1e-2
     sample_rate: of.SampleRate = 0.1
+    noise: of.NoiseKind = "local"
+    curious: of.Curious = None
+    keys: of.KeyPairs = None
+    mask_ratio: of.MaskRatio = None
     rounds: of.Rounds = 100
     lr: of.StepSize = 0.05
     seed: Annotated[int, execution("N", "Seed of the runs and of random graphs.", min=0)] = 0
@@ -89,7 +93,7 @@ class DistanceAudit(Options):
 
             save_picture(draw_leaks(found, self, title=title), self.plot)
         if self.json:
-            names = ("rounds", "lr", "sample_rate", "runs", "seed")
+            names = ("rounds", "lr", "sample_rate", "runs", "seed", "noise", "curious", "keys", "mask_ratio")
             settings: dict[str, Any] = {name: getattr(self, name) for name in names} | {"targets": targets}
             if "dinno" in found:
                 settings["dinno"] = plain_dinno()
@@ -99,14 +103,22 @@ class DistanceAudit(Options):
             return
         self._print(found, title)
 
+    @property
+    def _claimed_against(self) -> str:
+        if self.noise == "local":
+            return "an observer of everything"
+        from tacit.privacy import Observer
+
+        return str(Observer(1 if self.curious is None else self.curious))
+
     def _is_symmetric(self, observers: Sequence[int]) -> bool:
         """Say whether one observer sees the same of all agents at one distance, by the kind of graph; not in most tori."""
-        return len(observers) == 1 and self.graph.strip().replace("-", "_") in _SYMMETRIC
+        return len(observers) == 1 and self.noise == "local" and self.graph.strip().replace("-", "_") in _SYMMETRIC
 
     def _leaks(self, rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool) -> list[dict[str, Any]]:
         from tacit.audit.bounds.rates import check_terms
         from tacit.audit.linear.distance import leaks, nearest_at_each_distance
-        from tacit.cli.audit.systems import check_agents, make_rule
+        from tacit.cli.audit.systems import check_agents, make_noise, make_rule
 
         check_terms(self.delta, self.confidence, positive=True)
         check_agents(graph, "observer", observers)
@@ -115,7 +127,8 @@ class DistanceAudit(Options):
         targets = nearest_at_each_distance(graph, observers) if nearest else None
         names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
         terms = {name: getattr(self, name) for name in names}
-        found = leaks(make_rule(rule), graph, observers, targets=targets, **terms)
+        noise = make_noise(self.noise, self.curious, self.keys, self.mask_ratio)
+        found = leaks(make_rule(rule), graph, observers, targets=targets, noise=noise, **terms)
         return [leak.to_json() for leak in found]
 
     def _print(self, found: Leaks, title: str) -> None:
@@ -149,10 +162,21 @@ class DistanceAudit(Options):
             "contributes in all rounds, so a part of the sum can reveal it.",
             style="dim",
         )
+        if self.noise == "cancelling":
+            screen.print(
+                "With masks, 100\u202f% is what an observer of everything sees of noise without masks for the same ε. The observer "
+                "has removed the masks that it shares; answers seen exactly still contain the others.",
+                style="dim",
+            )
+        screen.print(
+            "These shares are not a guarantee, and no ε rests on them: where gradients are steep, models that an observer does "
+            "not see show in messages that it does.",
+            style="dim",
+        )
         if "dinno" in found:
             screen.print(f"DiNNO: one plain inner step in a round, ρ = {plain_dinno()['rho']:g}.", style="dim")
         screen.print(
-            f"Claimed: {promised(self.epsilon, self.delta)}, against an observer of everything. Each ε ≥ holds at "
+            f"Claimed: {promised(self.epsilon, self.delta)}, against {self._claimed_against}. Each ε ≥ holds at "
             f"{100 * self.confidence:.6g}\u202f% confidence by itself, from 2 × {counted(self.runs, 'run')}: where more leaks, "
             "more runs show more."
         )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from tacit.cli.audit import options as of
 from tacit.cli.audit.folder import Document
@@ -10,6 +10,9 @@ from tacit.cli.audit.options import execution, system
 from tacit.cli.audit.single import SingleAudit, SingleCase
 from tacit.cli.terminal.command import command_of
 from tacit.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tacit.privacy.mechanisms import Masks
 
 _LR = 0.1  # the gradients do not depend on the models
 
@@ -37,6 +40,10 @@ class NoiseAudit(SingleAudit):
     ] = None
     epsilon: of.Epsilon = 1.0
     delta: of.Delta = 1e-2
+    noise: of.NoiseKind = "local"
+    curious: of.Curious = None
+    keys: of.KeyPairs = None
+    mask_ratio: of.MaskRatio = None
     lot_size: of.LotSize = 10.0
     records: of.HeldRecords = 100
     rounds: of.Rounds = 20
@@ -62,7 +69,8 @@ class NoiseAudit(SingleAudit):
             raise InvalidInput(
                 f"observers {observers} cannot reconstruct all answers of any other agent; name more of them with --observer"
             )
-        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size)
+        noise = systems.make_noise(self.noise, self.curious, self.keys, self.mask_ratio)
+        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size, noise=noise)
         world = noise_world(
             rule, privacy=privacy, rounds=self.rounds, lr=_LR, graph=graph, target=others[0], records=self.records
         )
@@ -77,7 +85,7 @@ class NoiseAudit(SingleAudit):
             "observers": observers,
             "queries": view.queries,
             "saw": f"{systems.describe_observers(observers)} every message of neighbours, their final models, the graph and "
-            "all settings. All answers of the agents in the table follow from these exactly.",
+            f"all settings. All answers of the agents in the table follow from these exactly.{_about_masks(audit.plan.masks)}",
             "record": "Records are made so that their gradients are known: along some axes there is only noise, and along one "
             "the answers count the records that were drawn.",
         }
@@ -107,6 +115,15 @@ class NoiseAudit(SingleAudit):
         screen.print()
         consequence = f"{words.consequence(document)} {words.risk(document)}"
         print_verdict(screen, words.verdict(document), consequence, folder, bad=document["verdict"] == "not as stated")
+
+
+def _about_masks(masks: "Masks | None") -> str:
+    if masks is None:
+        return ""
+    return (
+        " Answers contain masks. σ is what the noise of the other agents leaves of an agent's noise and masks together; ε is against an "
+        "observer of all messages who has no agent's secrets."
+    )
 
 
 command = command_of(NoiseAudit)

@@ -52,6 +52,19 @@ StepSize = Annotated[float, system("NUMBER", "Step size.")]
 DataFolder = Annotated[
     Path | None, system("FOLDER", "Where data sets are stored; default: TACIT_DATA, or a cache."), NOT_RECORDED
 ]
+NoiseKind = Annotated[
+    Literal["local", "cancelling"], system("KIND", "local, or cancelling: pairs of agents share masks.", "--noise")
+]
+Curious = Annotated[
+    int | None, system("N", "cancelling: how many curious agents the ε is claimed against; default 1.", min=0)
+]
+KeyPairs = Annotated[
+    Literal["complete", "graph"] | None, system("PAIRS", "cancelling: who shares masks; default complete.", "--keys")
+]
+MaskRatio = Annotated[
+    float | None,
+    system("NUMBER", "cancelling: size of a mask beside the noise needed without; default: chosen for the rule."),
+]
 Runs = Annotated[int, execution("N", "Runs with the record, and as many without it.")]
 Batch = Annotated[int | None, execution("N", "Runs side by side; a finished batch is kept.", min=1)]
 Workers = Annotated[int | None, execution("N", "Processes; default: one per core.", min=1), NOT_RECORDED]

@@ -91,7 +91,9 @@ def claim_row(document: Document) -> tuple[str, str]:
     """Return the claim as a row of facts."""
     claim = document["claimed"]
     stated = f"ε = {wording.claimed(document)} at δ = {claim['delta']:g}"
-    return "claimed", f"{stated}, {ADJACENCIES[claim['adjacency']]} adjacency"
+    against = document["attack"].get("against")
+    whom = "" if against is None else f", against {against}"
+    return "claimed", f"{stated}, {ADJACENCIES[claim['adjacency']]} adjacency{whom}"
 
 
 def _facts(document: Document) -> list[tuple[str, str]]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 import networkx as nx
 
 from tacit.algorithms import RULES, Adam, Algorithm, DiNNO, Plain
 from tacit.errors import InvalidInput, choose
+from tacit.privacy import Cancelling
 from tacit.registry import GRAPHS
 from tacit.report.wording import agents as listed
 from tacit.runs.specs import parse_graph
@@ -67,6 +68,22 @@ def choose_observers(
     if not given and not near:
         raise InvalidInput(f"agent {target} has no neighbours who could observe it")
     return sorted(set(given or ())) or near[:most]
+
+
+def make_noise(
+    kind: str, curious: int | None, keys: Literal["complete", "graph"] | None, ratio: float | None
+) -> Cancelling | None:
+    """Return the masks that these options ask for; None for local noise, which has none of these options."""
+    if kind == "cancelling":
+        return Cancelling(
+            curious=1 if curious is None else curious,
+            keys=keys or "complete",
+            ratio="auto" if ratio is None else ratio,
+        )
+    for name, value in (("--curious", curious), ("--keys", keys), ("--mask-ratio", ratio)):
+        if value is not None:
+            raise InvalidInput(f"{name} means nothing without --noise cancelling")
+    return None
 
 
 def name_observers(observers: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from tacit.cli.terminal.command import add_commands
 from tacit.cli.terminal.errors import Commands
 
 CHECK = "check"
-AUDITS = (CHECK, "neighbor", "membership", "noise", "one-run", "distance")
+AUDITS = (CHECK, "neighbor", "coalition", "membership", "noise", "one-run", "distance")
 
 
 class Audits(Commands):
