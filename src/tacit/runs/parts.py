@@ -27,6 +27,7 @@ from tacit.privacy import Unit
 from tacit.runs.code_hashes import code_sha256, is_library, tensor_sha256, written
 from tacit.runs.python_config import Part
 from tacit.runs.rebuilding import recipe_of, spec_of
+from tacit.runs.specs import is_shipped
 from tacit.runs.user_code import UserCode
 from tacit.training.preparation import Model, declared_sizes, make_module
 from tacit.training.settings import Training
@@ -54,8 +55,15 @@ def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[st
         if isinstance(name, UserCode):
             parts[key] = part.model_copy(update={"shown": name.text, "made": {"own": name.text}})
         elif key != "data":  # of which more is kept than its name
-            parts[key] = part.model_copy(update={"shown": name, "made": part.made or {"shipped": name}})
+            parts[key] = part.model_copy(update={"shown": name, "made": _made_by_name(key, name, part)})
     return parts
+
+
+def _made_by_name(key: str, name: str, part: Part) -> dict[str, Any]:
+    """Return how a part is made that was given by a name of the library, or a graph that was given as a file."""
+    if key == "graph" and not is_shipped(key, name):
+        return {**(part.made or {}), "file": name}  # its links, if they are few and have no weights, outlive the file
+    return {"shipped": name}
 
 
 def the_graph(training: Training) -> nx.Graph | Topology | None:
