@@ -117,3 +117,10 @@ def test_time_of_scoring_is_not_time_of_training(monkeypatch):
     result = tacit.train(tacit.DSGD(), **training(evaluate_every=3))
     assert (result.seconds, result.evaluation_seconds) == (6.0, 300.0)
     assert result.samples_per_second == pytest.approx(6 * 60 / 6.0)
+
+
+def test_a_monitor_holds_no_training_records():
+    with tacit.Session(tacit.Training(algorithm=tacit.DSGD(), **training())) as played:
+        parts, train = list(vars(played.monitor).values()), played.training.data.dataset.train
+    assert any(isinstance(part, Records) for part in parts)
+    assert not any(isinstance(part, tacit.data.DataSet | tacit.data.AgentData) or part is train for part in parts)

@@ -66,11 +66,12 @@ class Monitor:
         gather: Callable[[Tensor], Tensor | None],
         schedule: SnapshotSchedule,
     ) -> None:
-        self._model, self._data, self._network, self._gather = model, data.dataset, network, gather
+        self._model, self._network, self._gather = model, network, gather
+        # What is public, and not the data set: a monitor must not be able to read training records.
+        self._validation, self._prepare = data.dataset.validation, data.dataset.prepare
+        self._classification = data.dataset.classes is not None
         self.schedule = schedule
-        self._sample = (
-            None if data.dataset.validation is None else public_sample(data.dataset.validation, schedule.sample)
-        )
+        self._sample = None if self._validation is None else public_sample(self._validation, schedule.sample)
         self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
 
@@ -86,11 +87,9 @@ class Monitor:
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
         """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
-        if self._data.validation is None:
+        if self._validation is None:
             raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
-        score = evaluate(
-            self._model, theta, self._data.validation, self._data.prepare, classification=False, one_by_one=True
-        )
+        score = evaluate(self._model, theta, self._validation, self._prepare, classification=False, one_by_one=True)
         return torch.from_numpy(score.loss).to(theta)
 
     def take_snapshot(
@@ -99,13 +98,12 @@ class Monitor:
         """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
         trials, started = len(self._histories), time.perf_counter()
         loss = accuracy = scored = None
-        records = self._data.validation if whole else self._sample
-        if records is not None and self._data.validation is not None:
-            classification = self._data.classes is not None
-            score = evaluate(self._model, theta, records, self._data.prepare, classification=classification)
+        records = self._validation if whole else self._sample
+        if records is not None and self._validation is not None:
+            score = evaluate(self._model, theta, records, self._prepare, classification=self._classification)
             loss = score.loss.reshape(trials, -1)
             accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
-            scored = len(records), len(self._data.validation)
+            scored = len(records), len(self._validation)
         with torch.no_grad():
             everyone = self._gather(theta)
             apart = np.full(trials, np.nan)
