@@ -14,9 +14,16 @@ import tacit
 from tacit import graphs
 from tacit.algorithms import Momentum
 from tacit.data import DataSet
-from tacit.errors import DataError, InvalidInput
+from tacit.errors import DataError, InvalidInput, PrivacyError
 from tacit.models.hashing import models_sha256
-from tacit.networks import Loopback, Moving, RandomMatchings, TopK, base_graphs, one_peer_exponential
+from tacit.networks import (
+    Loopback,
+    Moving,
+    RandomMatchings,
+    TopK,
+    base_graphs,
+    one_peer_exponential,
+)
 from tacit.training.runtimes import Stacked, Wired
 
 AGENTS, ROUNDS = 5, 3
@@ -203,6 +210,18 @@ def test_rounds_of_gossip_exchanges_and_absences_agree_as_well(data):
     assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
     assert together.cost.bytes_sent.tolist() == together.network.bytes_sent.tolist()
+
+
+def test_secret_masks_are_refused_where_their_ends_are_in_different_processes(data):
+    """Every process would draw keys of its own, and masks would not cancel."""
+    privacy = tacit.Privacy(noise_multiplier=1.5, delta=1e-5, clip=1.0, lot_size=8, noise=MASKED["complete keys"])
+    settings = training(data, tacit.DSGT(), GRAPHS["ring"], privacy=privacy, sources=tacit.Secret())
+    own = replace(settings, data=data.only([2]), sizes=data.sizes)
+    with pytest.raises(PrivacyError, match=r"1 of 5 agents are hosted here.*masks would not cancel between processes"):
+        tacit.Session(own, Wired(2, AGENTS, Loopback(AGENTS).end(2)))
+    assert tacit.Session(settings).plan.masks is not None
+    local = replace(own, privacy=replace(privacy, noise=None))
+    assert tacit.Session(local, Wired(2, AGENTS, Loopback(AGENTS).end(2))).plan.masks is None
 
 
 def test_an_agent_by_itself_is_charged_for_its_own_records_alone(data):
