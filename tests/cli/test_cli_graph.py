@@ -278,6 +278,8 @@ def test_a_file_called_like_a_kind_is_meant_by_its_path(tmp_path, monkeypatch):
         ("random", "nothing to search for"),
         ("ring:density=0.4", "use kind 'random'"),
         ("", "unknown graph kind ''"),
+        ("matchings", "'matchings' is links that change from round to round, and this must be one graph"),
+        ("one-peer", "did you mean 'one_peer_exponential'?"),
         ("x" * 5000, "there is no file of this name"),
     ],
 )

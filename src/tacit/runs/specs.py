@@ -114,6 +114,9 @@ def parse_graph(
             choose("graph kind", kind, (*names, *SCHEDULES))
         except InvalidInput as error:
             raise GraphError(f"{error}, and there is no file of this name") from None
+        raise GraphError(
+            f"{kind!r} is links that change from round to round, and this must be one graph, such as a ring"
+        )
     chosen = _options(kind, rest, options)
     if agents is None:
         raise GraphError(f"how many agents? A {kind} graph can have any number; give --agents")
