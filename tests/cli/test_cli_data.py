@@ -231,3 +231,21 @@ def test_data_without_classes_is_shown_by_sizes(tmp_path):
     assert document("data", "mine.py:numbers", "--agents", 2, "--split", "iid")["counts"] is None
     said = complaint("data", "mine.py:numbers", "--agents", 2, "--split", "iid", "--plot", tmp_path / "heat.png")
     assert "has no classes, so there is no heat map to draw" in said
+
+
+MISSING = """
+import torch
+import tacit
+
+inputs = torch.zeros(70, 3)
+inputs[::7, 1] = float("nan")
+data = tacit.data.DataSet.from_records(name="visits", train=(inputs, torch.arange(70) % 2), classes=2)
+"""
+
+
+def test_missing_numbers_are_refused_as_a_run_would(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "missing.py").write_text(MISSING)
+    message = complaint("data", "missing.py:data", "--agents", 2, "--split", "iid")
+    assert "training records do not fit the schema of visits" in message
+    assert "inputs that are not finite" in message
