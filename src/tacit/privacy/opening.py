@@ -12,7 +12,7 @@ from tacit.privacy.accounts import Account, Ground, Line
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision
 from tacit.privacy.event import worst_of
-from tacit.privacy.guarantees import Budget, format_epsilon
+from tacit.privacy.guarantees import Budget
 from tacit.privacy.holders import Access, EventCounter, Holders
 from tacit.privacy.mechanisms import RECORD, Mechanism
 
@@ -172,7 +172,8 @@ class AccountBook:
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"run {runs[0]!r} queries records that {owner!r} holds, divided among owners in another way, and would bring it "
-                    f"to ε={format_epsilon(total)}, past its own budget of {budget}. Nothing was spent"
+                    f"past its own budget of {budget}, by the Rényi filter, which also holds if runs are planned from the results of "
+                    "others. Nothing was spent"
                 )
 
     def filtered(self, owner: str) -> float:
