@@ -122,6 +122,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         ((*DIGITS, "--split", "idd"), "did you mean 'iid'?"),
         ((*DIGITS, "--split", "dirichlt:1"), "did you mean 'dirichlet:0.3'?"),
         ((*DIGITS, "--split", "dirichlet"), "has no number for alpha; write it as in dirichlet:0.3"),
+        ((*DIGITS, "--split", "dirichlet:alpha=0.1,min_size=40"), "write it as in dirichlet:0.1,min_size=40"),
         ((*DIGITS, "--split", "dirichlet:-1"), "alpha=-1.0 is outside (0, 1e6]"),
         (("data", "digits", "--agents", 500, "--split", "dirichlet:0.01"), "use a larger alpha, fewer agents"),
         ((*DIGITS, "--seed", -3), "--seed is -3; it must be at least 0"),

@@ -29,7 +29,7 @@ from tacit.runs.python_config import Part
 from tacit.runs.rebuilding import recipe_of, spec_of
 from tacit.runs.specs import is_shipped
 from tacit.runs.user_code import UserCode
-from tacit.training.preparation import Model, declared_sizes, make_module
+from tacit.training.preparation import TAKING_TURNS, Model, declared_sizes, make_module
 from tacit.training.settings import Training
 
 _MOST_EDGES = 20_000  # of a graph that is kept whole
@@ -72,7 +72,7 @@ def the_graph(training: Training) -> nx.Graph | Topology | None:
     if not isinstance(graph, Sequence):
         return cast(nx.Graph | Topology | None, graph)
     if len(graph) != 1:
-        raise GraphError(f"{len(graph)} graphs for one run; give one")
+        raise GraphError(f"{len(graph)} graphs for one run; give one. {TAKING_TURNS}")
     return cast(nx.Graph | Topology, graph[0])
 
 

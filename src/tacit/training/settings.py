@@ -136,9 +136,13 @@ class Training:
             graphs and all(isinstance(graph, nx.Graph) or is_topology(graph) for graph in graphs)
         ):
             what = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            changing = callable(given) and not isinstance(given, type)
+            function = (
+                ". A function of the round's number is tacit.networks.Changing(function, agents)" if changing else ""
+            )
             raise InvalidInput(
                 f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), links that change such as "
-                "tacit.networks.base_graphs(10), or a list with one for each trial"
+                f"tacit.networks.base_graphs(10), or a list with one for each trial{function}"
             )
         if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
             raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")

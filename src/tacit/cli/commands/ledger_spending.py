@@ -126,11 +126,11 @@ class LedgerSnapshot:
         """Return the owners under a budget: one that has its own, or all others."""
         return [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
 
-    def divided_again(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Return a sentence for every data set that these runs, or all, divided among owners in several ways."""
+    def divided_again(self, runs: Sequence[str] | None = None, *, only: str | None = None) -> list[str]:
+        """Return a sentence for every data set, or only for one, that these runs, or all, divided among owners in several ways."""
         ways: dict[str, dict[str, None]] = {}
         for run, line in self._lines:
-            if line.records and (runs is None or run in runs):
+            if line.records and (runs is None or run in runs) and only in (None, line.records):
                 ways.setdefault(line.records, {})[line.partition] = None
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "

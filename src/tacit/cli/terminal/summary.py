@@ -38,13 +38,14 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
 
 def _print_all_runs(runner: Runner) -> None:
     """Print what all runs together have spent on the owner with the highest ε, and its budget."""
-    config, owners = runner.config, runner.session.training.data.owners
+    config, data = runner.config, runner.session.training.data
+    owners = data.owners
     with working("adding up all runs"), closing(DurableLedger(runner.folder.ledger_file, read_only=True)) as ledger:
         record = LedgerSnapshot(ledger)
         stated = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
         owner, kept = record.highest(owners, **stated)
         count = len(record.runs_on(owners))
-        notes = [*record.divided_again(), *record.exposed([runner.folder.name])]
+        notes = [*record.divided_again(only=data.dataset.name), *record.exposed([runner.folder.name])]
         budget = record.budget_of(owner)
         counted = None if budget is None else record.ledger.filtered(owner)
     runs = "the only run on this data has" if count == 1 else f"all {count} runs on this data together have"
