@@ -97,6 +97,12 @@ SHIPPED = {
     "a rule, a loss and a graph by name": {"algorithm": "dsgt", "loss": "cross_entropy", "graph": "ring"},
     "a graph by name with options": {"graph": "random:density=0.7,tolerance=0.2"},
     "a schedule by name": {"algorithm": "dsgd", "graph": "base"},
+    "Base-(k+1) graphs": {"graph": tacit.networks.base_graphs(4, peers=2)},
+    "one peer at a time": {"graph": tacit.networks.one_peer_exponential(4)},
+    "matchings with several exchanges": {
+        "graph": tacit.networks.Several(tacit.networks.RandomMatchings(4, seed=9), 2),
+    },
+    "agents that move": {"graph": tacit.networks.Moving(4, reach=0.7, leg=7, window=40, seed=2)},
     "everything by name": {
         "algorithm": "dsgt",
         "model": "logistic",
@@ -264,6 +270,21 @@ def test_no_file_is_opened_that_settings_name_as_shipped(tmp_path, monkeypatch, 
     forge(tmp_path / "runs", "one", settings=changed_part(tmp_path / "runs", key, made={"shipped": "./links.txt"}))
     monkeypatch.setattr("tacit.runs.specs.read_graph", lambda path: pytest.fail(f"{path} was opened"))
     assert outcomes(tmp_path / "runs", replay=True)["plan"].outcome != "holds"
+
+
+def test_links_that_change_by_the_owners_rule_are_not_replayed(tmp_path):
+    links = [tacit.networks.as_links(graph) for graph in (tacit.graphs.ring(4), tacit.graphs.star(4))]
+    train(tmp_path, graph=tacit.networks.Cycle(tuple(links)))
+    found = outcomes(tmp_path, replay=True)
+    for what in ("plan", "replay"):
+        assert found[what].outcome == "not checked"
+        assert "the graph 'Cycle, 4 agents' is not part of the library" in found[what].words
+
+
+def test_a_cycle_that_calls_itself_a_schedule_of_the_library_is_found(tmp_path):
+    links = tuple(tacit.networks.as_links(graph) for graph in (tacit.graphs.ring(4), tacit.graphs.star(4)))
+    train(tmp_path, graph=tacit.networks.Cycle(links, kind="base:peers=1"))
+    assert failed(tmp_path) == {"plan"}
 
 
 def test_a_graph_of_a_file_is_that_of_the_plan(tmp_path, monkeypatch):

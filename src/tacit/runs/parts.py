@@ -22,6 +22,7 @@ from tacit.data import AgentData, inputs
 from tacit.errors import GraphError
 from tacit.graphs import as_graph
 from tacit.networks import Topology
+from tacit.networks.schedules import text_of
 from tacit.networks.topology import rounds_of
 from tacit.privacy import Unit
 from tacit.runs.code_hashes import code_sha256, is_library, tensor_sha256, written
@@ -208,7 +209,9 @@ def _graph(graph: nx.Graph | Topology, rounds: int) -> Part:
                 _add(digest, links.weights)
                 _add(digest, links.heard)
         facts: dict[str, Any] = {"agents": graph.agents, "links hash": digest.hexdigest()}
-        return Part(shown=f"{type(graph).__name__}, {graph.agents} agents", facts=facts)
+        text = text_of(graph)
+        shown = f"{type(graph).__name__}, {graph.agents} agents" if text is None else text
+        return Part(shown=shown, made=None if text is None else {"shipped": text}, facts=facts)
     edges, weights = [list(edge) for edge in as_graph(graph).edges], graph.graph.get("weights")
     plain = weights is None and len(edges) <= _MOST_EDGES
     facts = {
