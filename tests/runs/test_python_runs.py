@@ -176,7 +176,8 @@ def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(t
     with pytest.raises(KeyboardInterrupt):
         tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(12)]), run="one", runs=tmp_path)
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"the run had reached its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) loads it"
+    line = f"tacit.load({str(tmp_path / 'one')!r}, data=data, model=model)"
+    assert said == f"the run had reached its end, and is finished: {line} loads it"
     assert tacit.load("one", runs=tmp_path).history[-1].round == 12
 
 
