@@ -7,7 +7,7 @@ however short a run is, which can be more than the tenth by itself.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -21,9 +21,19 @@ from tacit.networks import Network
 from tacit.training.evaluation import consensus_distance, evaluate
 from tacit.training.results import Snapshot
 
-_SHARE = 0.1  # of the records that a run trains on
+SCORED_SHARE = 0.1
+"""How many records are scored, at most, for each one that a run trains on, unless its end alone takes more."""
 _SNAPSHOTS, _LEAST_SAMPLE = 20, 100
 _SAMPLE_SEED = 0  # the same for all runs, so that their curves can be compared
+
+
+class Work(TypedDict):
+    """What a run does: its rounds, the records that all agents train on, how many agents these are, and the validation records."""
+
+    rounds: int
+    trained: float
+    agents: int
+    validation: int
 
 
 class SnapshotSchedule(NamedTuple):
@@ -41,7 +51,7 @@ def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: in
     """
     if not validation:
         return SnapshotSchedule(every or -(-rounds // _SNAPSHOTS), 0)
-    allowed = _SHARE * trained / agents
+    allowed = SCORED_SHARE * trained / agents
     left = max(allowed - validation, allowed / 2)
     least = min(_LEAST_SAMPLE, validation)
     if every is None:
@@ -49,6 +59,12 @@ def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: in
         every = -(-rounds // snapshots)
     snapshots = -(-rounds // every)  # at the start, and then every so many rounds before the end
     return SnapshotSchedule(every, max(least, min(validation, int(left / snapshots))))
+
+
+def scored_share(schedule: SnapshotSchedule, *, rounds: int, trained: float, agents: int, validation: int) -> float:
+    """Return how many records a run scores for each one that it trains on; more than a tenth if its end alone takes more."""
+    before = len(range(0, rounds, schedule.every)) * schedule.sample
+    return agents * (before + validation) / trained if trained else 0.0
 
 
 class Monitor:

@@ -34,7 +34,7 @@ from tacit.privacy import (
 from tacit.privacy.masks import share_masks
 from tacit.privacy.units import UnitModel
 from tacit.training.absences import Absences, WithAbsences
-from tacit.training.monitor import Monitor, plan_snapshots
+from tacit.training.monitor import Monitor, Work, plan_snapshots, scored_share
 from tacit.training.planning import count_queries, settle_plan
 from tacit.training.preparation import (
     connect,
@@ -325,13 +325,14 @@ class Session:
 
     def _make_monitor(self) -> Monitor:
         data = self.training.data
-        schedule = plan_snapshots(
+        work = Work(
             rounds=self.training.total_rounds,
-            every=self.training.evaluate_every,
             trained=self.cost.queries * sum(self.plan.lot_sizes),
             agents=self.hosted.total,
             validation=0 if data.dataset.validation is None else len(data.dataset.validation),
         )
+        schedule = plan_snapshots(**work, every=self.training.evaluate_every)
+        self.scored_share = scored_share(schedule, **work)
         return Monitor(self.model, data, self.network, self.runtime.gather, schedule)
 
     def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:

@@ -58,6 +58,7 @@ class Training:
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
     evaluate_every: rounds between snapshots of the models; at most twenty snapshots unless given. All validation records are scored after
         the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
+        A short run scores more, since its end is scored in full.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
