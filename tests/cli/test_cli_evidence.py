@@ -94,8 +94,8 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
     assert tacit("export", "one", "--for-audit", "-o", "one.zip")[0] == 0
     path = tmp_path / "one.zip"
     content = path.read_bytes()
-    assert content.count(b"rounds = ") == 1
-    path.write_bytes(content.replace(b"rounds = ", b"rounds =\t"))
+    assert content.count(b"\nrounds = ") == 1
+    path.write_bytes(content.replace(b"\nrounds = ", b"\nrounds =\t"))
     code, out, _ = tacit("verify", "one.zip", "--no-replay")
     assert code == 1
     assert "config.toml is damaged" in one_line(out)

@@ -11,7 +11,7 @@ from tacit.cli import app
 from tacit.cli.commands.graph import ranges
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import build, find_graph, normalized_algebraic_connectivity, read_graph
-from tacit.graphs.topologies import KINDS
+from tacit.registry import GRAPHS
 from tacit.runs.specs import parse_graph
 
 KEYS = {
@@ -39,7 +39,7 @@ def test_ring_of_ten_has_the_known_measures():
     assert nx.utils.graphs_equal(nx.Graph(result["edge_list"]), nx.Graph(build("ring", 10).edges))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", GRAPHS)
 def test_every_kind_can_be_built(kind):
     result = document("graph", kind, "--agents", 16, "--seed", 3)
     graph = build(kind, 16, seed=3)
@@ -215,7 +215,7 @@ def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
     assert (found["agents"], found["edges"]) == (3, 3)
     assert document("graph", copy)["spectral_gap"] == found["spectral_gap"]
     assert "of W (file): disagreement removed in a round" in answer("graph", path)
-    assert "weights of its own, so that max_degree means nothing" in complaint("graph", path, "--mixing", "max_degree")
+    assert "has its own weights, so max_degree has no effect" in complaint("graph", path, "--mixing", "max_degree")
 
 
 def test_agents_with_names_are_shown_by_them(tmp_path):
@@ -234,7 +234,7 @@ def test_help_has_an_example_and_names_every_kind():
     said = answer("graph", "--help")
     assert "tacit graph random --agents 10 --fiedler 0.39 --seed 7" in said
     listed = one_line(said.replace("│", " ")).partition("One of ")[2].partition("; random")[0]
-    assert listed.split(", ") == list(KINDS)
+    assert listed.split(", ") == list(GRAPHS)
 
 
 def same(one, other):
@@ -286,7 +286,7 @@ def test_a_file_called_like_a_kind_is_meant_by_its_path(tmp_path, monkeypatch):
         ("random", "nothing to search for"),
         ("ring:density=0.4", "use kind 'random'"),
         ("", "unknown graph kind ''"),
-        ("matchings", "'matchings' is links that change from round to round, and this must be one graph"),
+        ("matchings", "'matchings' changes from round to round, and one graph is needed here; give one, such as ring"),
         ("one-peer", "did you mean 'one_peer_exponential'?"),
         ("x" * 5000, "there is no file of this name"),
     ],

@@ -15,17 +15,20 @@ _MOST_NUMBERS = 10  # of curious agents that are stated
 _MOST_COALITIONS = 20_000  # that are tried for one number; where there are far more, a bound takes no longer than this
 
 
-def observers_of(mechanisms: Sequence[Mechanism]) -> tuple[Observer, ...]:
-    """Return against whom ε of these agents is stated, the weakest observer first and everybody else last."""
+def observers_of(mechanisms: Sequence[Mechanism], promised: Observer = EVERYBODY) -> tuple[Observer, ...]:
+    """Return against whom ε of these agents is stated, the weakest observer first and everybody else last.
+
+    The `promised` observer is always among them.
+    """
     masks = next((each.noise.masks for each in mechanisms if isinstance(each.noise, Masked)), None)
-    if masks is None:
-        return (EVERYBODY,)
-    found: list[Observer] = []
-    for curious in range(1, masks.keys.agents - 1 - masks.lost):  # one more, and nobody is left to share masks with
-        if len(found) == _MOST_NUMBERS or not _is_quick(masks, curious + masks.lost):
-            break
-        found.append(Observer(curious))
-    return (*found, EVERYBODY)
+    numbers = set() if promised.curious is None else {promised.curious}
+    if masks is not None:
+        # With one curious agent more, nobody is left to share masks with.
+        for curious in range(1, min(masks.keys.agents - 1 - masks.lost, _MOST_NUMBERS + 1)):
+            if not _is_quick(masks, curious + masks.lost):
+                break
+            numbers.add(curious)
+    return (*map(Observer, sorted(numbers)), EVERYBODY)
 
 
 def _is_quick(masks: Masks, curious: int) -> bool:
@@ -48,14 +51,34 @@ def epsilons_against(
 
     The `promised` observer is always among them.
     """
-    observers = {*observers_of([line.mechanism for line in account.lines]), promised}
-    numbers = sorted((each for each in observers if each.curious is not None), key=lambda each: each.curious or 0)
     return {
         observer.key: account.largest_epsilon(
             delta=delta, adjacency=adjacency, accountant=accountant, observer=observer
         )[1]
-        for observer in (*numbers, EVERYBODY)
+        for observer in observers_of([line.mechanism for line in account.lines], promised)
     }
+
+
+def find_cut_off(mechanisms: Sequence[Mechanism], observer: Observer) -> list[int]:
+    """Return the agents whom masks do not protect from an observer: all with whom they share keys may be curious, or lost.
+
+    They have their own noise alone, and so the ε that they have against everybody else together.
+    """
+    return [
+        place
+        for place, each in enumerate(mechanisms)
+        if isinstance(each.noise, Masked) and each.noise_against(observer) == each.noise_multiplier
+    ]
+
+
+def observers_to_state(promised: Observer) -> tuple[Observer, ...]:
+    """Return against whom ε is always stated: the promised observer and, if that is someone else, everybody else together."""
+    return (EVERYBODY,) if promised == EVERYBODY else (promised, EVERYBODY)
+
+
+def short_name(observer: Observer) -> str:
+    """Name an observer in a table: any 1, any 2, everybody; or outsiders, who know no agent's secrets."""
+    return {None: "everybody", 0: "outsiders"}.get(observer.curious, f"any {observer.curious}")
 
 
 def state_epsilon(unit: str, promised: Observer, epsilons: Mapping[str, float]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from tacit.privacy import Account, Adjacency
 from tacit.privacy.accounting import Event, largest_epsilon
 from tacit.privacy.holders import EventCounter, Holders
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 from tacit.report.compared import ComparedRun
 from tacit.report.wording import ADJACENCIES, epsilon
 
@@ -51,21 +51,24 @@ def _sentence(group: Sequence[ComparedRun], names: str) -> str:
     adjacencies: list[Adjacency] = sorted({plan.adjacency for plan in plans if plan.adjacency is not None})
     accountant = accountants.pop() if len(accountants) == 1 and len(adjacencies) == 1 else "pld"
     terms: dict[str, Any] = {"delta": delta, "accountant": accountant}
-    histories, bound = _histories(known)
-    spent = " and ".join(
-        f"ε = {epsilon(largest_epsilon(histories, adjacency=adjacency, **terms)[1])} ({ADJACENCIES[adjacency]})"
-        for adjacency in adjacencies
-    )
-    most = "at most " if bound else ""
+    promised = {plan.promised_against for plan in plans} - {EVERYBODY}
+    against = []
+    for observer in (*sorted(promised, key=lambda each: each.curious or 0), EVERYBODY):
+        histories, bound = _histories(known, observer)
+        spent = " and ".join(
+            f"ε = {epsilon(largest_epsilon(histories, adjacency=adjacency, **terms)[1])} ({ADJACENCIES[adjacency]})"
+            for adjacency in adjacencies
+        )
+        against.append(f"{'at most ' if bound else ''}{spent}{f' against {observer}' if promised else ''}")
     return (
-        f"{names} together spend {most}{spent} per {known[0].lines[0].unit} at δ = {delta:g}, by {accountant}, for the owner with the "
+        f"{names} together spend {', and '.join(against)} per {known[0].lines[0].unit} at δ = {delta:g}, by {accountant}, for the owner with the "
         "highest ε, if no run was planned after seeing another’s results."
     )
 
 
-def _histories(accounts: Sequence[Account]) -> tuple[list[list[Event]], bool]:
+def _histories(accounts: Sequence[Account], observer: Observer) -> tuple[list[list[Event]], bool]:
     """Return all the queries that may have been made of one record, case by case, and whether these are bounds."""
     holders, counted = Holders(accounts), EventCounter(lambda account, _: account.charged)
     found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
     bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)
-    return [counted.events(history, EVERYBODY) for _, history in found], bound
+    return [counted.events(history, observer) for _, history in found], bound

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.errors import InvalidInput
+from tacit.privacy.guarantees import format_epsilon
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report.figures.palette import DASHES, SERIES
 from tacit.report.recorded import Measure, RecordedRun, Scores
 from tacit.report.spending import Spending, derive_spending
@@ -63,12 +65,12 @@ class RoundsScale:
     @staticmethod
     def of(runs: Sequence[ComparedRun]) -> "RoundsScale":
         """Choose shares if the runs differ so much in length that the short ones could not be seen."""
-        lengths = [each.run.plan.rounds for each in runs]
+        lengths = [each.run.plan.total_rounds for each in runs]
         return RoundsScale(max(lengths), max(lengths) > _VERY_DIFFERENT * min(lengths))
 
     def place(self, run: RecordedRun, rounds: Sequence[int]) -> list[float]:
         """Return where these rounds of a run are."""
-        return [round / run.plan.rounds for round in rounds] if self.by_share else list(rounds)
+        return [round / run.plan.total_rounds for round in rounds] if self.by_share else list(rounds)
 
 
 def name_runs(runs: Sequence[RecordedRun]) -> list[ComparedRun]:
@@ -85,6 +87,19 @@ def name_runs(runs: Sequence[RecordedRun]) -> list[ComparedRun]:
         ComparedRun(place=place, name=name, run=run, spent=derive_spending(run))
         for place, (name, run) in enumerate(zip(names, runs, strict=True))
     ]
+
+
+def describe_observers(runs: Sequence[ComparedRun]) -> str:
+    """Say so if the runs promise ε against different observers, with what each promises; empty if all promise it against the same."""
+    kept = [(each, each.spent) for each in runs if each.spent is not None]
+    if len({spent.guarantee.observer for _, spent in kept}) < 2:
+        return ""
+    each = "; ".join(
+        f"{run.name}: {format_epsilon(spent.guarantee.epsilon)} against {spent.guarantee.observer}"
+        + (f", {format_epsilon(spent.everybody.epsilon)} against {EVERYBODY}" if spent.masked else "")
+        for run, spent in kept
+    )
+    return f"These runs promise ε against different observers, so that one ε is not comparable with another: {each}."
 
 
 def choose_measure(runs: Sequence[ComparedRun]) -> Measure:

@@ -3,7 +3,7 @@
 An unfinished run is charged its whole plan.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ import numpy as np
 from tacit.privacy import Adjacency, Guarantee
 from tacit.privacy.accounting import epsilon, epsilons
 from tacit.privacy.guarantees import format_epsilon
+from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import find_cut_off, observers_of
 from tacit.report.recorded import RecordedRun
 from tacit.runs.event_types import SnapshotEvent
 
@@ -19,14 +21,33 @@ _POINTS = 12
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exposure:
+    """The highest ε of any agent against one observer."""
+
+    observer: Observer
+    epsilon: float
+    agent: int
+    """The agent with the highest ε, or the first of several."""
+    cut_off: tuple[int, ...]
+    """Agents whom masks do not protect from this observer, since all with whom they share keys may be curious."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What every agent is charged, and how ε of the agent with the highest ε grew."""
+    """What every agent is charged, and how ε of the agent with the highest ε grew, against whom it was promised."""
 
     guarantee: Guarantee
     """Of the agent with the highest ε."""
     agent: int
     """The agent with the highest ε."""
     per_agent: tuple[float, ...]
+    everybody: Guarantee
+    """The highest ε against everybody else together; `guarantee` itself if there are no masks."""
+    per_agent_everybody: tuple[float, ...]
+    epsilons_everybody: tuple[float, ...]
+    """As `epsilons`, against everybody else together."""
+    exposures: tuple[Exposure, ...]
+    """The highest ε against any one curious agent, any two, and so on, and against everybody else together, which comes last."""
     snapshots: tuple[SnapshotEvent, ...]
     """Those at which ε was derived, about a dozen at most."""
     epsilons: tuple[float, ...]
@@ -37,11 +58,22 @@ class Spending:
     """The highest ε of the same queries under the other adjacency, by PLD, which supports both."""
     stated: float | None
     """ε as the run's summary states it, to compare with the derived one."""
+    stated_against: Mapping[str, float]
+    """ε by observer as the run's summary states it."""
+
+    @property
+    def masked(self) -> bool:
+        """Whether ε was promised against fewer than everybody else together."""
+        return self.guarantee.observer != EVERYBODY
 
     @property
     def agrees(self) -> bool:
-        """Whether the summary, if there is one, states the ε that follows from the ledger."""
-        return self.stated is None or format_epsilon(self.stated) == format_epsilon(self.guarantee.epsilon)
+        """Whether the summary, if there is one, states every ε that follows from the ledger."""
+        derived = {each.observer.key: each.epsilon for each in self.exposures}
+        pairs = [(value, derived.get(key, 0.0)) for key, value in self.stated_against.items()]
+        if self.stated is not None:
+            pairs.append((self.stated, self.guarantee.epsilon))
+        return all(format_epsilon(stated) == format_epsilon(value) for stated, value in pairs)
 
 
 def derive_spending(run: RecordedRun) -> Spending | None:
@@ -57,24 +89,47 @@ def derive_spending(run: RecordedRun) -> Spending | None:
     assert plan.adjacency is not None
     assert plan.accountant is not None
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    lines, charged = account.lines, account.charged
-    agent, end = account.largest_epsilon(**terms)
+    lines, charged, promised = account.lines, account.charged, plan.promised_against
+    mechanisms = [line.mechanism for line in lines]
+    exposures = []
+    for observer in observers_of(mechanisms, promised):
+        agent, value = account.largest_epsilon(**terms, observer=observer)
+        cut_off = () if observer == EVERYBODY else tuple(find_cut_off(mechanisms, observer))
+        exposures.append(Exposure(observer=observer, epsilon=value, agent=agent, cut_off=cut_off))
+    main = next(each for each in exposures if each.observer == promised)
 
     snapshots = _choose(run.history)
-    curve = [min(epsilon([lines[agent].event(run.spent_at(each))], **terms), end) for each in snapshots]
-    if snapshots and run.spent_at(snapshots[-1]) == charged:
-        curve[-1] = end
+
+    def curve(exposure: Exposure) -> tuple[float, ...]:
+        line, end = lines[exposure.agent], exposure.epsilon
+        values = [min(epsilon([line.event(run.spent_at(each), exposure.observer)], **terms), end) for each in snapshots]
+        if snapshots and run.spent_at(snapshots[-1]) == charged:
+            values[-1] = end
+        return tuple(values)
+
+    def per_agent(observer: Observer) -> tuple[float, ...]:
+        return tuple(epsilons([[line.event(charged, observer)] for line in lines], **terms))
+
+    grown, each = curve(main), per_agent(promised)
     other: dict[str, Any] = {"delta": plan.delta, "adjacency": _other(plan.adjacency), "accountant": "pld"}
     marks: dict[str, Any] = {"release": run.release, "exposed": run.record.exposed, "unit": lines[0].unit}
+    masked = promised != EVERYBODY
     return Spending(
-        guarantee=Guarantee(epsilon=end, **terms, **marks),
-        agent=agent,
-        per_agent=tuple(epsilons([[line.event(charged)] for line in lines], **terms)),
+        guarantee=Guarantee(epsilon=main.epsilon, observer=promised, **terms, **marks),
+        agent=main.agent,
+        per_agent=each,
+        everybody=Guarantee(epsilon=exposures[-1].epsilon, **terms, **marks),
+        per_agent_everybody=per_agent(EVERYBODY) if masked else each,
+        epsilons_everybody=curve(exposures[-1]) if masked else grown,
+        exposures=tuple(exposures),
         snapshots=tuple(snapshots),
-        epsilons=tuple(curve),
-        budget=None if plan.epsilon is None else plan.epsilon[agent],
-        other=Guarantee(epsilon=account.largest_epsilon(**other)[1], **other, **marks),
+        epsilons=grown,
+        budget=None if plan.epsilon is None else plan.epsilon[main.agent],
+        other=Guarantee(
+            epsilon=account.largest_epsilon(**other, observer=promised)[1], observer=promised, **other, **marks
+        ),
         stated=_stated(run),
+        stated_against=_stated_against(run),
     )
 
 
@@ -93,3 +148,9 @@ def _choose(history: Sequence[SnapshotEvent]) -> list[SnapshotEvent]:
 def _stated(run: RecordedRun) -> float | None:
     value = (run.summary or {}).get("epsilon")
     return float(value) if isinstance(value, int | float) else None
+
+
+def _stated_against(run: RecordedRun) -> dict[str, float]:
+    found = (run.summary or {}).get("epsilon_against")
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {key: float(value) for key, value in pairs if isinstance(value, int | float)}

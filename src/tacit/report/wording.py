@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tacit.privacy.guarantees import format_epsilon
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 
 if TYPE_CHECKING:
     from tacit.report.recorded import RecordedRun
@@ -89,7 +90,10 @@ def describe_run(run: "RecordedRun") -> str:
         parts.append(f"graph: {graph}")
     if split is not None:
         parts.append(f"split: {split}")
-    parts.append(f"{plan.rounds:,} rounds" if run.finished else f"{run.round:,} of {plan.rounds:,} rounds so far")
+    rounds = (
+        f"{plan.total_rounds:,} rounds" if run.finished else f"{run.round:,} of {plan.total_rounds:,} rounds so far"
+    )
+    parts.append(rounds + (f", {plan.gossip_rounds:,} of them without queries" if plan.gossip_rounds else ""))
     return " · ".join(parts)
 
 
@@ -108,11 +112,7 @@ def promise(spent: "Spending | None", *, central: bool = False, private: bool = 
     guarantee = spent.guarantee
     factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700 else math.inf
     held, holds = ("the data", "was used") if central else ("an agent’s data", "an agent holds")
-    who = (
-        "However someone uses the published model"
-        if central
-        else "However all other agents together use the messages that they received"
-    )
+    who = "However someone uses the published model" if central else _say_who(guarantee.observer)
     tell = (
         f"whether any single {guarantee.unit} is among {held}"
         if guarantee.adjacency == "add_remove"
@@ -122,6 +122,11 @@ def promise(spent: "Spending | None", *, central: bool = False, private: bool = 
         f"{who}, there is a limit to how well they can tell {tell}: either way, any outcome is at most {number(factor, 3)} (e to "
         f"the ε) times as likely, plus a probability of δ = {guarantee.delta:g}."
     )
+    if spent.masked:
+        words += (
+            f" If everybody else together pools what they know, only an agent’s own noise protects it: then ε is "
+            f"{epsilon(spent.everybody.epsilon)}."
+        )
     if central:
         words += " Nothing is hidden from whoever pools the data and trains on it."
     if guarantee.release:
@@ -130,6 +135,52 @@ def promise(spent: "Spending | None", *, central: bool = False, private: bool = 
         "The lots and noise of this run can be reproduced, or it showed what only the owners of the data may see. With secret lots "
         f"and noise it would have spent this ε, which means: {words[0].lower()}{words[1:]}"
     )
+
+
+def _say_who(observer: Observer) -> str:
+    if observer == EVERYBODY:
+        return "However all other agents together use the messages that they received"
+    if observer.curious == 0:
+        return "However someone uses all messages, without the masks of any agent"
+    if observer.curious == 1:
+        return "However any one other agent uses all messages and the masks that it shares"
+    return f"However any {observer.curious} other agents together use all messages and the masks that they share"
+
+
+def claim(spent: "Spending") -> str:
+    """State the ε of a run: against whom it was promised and, with masks, against everybody else together."""
+    kept = spent.guarantee
+    words = f"ε = {epsilon(kept.epsilon)} per {kept.unit}"
+    if spent.masked:
+        words += f" against {kept.observer}, and ε = {epsilon(spent.everybody.epsilon)} against {EVERYBODY},"
+    return f"{words} at δ = {kept.delta:g}"
+
+
+def explain_exposures(spent: "Spending") -> list[str]:
+    """Return sentences that name the agent with the highest ε, and agents whom masks do not protect from some observers."""
+    kept = spent.guarantee
+    ends = (
+        ""
+        if len({spent.agent, spent.exposures[-1].agent}) == 1
+        else f"; against {EVERYBODY}, agent {spent.exposures[-1].agent}"
+    )
+    equal = len({format_epsilon(value) for value in spent.per_agent}) == 1
+    found = [
+        f"All agents have the same ε against {kept.observer}{ends}."
+        if equal
+        else f"Highest ε against {kept.observer}: agent {spent.agent}{ends}."
+    ]
+    before: tuple[int, ...] = ()
+    for each in spent.exposures[:-1]:
+        if new := [agent for agent in each.cut_off if agent not in before]:
+            everyone = len(each.cut_off) == len(spent.per_agent)
+            whose = "every agent" if everyone else f"agent{'' if len(new) == 1 else 's'} {agents(new)}"
+            found.append(
+                f"Against {each.observer}, masks do not protect {whose}: all with whom {'it shares' if everyone or len(new) == 1 else 'they share'} "
+                "keys may be curious, so that only own noise counts, as against everybody else together."
+            )
+            before = each.cut_off
+    return found
 
 
 def attacks(epsilon: float, delta: float) -> tuple[float, float]:

@@ -88,7 +88,7 @@ class NoiseAudit(SingleAudit):
         """Print σ, q and ε of every agent, and what each test found."""
         from rich.text import Text
 
-        from tacit.audit.pages import noise_wording as words
+        from tacit.audit.pages import noise as words
         from tacit.cli.audit.printing import print_title, print_verdict
         from tacit.cli.terminal.output import console, plain_table, print_apart
 

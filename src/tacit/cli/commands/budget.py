@@ -1,25 +1,30 @@
 """`tacit budget`: from a wanted ε to σ, or from σ to ε, under every adjacency and accountant."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries
+from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, Terms
 from tacit.cli.terminal.command import Json, option
 from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.output import bar, console, digits, plain_table, print_json, round_up, working
-from tacit.errors import PrivacyError
+from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.privacy.mechanisms import EVERYBODY, Observer
+
+if TYPE_CHECKING:
+    from tacit.cli.commands.budget_masks import MaskedBudget
 
 _CURVE_ROWS = 10
 _BAR_WIDTH = 48
 _PICTURE = "budget.png"
+_MASKS = "Noise that cancels"
 
 
 class BudgetCommand(TyperCommand):
@@ -48,6 +53,24 @@ def command(
         Adjacency, option("RELATION", "Of neighbouring data sets: add_remove or replace_one.")
     ] = "add_remove",
     accountant: Annotated[Accountant, option("NAME", "pld (tight) or rdp (a looser bound).")] = "pld",
+    noise: Annotated[
+        Literal["local", "cancelling"],
+        option("KIND", "local, or cancelling: pairs of agents share masks that vanish from the average.", panel=_MASKS),
+    ] = "local",
+    agents: Annotated[
+        int | None, option("N", "cancelling: how many agents, all with such records and lots.", panel=_MASKS, min=3)
+    ] = None,
+    curious: Annotated[
+        int, option("K", "cancelling: how many curious agents together ε holds against.", panel=_MASKS, min=0)
+    ] = 1,
+    keys: Annotated[
+        str, option("KIND", "cancelling: who shares masks: complete, a kind such as ring, or a file.", panel=_MASKS)
+    ] = "complete",
+    mask_ratio: Annotated[
+        str, option("RATIO", "cancelling: size of a mask relative to σ without masks, or auto.", panel=_MASKS)
+    ] = "auto",
+    lost: Annotated[int, option("N", "cancelling: how many agents may leave for good.", panel=_MASKS, min=0)] = 0,
+    seed: Annotated[int, option("N", "cancelling: seed of a random graph of keys.", panel=_MASKS, min=0)] = 0,
     json: Json = False,
     plot: Annotated[
         Path | None, option("[FILE]", f"Draw ε over queries: png, pdf or svg; {_PICTURE} if no file is named.")
@@ -55,12 +78,21 @@ def command(
 ) -> None:
     """Find how much noise an ε needs, or how much ε a noise spends.
 
-    Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else.
+    Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
+    everybody else together. With --noise cancelling, it holds against any K curious agents, and ε against more is shown, too; σ is
+    then the noise that an agent without masks would need.
 
     [bold]Example[/]
 
     tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000
+
+    tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000 --noise cancelling --agents 10 --curious 2
     """
+    _check_masks(
+        noise,
+        agents,
+        {"curious": curious != 1, "keys": keys != "complete", "mask-ratio": mask_ratio != "auto", "lost": lost != 0},
+    )
     check_picture(plot)
     asked = (adjacency, accountant)
     accounting.check(accountant, adjacency, delta)
@@ -74,8 +106,16 @@ def command(
         spent = planned.finite_epsilon(sigma, asked)
         rows = planned.rows(epsilon, sigma, asked)
         curve = [(count, planned.epsilon(sigma, asked, count)) for count in _counts(queries)]
-        if plot is not None:
+        masked, against = None, {EVERYBODY.key: spent}
+        if agents is not None:
+            masked = _plan_masks(
+                sigma, planned, agents, keys=keys, curious=curious, lost=lost, ratio=mask_ratio, seed=seed
+            )
+            against = masked.epsilons(planned, asked)
+        if plot is not None and masked is None:
             _draw(plot, planned, sigma, epsilon, rows)
+        elif plot is not None and masked is not None:
+            _draw_observers(plot, planned, masked, epsilon, asked)
     if json:
         print_json(
             {
@@ -88,11 +128,16 @@ def command(
                 "accountant": accountant,
                 "table": [asdict(row) for row in rows],
                 "curve": [{"queries": count, "epsilon": value} for count, value in curve],
+                **({"observer": str(EVERYBODY)} if masked is None else masked.facts(against)),
             }
         )
         return
     screen = console()
-    _print_answer(screen, planned, sigma, spent, epsilon, f"lots of {lot_size:g} out of {dataset_size:,} records")
+    observer = EVERYBODY if masked is None else masked.promised
+    lots = f"lots of {lot_size:g} out of {dataset_size:,} records"
+    _print_answer(screen, planned, sigma, spent, epsilon, lots, observer)
+    if masked is not None:
+        _print_masks(screen, masked, against, f"ε by who is curious ({adjacency}, {accountant})")
     _print_table(screen, rows, sigma, epsilon)
     _print_curve(screen, curve, f"ε over queries at σ = {sigma:g} ({adjacency}, {accountant})")
     if delta * dataset_size >= 1:
@@ -122,8 +167,7 @@ def _counts(queries: int) -> list[int]:
 def _draw(path: Path, planned: PlannedQueries, sigma: float, target: float | None, rows: Sequence[BudgetRow]) -> None:
     from tacit.cli.terminal.pictures import Curve, draw_spending
 
-    # More points where the curve bends, which is near zero.
-    counts = sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
+    counts = _drawn_counts(planned)
     curves = []
     for row in rows:
         if row.epsilon_at_asked_noise is not None:
@@ -134,8 +178,60 @@ def _draw(path: Path, planned: PlannedQueries, sigma: float, target: float | Non
     save_picture(draw_spending(curves, title=f"ε over queries at {terms}", budget=target), path)
 
 
+def _draw_observers(
+    path: Path, planned: PlannedQueries, masked: "MaskedBudget", target: float | None, asked: Terms
+) -> None:
+    from tacit.cli.terminal.pictures import LINES, Curve, draw_spending
+
+    counts = _drawn_counts(planned)
+    first = [observer for observer in masked.observers[:-1] if observer != masked.promised]
+    shown = [masked.promised, *first[: len(LINES) - 2], EVERYBODY]
+    curves = []
+    for observer in shown:
+        values = [planned.epsilon(masked.sigma_against(observer), asked, count) for count in counts]
+        look = {"name": f"against {observer}", "asked": observer == masked.promised}
+        curves.append(Curve(queries=[0, *counts], epsilons=[0.0, *values], **look))
+    title = f"ε over queries at own σ = {digits(max(masked.own))}, masks of {digits(masked.masks.size)}, δ = {planned.delta:g}"
+    save_picture(draw_spending(curves, title=title, budget=target), path)
+
+
+def _drawn_counts(planned: PlannedQueries) -> list[int]:
+    """Return numbers of queries, with more of them where the curve bends, which is near zero."""
+    return sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
+
+
+def _check_masks(noise: str, agents: int | None, given: Mapping[str, bool]) -> None:
+    """Refuse options that only masks need if there are none, and masks without a number of agents."""
+    if noise == "cancelling":
+        if agents is None:
+            raise InvalidInput("--noise cancelling needs --agents: how many share masks")
+        return
+    for name, used in {"agents": agents is not None, **given}.items():
+        if used:
+            raise InvalidInput(f"--{name} has no effect without --noise cancelling; leave it out, or add that")
+
+
+def _plan_masks(sigma: float, planned: PlannedQueries, agents: int, **settings: Any) -> "MaskedBudget":
+    # Imported here: most budgets need no linear algebra.
+    from tacit.cli.commands.budget_masks import plan_masks
+
+    return plan_masks(sigma, rate=planned.sample_rate, agents=agents, **settings)
+
+
+def _print_masks(screen: Console, masked: "MaskedBudget", against: dict[str, float], title: str) -> None:
+    from tacit.cli.commands.budget_masks import print_masks
+
+    print_masks(screen, masked, against, title)
+
+
 def _print_answer(
-    screen: Console, planned: PlannedQueries, sigma: float, spent: float, target: float | None, lots: str
+    screen: Console,
+    planned: PlannedQueries,
+    sigma: float,
+    spent: float,
+    target: float | None,
+    lots: str,
+    observer: Observer,
 ) -> None:
     count = "1 query" if planned.queries == 1 else f"{planned.queries:,} queries"
     delta = f"δ = {planned.delta:g}"
@@ -146,7 +242,9 @@ def _print_answer(
     screen.print(Text(answer, style="bold"))
     passes = planned.queries * planned.sample_rate
     screen.print(f"{lots}, q = {digits(planned.sample_rate)}, {digits(passes, 3)} passes over the data")
-    screen.print()
+    screen.print(f"ε holds against {observer}")
+    if observer == EVERYBODY:
+        screen.print()
 
 
 def _print_table(screen: Console, rows: Sequence[BudgetRow], sigma: float, target: float | None) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 from tacit.cli.commands.report import Figures, NamedRuns, print_written
 from tacit.cli.terminal.command import RunsFolder, option
 from tacit.cli.terminal.files import check_output
-from tacit.cli.terminal.output import working
+from tacit.cli.terminal.output import note, working
 from tacit.errors import InvalidInput
 
 
@@ -31,8 +31,11 @@ def command(
         if resolved.count(path) > 1:
             raise InvalidInput(f"{folder} is named twice; a run is not compared with itself")
     from tacit.report import RecordedRun, save_comparison, write_comparison
+    from tacit.report.compared import describe_observers, name_runs
 
     loaded, drawn = [RecordedRun.load(folder) for folder in folders], output.with_name(f"{output.stem}-figures")
+    if words := describe_observers(name_runs(loaded)):
+        note(words)
     with working(f"writing {output}"):
         write_comparison(loaded, output)
         if figures:

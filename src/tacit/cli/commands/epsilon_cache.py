@@ -18,6 +18,8 @@ from tacit.io import chains
 from tacit.io.files import write_atomically
 from tacit.privacy import Account, accounting
 from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.privacy.accounts import lines_to_json
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 
 _MOST = 10_000  # values; the oldest are dropped
 
@@ -31,13 +33,26 @@ class EpsilonCache:
         self._values, self._new = _read(self._path), False
         self._code = _code()
 
-    def epsilon(self, account: Account, *, delta: float, adjacency: Adjacency, accountant: Accountant) -> float:
-        """Return the highest ε of any owner, for what an account is charged."""
+    def epsilon(
+        self,
+        account: Account,
+        *,
+        delta: float,
+        adjacency: Adjacency,
+        accountant: Accountant,
+        observer: Observer = EVERYBODY,
+    ) -> float:
+        """Return the highest ε of any owner against an observer, for what an account is charged."""
         mechanisms = sorted({chains.canonical(line.mechanism.to_json()) for line in account.lines})
-        facts = json.dumps([self._code, mechanisms, account.charged, delta, adjacency, accountant])
+        # Against everybody else, masks do not matter.
+        masks = None if observer == EVERYBODY else lines_to_json(account.lines)["masks"]
+        terms = [account.charged, delta, adjacency, accountant, observer.key, masks]
+        facts = json.dumps([self._code, mechanisms, *terms])
         key = hashlib.sha256(facts.encode()).hexdigest()
         if key not in self._values:
-            _, value = account.largest_epsilon(delta=delta, adjacency=adjacency, accountant=accountant)
+            _, value = account.largest_epsilon(
+                delta=delta, adjacency=adjacency, accountant=accountant, observer=observer
+            )
             if not math.isfinite(value):
                 return value
             self._values[key], self._new = value, True
@@ -64,6 +79,6 @@ def _read(path: Path) -> dict[str, float]:
 
 def _code() -> str:
     """Return a hash of the code that derives ε."""
-    names = ("accounting.py", "event.py", "losses.py", "accounts.py", "mechanisms.py")
+    names = ("accounting.py", "event.py", "losses.py", "accounts.py", "mechanisms.py", "coalitions.py", "keys.py")
     parts = [(Path(accounting.__file__).parent / name).read_bytes() for name in names]
     return hashlib.sha256(b"\0".join([*parts, version("dp-accounting").encode()])).hexdigest()

@@ -17,6 +17,7 @@ from tacit.cli.terminal.output import FOUND_FAULT, console, print_json, working
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.io.chains import is_hash
 from tacit.privacy import DurableLedger
+from tacit.privacy.mechanisms import Observer
 from tacit.runs import list_runs
 from tacit.runs.folder import ledger_in
 
@@ -78,7 +79,7 @@ def show(
     if earlier is not None and (not verify or not is_hash(earlier)):
         raise InvalidInput("--earlier takes a head, 64 digits from 0 to f, and needs --verify")
     with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
-        snapshot = LedgerSnapshot(durable)
+        snapshot = LedgerSnapshot(durable, _promised(runs))
         asked = [choose("run", Path(name).name, snapshot.runs) for name in only] if only else None
         deltas = _deltas(runs, snapshot.runs if asked is None else asked)
         chosen = delta if delta is not None else min(deltas, default=_DELTA)
@@ -138,6 +139,19 @@ def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
             continue
         if config.private and config.delta is not None and folder.name in names:
             found.add(config.delta)
+    return found
+
+
+def _promised(runs: Path) -> dict[str, Observer]:
+    """Return against whom each run promised its ε, by the plans in folders that still exist."""
+    found = {}
+    for folder in list_runs(runs):
+        try:
+            plan = folder.events().plan
+        except TacitError:
+            continue
+        if plan is not None:
+            found[folder.name] = plan.promised_against
     return found
 
 

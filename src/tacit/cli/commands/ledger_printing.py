@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +11,8 @@ from tacit.cli.commands.ledger_spending import LedgerSnapshot, OwnerSpending, gr
 from tacit.cli.terminal.output import PlainTable, console, plain_table, round_up
 from tacit.privacy import Budget, Guarantee
 from tacit.privacy.guarantees import per
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import short_name
 
 _IF_NOT_ADAPTIVE = "if no run was planned after seeing another's results"
 _SPENT = "what all runs so far have spent"
@@ -36,7 +37,15 @@ def print_ledger(
         screen.print("nothing was spent")
     else:
         of = "each owner" if every else "the owner with the highest ε"
-        screen.print(f"spent at {terms}, by the pld accountant, of {of}")
+        observers = {row.add_remove.observer for row in rows}
+        screen.print(f"spent at {terms}, by the pld accountant, of {of}", soft_wrap=True)
+        if len(observers) == 1:
+            screen.print(f"ε holds against {EVERYBODY}")
+        else:
+            screen.print(
+                f"where agents shared masks, ε is shown against those that it was promised against, and against {EVERYBODY}",
+                soft_wrap=True,
+            )
     for table in _tables(rows, every):
         screen.print()
         screen.print(table)
@@ -55,7 +64,7 @@ def budgets_as_json(snapshot: LedgerSnapshot) -> list[dict[str, Any]]:
     for owner, budget in snapshot.budgets.items():
         worst, counted = snapshot.used(owner)
         used = {"most_used_by": worst if counted else None, "counted": counted}
-        found.append({"owner": owner or None, **asdict(budget), **used})
+        found.append({"owner": owner or None, **budget.to_json(), **used})
     return found
 
 
@@ -63,13 +72,19 @@ def _tables(rows: Sequence[OwnerSpending], every: bool) -> Iterator[Table]:
     """Yield one table for all owners whose names begin alike, up to the last slash."""
     for begin, group in groupby(rows, lambda row: group_of(row.owner)):
         names = ("owner", "run") if every else ("run", "owner")
+        shown = list(group)
+        masked = len({row.add_remove.observer for row in shown}) > 1
         numbers = (">queries", ">ε add-or-remove", ">ε replace-one")
-        table = plain_table(f"{begin}/…" if begin else None, *names, *numbers, "per", "release")
+        if masked:  # on two lines, which leaves room for one more column
+            numbers = (">queries", ">ε add-or-\nremove", ">ε replace-\none")
+        against = ["against"] * masked
+        table = plain_table(f"{begin}/…" if begin else None, *names, *against, *numbers, "per", "release")
         last = None
-        for row in group:
+        for row in shown:
             owner, run = row.owner.removeprefix(f"{begin}/"), row.run or "all runs"
             table.add_row(
                 *(("" if owner == last else owner, run) if every else (run, owner)),
+                *[short_name(row.add_remove.observer)] * masked,
                 _queries(row),
                 _epsilon(row.add_remove),
                 _epsilon(row.replace_one),
@@ -118,6 +133,7 @@ def _print_budgets(snapshot: LedgerSnapshot) -> None:
                 delta=budget.delta,
                 adjacency=budget.adjacency,
                 accountant=budget.accountant,
+                observer=budget.observer,
             )
             if not owner:
                 highest = "" if spender == worst else f"; the highest ε is that of {spender}"

@@ -1,7 +1,7 @@
 """What was spent, derived from a ledger: for every owner, or in each group of owners for the one with the highest ε."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from tacit.privacy import Budget, Guarantee, Ledger
 from tacit.privacy.accounting import largest_epsilon
 from tacit.privacy.guarantees import EXPOSED
 from tacit.privacy.ledger import EVERYONE
+from tacit.privacy.mechanisms import EVERYBODY, Masked, Observer
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class OwnerSpending:
 class LedgerSnapshot:
     """A ledger at one moment, in memory, where reading it is fast even with many owners."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, promised: Mapping[str, Observer] | None = None) -> None:
+        """Take a ledger, and against whom runs promised their ε, by name; a run with masks that is not among them promised it against one."""
         self.ledger = Ledger.from_json(ledger.to_json())
+        self._promised = promised or {}
         self._lines = [
             (account.run, line) for account in self.ledger.accounts if account.charged for line in account.lines
         ]
@@ -68,16 +71,24 @@ class LedgerSnapshot:
             found.setdefault(line.owner, []).append(run)
         return found
 
+    def observers_of(self, runs: Sequence[str]) -> tuple[Observer, ...]:
+        """Return against whom ε of these runs is shown: against whom each with masks promised it, and everybody else together."""
+        masked = dict.fromkeys(run for run, line in self._lines if isinstance(line.mechanism.noise, Masked))
+        found = {self._promised.get(run, Observer(1)) for run in runs if run in masked} - {EVERYBODY}
+        return (*sorted(found, key=lambda each: each.curious or 0), EVERYBODY)
+
     def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
-        """Yield a row for every owner and run and, unless certain runs are asked for, one for all runs together."""
+        """Yield a row for every owner, run and observer and, unless certain runs are asked for, rows for all runs together."""
         for owner, names in self._runs_of.items():
             for run in [*names, None] if runs is None else [name for name in names if name in runs]:
-                add_remove = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="add_remove")
-                replace_one = self.ledger.guarantee(owner, delta=delta, run=run, adjacency="replace_one")
-                yield self._row(owner, run, add_remove, replace_one)
+                for observer in self.observers_of(names if run is None else [run]):
+                    terms: dict[str, Any] = {"delta": delta, "run": run, "observer": observer}
+                    add_remove = self.ledger.guarantee(owner, adjacency="add_remove", **terms)
+                    replace_one = self.ledger.guarantee(owner, adjacency="replace_one", **terms)
+                    yield self._row(owner, run, add_remove, replace_one)
 
     def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
-        """Yield a row for every group of owners and run, for the owner with the highest ε, and one for several runs together."""
+        """Yield a row for every group of owners, run and observer, for the owner with the highest ε, and rows for several runs together."""
         groups: dict[str, list[str]] = {}
         for owner in self._runs_of:
             groups.setdefault(group_of(owner), []).append(owner)
@@ -85,9 +96,11 @@ class LedgerSnapshot:
             names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
             for run in names if runs is None else [name for name in names if name in runs]:
                 asked = [owner for owner in owners if run in self._runs_of[owner]]
-                yield self._of_highest(asked, run, delta)
-            if runs is None and len(self.runs_on(owners)) > 1:
-                yield self._of_highest(owners, None, delta)
+                for observer in self.observers_of([run]):
+                    yield self._of_highest(asked, run, delta, observer)
+            if runs is None and len(together := self.runs_on(owners)) > 1:
+                for observer in self.observers_of(together):
+                    yield self._of_highest(owners, None, delta, observer)
 
     def highest(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
         """Return the owner with the highest ε, and its guarantee."""
@@ -95,8 +108,8 @@ class LedgerSnapshot:
         most = max(guarantee.epsilon for guarantee in kept)
         if math.isinf(most):
             return next(pair for pair in zip(owners, kept, strict=True) if pair[1].epsilon == most)
-        run = terms.pop("run", None)
-        histories = [(owner, events) for owner in owners for events in self.ledger.histories(owner, run)]
+        run, observer = terms.pop("run", None), terms.pop("observer", EVERYBODY)
+        histories = [(owner, events) for owner in owners for events in self.ledger.histories(owner, run, observer)]
         place, _ = largest_epsilon([events for _, events in histories], **terms)
         worst = histories[place][0]
         return worst, kept[owners.index(worst)]
@@ -154,10 +167,11 @@ class LedgerSnapshot:
                     found.setdefault(group_of(owner) or owner, {})[reader] = None
         return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
 
-    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float) -> OwnerSpending:
+    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float, observer: Observer) -> OwnerSpending:
         """Return the row of the owner with the highest ε; its ε under replace-one is the highest of any owner."""
-        owner, add_remove = self.highest(owners, delta=delta, run=run, adjacency="add_remove")
-        _, replace_one = self.highest(owners, delta=delta, run=run, adjacency="replace_one")
+        terms: dict[str, Any] = {"delta": delta, "run": run, "observer": observer}
+        owner, add_remove = self.highest(owners, adjacency="add_remove", **terms)
+        _, replace_one = self.highest(owners, adjacency="replace_one", **terms)
         return self._row(owner, run, add_remove, replace_one)
 
     def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> OwnerSpending:

@@ -11,13 +11,28 @@ from tacit.cli.terminal.output import complain, console, plain_table, print_json
 from tacit.errors import TacitError
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import EXPOSED, per
+from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import observers_to_state, short_name
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER
 from tacit.runs.run_accounts import RunAccount, RunAccounts
 
-_FACTS = ("algorithm", "dataset", "agents", "rounds", "of", "accuracy", "private", "epsilon", "unit", "release")
+_FACTS = (
+    "algorithm",
+    "dataset",
+    "agents",
+    "rounds",
+    "of",
+    "accuracy",
+    "private",
+    "epsilon",
+    "unit",
+    "observer",
+    "epsilon_against",
+    "release",
+)
 
 
 def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
@@ -36,6 +51,7 @@ def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
     mixed = len(units) > 1
     # On two lines, so that a list of runs with default names fits 80 columns.
     epsilon = per(min(units)).replace("per ", "per\n") if len(units) == 1 else "ε"
+    masked = any(len(row["epsilon_against"] or ()) > 1 for row in rows)
     columns = (
         "run",
         "rule",
@@ -46,12 +62,15 @@ def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
         ">accuracy",
         f">{epsilon}",
         *["per"] * mixed,
+        *["against", ">ε against\neverybody"] * masked,
         "release",
     )
     table = plain_table(None, *columns)
     for row, rule in found:
-        table.add_row(*_cells(row | {"algorithm": rule}, mixed))
+        table.add_row(*_cells(row | {"algorithm": rule}, units=mixed, observers=masked))
     print_whole(table if rows else f"there are no runs in {runs}")
+    if not masked and any(row["epsilon_against"] for row in rows):
+        console().print(f"Each ε holds against {EVERYBODY}.")
     exposed = [row["run"] for row in rows if row["exposed"] and row["private"]]
     if exposed:
         console().print(f"Note: {EXPOSED} (the records of {', '.join(exposed)})", soft_wrap=True)
@@ -86,17 +105,21 @@ def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache
     release = None
     if record is not None and plan is not None and record.account is not None:
         release = record.release and plan.release
+    promised = EVERYBODY if plan is None else plan.promised_against
+    against = {} if record is None or plan is None else _epsilons(record, plan, cache)
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
         "agents": config.agents,
         "rounds": events.round,
-        "of": config.rounds,
+        "of": config.total_rounds,
         "state": _state(folder, record, finished=bool(summary)),
         "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
-        "epsilon": None if record is None or plan is None else _epsilon(record, plan, cache),
+        "epsilon": against.get(promised.key),
         "unit": plan.protected if config.private and plan is not None else None,
+        "observer": str(promised) if against else None,
+        "epsilon_against": against or None,
         "release": release,
         "exposed": record is not None and record.exposed,
     }
@@ -111,20 +134,39 @@ def _state(folder: RunFolder, record: RunAccount | None, *, finished: bool) -> s
     return "abandoned" if record is not None and record.abandoned else "stopped"
 
 
-def _epsilon(record: RunAccount, plan: PlanEvent, cache: EpsilonCache) -> float | None:
-    """Return the highest ε of any agent, as it is stated; None without privacy, or if the ledger does not have it."""
+def _epsilons(record: RunAccount, plan: PlanEvent, cache: EpsilonCache) -> dict[str, float]:
+    """Return the highest ε of any agent, as it is stated, against whom it was promised and against everybody else together.
+
+    Empty without privacy, or if the ledger does not have it.
+    """
     if record.account is None or plan.delta is None or plan.adjacency is None or plan.accountant is None:
-        return None
-    return ceil_digits(
-        cache.epsilon(record.account, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
-    )
+        return {}
+    terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
+    return {
+        observer.key: ceil_digits(cache.epsilon(record.account, **terms, observer=observer))
+        for observer in observers_to_state(plan.promised_against)
+    }
 
 
-def _cells(row: Mapping[str, Any], mixed: bool) -> list[str]:
-    """Return the cells of a row; where runs protect different units, with the unit of this one."""
+def _cells(row: Mapping[str, Any], *, units: bool, observers: bool) -> list[str]:
+    """Return the cells of a row: where runs protect different units, with that of this one, and with whom ε holds against."""
     plain = [str(row[key] or "-") for key in ("run", "algorithm", "dataset", "agents")]
     rounds = "-" if row["of"] is None else f"{row['rounds']}/{row['of']}"
     accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
     spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
     release = "-" if row["release"] is None else "yes" if row["release"] else "no"
-    return [*plain, rounds, row["state"], accuracy, spent, *[row["unit"] or "-"] * mixed, release]
+    against = row["epsilon_against"]
+    promised = ["-", "-"]
+    if against:
+        weakest = Observer.of_key(next(iter(against)))
+        promised = [short_name(weakest), round_up(against[EVERYBODY.key])]
+    return [
+        *plain,
+        rounds,
+        row["state"],
+        accuracy,
+        spent,
+        *[row["unit"] or "-"] * units,
+        *promised * observers,
+        release,
+    ]

@@ -8,7 +8,7 @@ import typer
 from tacit.cli.terminal.command import option
 from tacit.cli.terminal.options import RUN_PANEL, given_settings, with_settings
 from tacit.cli.terminal.output import FOUND_FAULT, complain, console, working
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, PrivacyError
 from tacit.runs.config import RunConfig
 
 if TYPE_CHECKING:
@@ -28,6 +28,15 @@ def command(
             panel="Privacy",
         ),
     ] = None,
+    budget_against: Annotated[
+        str,
+        option(
+            "K|all",
+            "whom --budget limits ε against: any K curious agents together, or all others",
+            "--budget-against",
+            panel="Privacy",
+        ),
+    ] = "all",
     check: Annotated[
         bool,
         option(
@@ -48,7 +57,7 @@ def command(
     Example: tacit train --algorithm dsgt --dataset digits --graph ring --epsilon 4 --delta 1e-3 --lot-size 48 --rounds 100 --lr 4 --lr-final 0.4
     """
     config = RunConfig.of({} if file is None else RunConfig.read(file), given_settings(settings))
-    allowed = None if budget is None else _make_budget(budget, config)
+    allowed = _make_budget(budget, budget_against, config)
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner, fresh_name
 
@@ -60,15 +69,24 @@ def command(
     )
 
 
-def _make_budget(epsilon: float, config: RunConfig) -> "Budget":
-    """Return the budget of all runs, in the terms of this run."""
-    from tacit.privacy import Budget
+def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Budget | None":
+    """Return the budget of all runs, in the terms of this run; None if none is given."""
+    from tacit.privacy import Budget, Observer
 
+    if epsilon is None:
+        if against != "all":
+            raise InvalidInput("--budget-against says whom a budget limits ε against, and --budget is missing")
+        return None
+    try:
+        observer = Observer.of_key(against)
+    except PrivacyError:
+        raise InvalidInput(f"--budget-against is {against!r}; give a number of curious agents, or all") from None
     if not config.private:
         raise InvalidInput(
             "--budget limits what private runs spend; after a run without privacy nothing is promised about these records"
         )
-    return Budget(epsilon=epsilon, delta=config.delta, adjacency=config.adjacency, accountant=config.accountant)
+    terms: dict[str, Any] = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
+    return Budget(epsilon=epsilon, observer=observer, **terms)
 
 
 def _check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:

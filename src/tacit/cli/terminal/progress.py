@@ -11,6 +11,8 @@ from rich.text import Text
 
 from tacit.cli.terminal.output import plain_table, round_up
 from tacit.privacy.guarantees import per
+from tacit.privacy.mechanisms import Observer
+from tacit.privacy.observers import observers_to_state, short_name
 from tacit.runs import Runner
 from tacit.training.results import Snapshot
 
@@ -45,7 +47,7 @@ def show_rounds(runner: Runner, screen: Console, shown: bool) -> Iterator[Callab
 def _live(runner: Runner, screen: Console) -> Iterator[Callable[[Runner], None]]:
     columns = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     progress = Progress(*columns)
-    task = progress.add_task("", total=runner.config.rounds, completed=runner.session.round)
+    task = progress.add_task("", total=runner.config.total_rounds, completed=runner.session.round)
     with Live(console=screen, refresh_per_second=4, transient=True) as live:
 
         def update(now: Runner) -> None:
@@ -73,12 +75,21 @@ def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
 
 def _line(runner: Runner, look: Snapshot) -> str:
     mean, worst, best = _accuracies(look)
-    spent, allowed = _spent(runner, look)
     return (
-        f"round {look.round}/{runner.config.rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(look)}; "
+        f"round {look.round}/{runner.config.total_rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(look)}; "
         f"distance {look.consensus_distance:.2g}; "
-        + (f"{per(runner.protected)} {spent} of {allowed}" if allowed != NO_PRIVACY else f"ε {spent}")
+        f"{_words_of_epsilon(runner, look)}"
     )
+
+
+def _words_of_epsilon(runner: Runner, look: Snapshot) -> str:
+    """State ε at a look, and that of the whole plan: with masks, against each observer to state."""
+    if runner.session.plan.privacy is None:
+        return f"ε {NO_PRIVACY}"
+    observers = observers_to_state(runner.session.plan.observer)
+    each = [(" of ".join(_spent(runner, look, observer)), observer) for observer in observers]
+    words = [f"{spent} against {observer}" if len(each) > 1 else spent for spent, observer in each]
+    return f"{per(runner.protected)} {', '.join(words)}"
 
 
 def _now(runner: Runner) -> Group:
@@ -88,9 +99,12 @@ def _now(runner: Runner) -> Group:
     present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} {runner.protected}s/s"
     last = session.monitor.histories[0][-1]
     scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
-    columns = ("accuracy", "worst", "best", "distance", per(runner.protected), "of")
+    observers = observers_to_state(session.plan.observer)
+    names = [f"ε against {short_name(each)}" for each in observers] if len(observers) > 1 else [per(runner.protected)]
+    columns = ("accuracy", "worst", "best", "distance", *(column for name in names for column in (name, "of")))
     table = plain_table(f"after round {last.round}{scored}", *(f">{column}" for column in columns))
-    table.add_row(*_accuracies(last), f"{last.consensus_distance:.2g}", *_spent(runner, last))
+    spent = [value for observer in observers for value in _spent(runner, last, observer)]
+    table.add_row(*_accuracies(last), f"{last.consensus_distance:.2g}", *spent)
     return Group(Text(present), table)
 
 
@@ -105,9 +119,9 @@ def _on(look: Snapshot) -> str:
     return "" if look.sample is None else f" on a sample of {look.sample:,}"
 
 
-def _spent(runner: Runner, look: Snapshot) -> tuple[str, str]:
+def _spent(runner: Runner, look: Snapshot, observer: Observer) -> tuple[str, str]:
     """Return ε of the queries until a look, and ε of the whole plan, which a run is charged if it stops early."""
-    spent, allowed = runner.epsilon_at(look), runner.epsilon(runner.session.plan.queries)
+    spent, allowed = runner.epsilon_at(look, observer), runner.epsilon(runner.session.plan.queries, observer)
     if spent is None or allowed is None:
         return NO_PRIVACY, NO_PRIVACY
     return round_up(spent), round_up(allowed)

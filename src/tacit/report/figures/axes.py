@@ -73,10 +73,14 @@ def set_distance_axis(ax: Axes, runs: Sequence[RecordedRun]) -> None:
 def set_epsilon_axis(ax: Axes, spent: Sequence[Spending]) -> None:
     """Make y show ε, and state above the drawing what ε is stated with."""
     ax.set_ylabel("ε")
-    terms = {(each.guarantee.delta, each.guarantee.adjacency, each.guarantee.accountant) for each in spent}
+    kept = [each.guarantee for each in spent]
+    terms = {(each.delta, each.adjacency, each.accountant) for each in kept}
     delta, adjacency, accountant = next(iter(terms))
-    one = f"δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
-    words = one if len(terms) == 1 else "different δ, adjacency or accountant: not comparable"
+    words = f"δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
+    if len(terms) > 1:
+        words = "different δ, adjacency or accountant: not comparable"
+    elif len({each.observer for each in kept}) > 1:
+        words = "against different observers: not comparable"
     ax.set_title(words, loc="left", fontsize=7)
 
 

@@ -8,13 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.ticker import MaxNLocator
 
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report.figures import axes
 from tacit.report.figures.axes import ACCENT, WARN, Draw
 from tacit.report.figures.layout import lay_out
-from tacit.report.figures.palette import EDGE, HEAT, SCORE, readable_on
+from tacit.report.figures.palette import EDGE, HEAT, SCORE, SERIES, SOFT, readable_on
 from tacit.report.recorded import RecordedRun, Scores
 from tacit.report.spending import Spending, derive_spending
-from tacit.report.wording import opacity
+from tacit.report.wording import epsilon, opacity
 
 _HEAT = LinearSegmentedColormap.from_list("heat", HEAT)
 _SCORES = LinearSegmentedColormap.from_list("score", SCORE)
@@ -33,6 +34,8 @@ def save_figures(run: RecordedRun, folder: Path | str) -> list[Path]:
         drawings["consensus"] = lambda ax: _draw_consensus(ax, run)
     if spent is not None and spent.snapshots:
         drawings["epsilon"] = lambda ax: _draw_epsilon(ax, run, spent)
+    if spent is not None and spent.masked:
+        drawings["observers"] = lambda ax: _draw_observers(ax, spent)
     return axes.save_drawings(drawings, folder)
 
 
@@ -43,7 +46,7 @@ def _draw_accuracy(ax: Axes, run: RecordedRun, scores: Scores) -> None:
         ax.plot(rounds, scores.values, color=ACCENT, alpha=opacity(run.plan.agents), lw=0.5)
         ax.plot([], [], color=ACCENT, alpha=0.4, lw=0.5, label="each agent")
     ax.plot(rounds, scores.mean, color=ACCENT, label="mean")
-    axes.set_rounds_axis(ax, run.plan.rounds)
+    axes.set_rounds_axis(ax, run.plan.total_rounds)
     axes.set_score_axis(ax, scores.measure)
     if run.plan.agents > 1:
         ax.legend(loc="best", reverse=True)
@@ -51,16 +54,38 @@ def _draw_accuracy(ax: Axes, run: RecordedRun, scores: Scores) -> None:
 
 def _draw_consensus(ax: Axes, run: RecordedRun) -> None:
     axes.draw_distance(ax, [snapshot.round for snapshot in run.history], run, color=ACCENT)
-    axes.set_rounds_axis(ax, run.plan.rounds)
+    axes.set_rounds_axis(ax, run.plan.total_rounds)
     axes.set_distance_axis(ax, [run])
 
 
 def _draw_epsilon(ax: Axes, run: RecordedRun, spent: Spending) -> None:
     rounds = [snapshot.round for snapshot in spent.snapshots]
-    ax.plot(rounds, spent.epsilons, color=ACCENT)
+    ax.plot(rounds, spent.epsilons, color=ACCENT, label=f"against {spent.guarantee.observer}")
     ax.fill_between(rounds, spent.epsilons, color=ACCENT, alpha=0.1, lw=0)
+    if spent.masked:
+        ax.plot(rounds, spent.epsilons_everybody, color=SERIES[2], ls=":", label=f"against {EVERYBODY}")
     axes.draw_budgets(ax, [] if spent.budget is None else [spent.budget])
-    axes.set_rounds_axis(ax, run.plan.rounds)
+    axes.set_rounds_axis(ax, run.plan.total_rounds)
+    axes.set_epsilon_axis(ax, [spent])
+    if spent.masked:
+        ax.legend(loc="upper left")
+    if not spent.guarantee.release:
+        ax.set_title("not a release", color=WARN, loc="right", fontsize=7)
+
+
+def _draw_observers(ax: Axes, spent: Spending) -> None:
+    places, values = range(len(spent.exposures)), [each.epsilon for each in spent.exposures]
+    ax.plot(places, values, color=SOFT, ls=":", lw=1, zorder=1)
+    colours = [ACCENT if each.observer == spent.guarantee.observer else SOFT for each in spent.exposures]
+    ax.scatter(places, values, c=colours, s=22, zorder=2)
+    for place, value in zip(places, values, strict=True):
+        ax.annotate(
+            epsilon(value), (place, value), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=6.5
+        )
+    labels = ["all" if each.observer == EVERYBODY else str(each.observer.curious) for each in spent.exposures]
+    ax.set_xticks(places, labels)
+    ax.set(xlabel="curious agents who pool what they know", xlim=(-0.5, len(values) - 0.5))
+    axes.draw_budgets(ax, [])
     axes.set_epsilon_axis(ax, [spent])
     if not spent.guarantee.release:
         ax.set_title("not a release", color=WARN, loc="right", fontsize=7)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 from tacit.report.figures.scales import label_tick, log_ticks
 from tacit.report.recorded import RecordedRun, Scores
 from tacit.report.spending import Spending
@@ -77,7 +78,7 @@ def accuracy(run: RecordedRun, scores: Scores) -> Chart:
     hover = [f"<b>round {round}</b><br>{words}" for round, words in zip(scores.rounds, spans(scores), strict=True)]
     name = "mean" if several else measure
     data.append(trace(scores.rounds, numbers(scores.mean), hover, name=name, **_line(len(hover), 3)))
-    return chart(data, x=rounds_axis(run.plan.rounds), y=score_axis(measure), showlegend=several)
+    return chart(data, x=rounds_axis(run.plan.total_rounds), y=score_axis(measure), showlegend=several)
 
 
 def band(x: Sequence[float], scores: Scores, colour: str, name: str = "") -> list[Chart]:
@@ -116,22 +117,66 @@ def consensus(run: RecordedRun) -> Chart | None:
     pairs = zip(rounds, run.distances, strict=True)
     hover = [f"<b>round {round}</b><br>consensus distance {number(value)}" for round, value in pairs]
     line = trace(rounds, positive(run.distances), hover, **_line(len(rounds)))
-    return chart([line], x=rounds_axis(run.plan.rounds), y=axis, showlegend=False)
+    return chart([line], x=rounds_axis(run.plan.total_rounds), y=axis, showlegend=False)
 
 
 def epsilon(run: RecordedRun, spent: Spending) -> Chart | None:
-    """Draw ε over the rounds, and the budget; None before the first snapshot."""
+    """Draw ε over the rounds, and the budget; with masks, also ε against everybody else together. None before the first snapshot."""
     if not spent.snapshots:
         return None
-    hover = [
-        f"<b>round {each.round}</b><br>ε = {format_epsilon(value)} after {run.spent_at(each):,} queries"
-        for each, value in zip(spent.snapshots, spent.epsilons, strict=True)
-    ]
     rounds, fill = [each.round for each in spent.snapshots], {"fill": "tozeroy", "fillcolor": "--accent@0.10"}
-    line = trace(rounds, spent.epsilons, hover, **_line(), **fill)
-    budgets = [] if spent.budget is None else [spent.budget]
-    axis = epsilon_axis(f"ε at δ = {spent.guarantee.delta:g}", [*spent.epsilons, *budgets])
-    return chart([line], x=rounds_axis(run.plan.rounds), y=axis, showlegend=False, **budget_lines(budgets))
+    name = f"against {spent.guarantee.observer}"
+    lines = [trace(rounds, spent.epsilons, _spent(run, spent, spent.epsilons), name=name, **_line(), **fill)]
+    values, budgets = list(spent.epsilons), [] if spent.budget is None else [spent.budget]
+    if spent.masked:
+        look = {"mode": "lines+markers", "marker": {"size": 5}}
+        look["line"] = {"color": "--warn", "width": 2, "dash": "dot"}
+        hover = _spent(run, spent, spent.epsilons_everybody)
+        lines.append(trace(rounds, spent.epsilons_everybody, hover, name=f"against {EVERYBODY}", **look))
+        values += spent.epsilons_everybody
+    axis = epsilon_axis(f"ε at δ = {spent.guarantee.delta:g}", [*values, *budgets])
+    x = rounds_axis(run.plan.total_rounds)
+    return chart(lines, x=x, y=axis, showlegend=spent.masked, **budget_lines(budgets))
+
+
+def _spent(run: RecordedRun, spent: Spending, values: Sequence[float]) -> list[str]:
+    return [
+        f"<b>round {each.round}</b><br>ε = {format_epsilon(value)} after {run.spent_at(each):,} queries"
+        for each, value in zip(spent.snapshots, values, strict=True)
+    ]
+
+
+def observers(spent: Spending) -> Chart:
+    """Draw ε against the number of curious agents, and against everybody else together."""
+    names = [observer_label(each.observer) for each in spent.exposures]
+    values = [each.epsilon for each in spent.exposures]
+    hover = [
+        f"<b>against {each.observer}</b><br>ε = {format_epsilon(each.epsilon)}, highest for agent {each.agent}"
+        for each in spent.exposures
+    ]
+    colours = ["--accent" if each.observer == spent.guarantee.observer else "--soft" for each in spent.exposures]
+    places = list(range(len(names)))
+    line: Chart = {"mode": "lines+markers+text", "line": {"color": "--soft", "width": 1.5, "dash": "dot"}}
+    line |= {
+        "marker": {"size": 10, "color": colours},
+        "hovertext": hover,
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }
+    line |= {"textposition": "top center", "cliponaxis": False}
+    x = {
+        "title": title("curious agents who pool what they know"),
+        "tickvals": places,
+        "ticktext": names,
+        "showgrid": False,
+    }
+    x["range"] = [-0.5, len(names) - 0.5]
+    data = [trace(places, numbers(values), [format_epsilon(value) for value in values], **line)]
+    return chart(data, x=x, y=epsilon_axis(f"ε at δ = {spent.guarantee.delta:g}", values), showlegend=False)
+
+
+def observer_label(observer: Observer) -> str:
+    """Return the label of an observer on an axis of numbers of curious agents."""
+    return "everybody<br>else" if observer == EVERYBODY else str(observer.curious)
 
 
 def epsilon_axis(text: str, values: Sequence[float]) -> Chart:

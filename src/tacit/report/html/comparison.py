@@ -6,8 +6,10 @@ from itertools import combinations
 from pathlib import Path
 
 from tacit.io.files import write_atomically
+from tacit.privacy.mechanisms import Observer
+from tacit.privacy.observers import short_name
 from tacit.report.combined import describe_combined
-from tacit.report.compared import ComparedRun, choose_measure, name_runs
+from tacit.report.compared import ComparedRun, choose_measure, describe_observers, name_runs
 from tacit.report.html import overlays
 from tacit.report.html.frame import Panel, document, table, text, warning
 from tacit.report.recorded import RecordedRun
@@ -85,7 +87,7 @@ def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
 
 
 def _summary(runs: Sequence[ComparedRun]) -> str:
-    head = "run, algorithm, mean, worst, best, ε, per, δ, adjacency, release, distance, sent by each, training"
+    head = "run, algorithm, mean, worst, best, ε, per, δ, adjacency, against, ε against everybody, release, distance, sent by each, training"
     rows = []
     for each in runs:
         run, scores = each.run, each.run.scores
@@ -98,16 +100,17 @@ def _summary(runs: Sequence[ComparedRun]) -> str:
     return table(head.split(", "), rows, kind="stack")
 
 
-def _promise(each: ComparedRun) -> tuple[str, str, str, str]:
+def _promise(each: ComparedRun) -> tuple[str, ...]:
     if each.spent is None:
-        return ("not known" if each.unknown else "none", "–", "–", "–")
-    kept = each.spent.guarantee
-    return epsilon(kept.epsilon), kept.unit, f"{kept.delta:g}", ADJACENCIES[kept.adjacency]
+        return ("not known" if each.unknown else "none", *["–"] * 5)
+    kept, most = each.spent.guarantee, epsilon(each.spent.everybody.epsilon)
+    terms = (kept.unit, f"{kept.delta:g}", ADJACENCIES[kept.adjacency])
+    return epsilon(kept.epsilon), *terms, short_name(kept.observer), most
 
 
-def _all_terms(runs: Sequence[ComparedRun]) -> set[tuple[str, float, str, str]]:
+def _all_terms(runs: Sequence[ComparedRun]) -> set[tuple[str, float, str, str, Observer]]:
     kept = [each.spent.guarantee for each in runs if each.spent is not None]
-    return {(each.unit, each.delta, each.adjacency, each.accountant) for each in kept}
+    return {(each.unit, each.delta, each.adjacency, each.accountant, each.observer) for each in kept}
 
 
 def _terms(runs: Sequence[ComparedRun]) -> str:
@@ -115,8 +118,8 @@ def _terms(runs: Sequence[ComparedRun]) -> str:
     found = _all_terms(runs)
     if len(found) != 1:
         return "each in its own terms"
-    unit, delta, adjacency, accountant = found.pop()
-    return f"per {unit} at δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
+    unit, delta, adjacency, accountant, observer = found.pop()
+    return f"per {unit} against {observer} at δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
 
 
 def _swatch(each: ComparedRun) -> str:
@@ -124,7 +127,9 @@ def _swatch(each: ComparedRun) -> str:
 
 
 def _warnings(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    if len(_all_terms(runs)) > 1:
+    if words := describe_observers(runs):
+        yield words
+    if len({terms[:4] for terms in _all_terms(runs)}) > 1:
         yield "These runs state ε for different units, δ, adjacency or accountant: their ε cannot be compared as they are."
     if len({each.run.plan.dataset for each in runs}) > 1:
         yield "These runs are on different data sets."

@@ -4,6 +4,7 @@ import html
 
 import numpy as np
 
+from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report.figures.layout import lay_out
 from tacit.report.figures.palette import HEAT, SCORE, mix, readable_on
 from tacit.report.html.charts import Chart, chart, title, trace
@@ -89,6 +90,12 @@ def _details(run: RecordedRun, spent: Spending | None, agent: int) -> str:
     lines.append(f"{plan.sizes[agent]:,} {html.escape(plan.protected)}s, {run.graph.degree[agent]} neighbours")
     if spent is not None:
         lines.append(f"ε = {epsilon(spent.per_agent[agent])}, σ = {number(plan.noise_multipliers[agent])}")
+        if spent.masked:
+            lines[-1] = (
+                f"ε = {epsilon(spent.per_agent[agent])} against {spent.guarantee.observer}<br>"
+                f"ε = {epsilon(spent.per_agent_everybody[agent])} against {EVERYBODY}<br>"
+                f"own noise σ = {number(plan.noise_multipliers[agent])}"
+            )
     return "<br>".join(lines)
 
 

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from tacit.io.files import write_atomically
 from tacit.privacy.guarantees import per
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.report import wording
 from tacit.report.figures.layout import describe_connectivity
 from tacit.report.html import charts, maps, sections
 from tacit.report.html.frame import Panel, document, text, tile, warning
@@ -70,9 +72,9 @@ def _header(run: RecordedRun, spent: Spending | None) -> str:
         claim, terms = "ε could not be derived", f"{run.record.problem}; ε has no other source"
     else:
         kept = spent.guarantee
-        claim = f"ε = {epsilon(kept.epsilon)} per {kept.unit} at δ = {kept.delta:g}"
+        claim, who = wording.claim(spent), "" if spent.masked or plan.agents == 1 else f"against {EVERYBODY} · "
         adjacency, accountant = ADJACENCIES[kept.adjacency], ACCOUNTANTS[kept.accountant]
-        terms = f"{adjacency} adjacency · by {accountant} · derived from {_charged(run)}"
+        terms = f"{who}{adjacency} adjacency · by {accountant} · derived from {_charged(run)}"
     started = f" · started {plan.time:%Y-%m-%d %H:%M}"
     warned = "" if run.release else " warned"
     return (
@@ -96,7 +98,7 @@ def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
     if record.exposed and plan.private:
         yield "A run without privacy has read these records, so nothing is promised for them. The ε below is of this run alone."
     if not run.finished:
-        words = f"This run is not finished: the last snapshot is of round {run.round:,} of {plan.rounds:,}."
+        words = f"This run is not finished: the last snapshot is of round {run.round:,} of {plan.total_rounds:,}."
         if record.abandoned:
             words += " It was abandoned by a decision in the ledger, and cannot be resumed."
         if spent is not None and run.charged != run.spent:
@@ -114,11 +116,22 @@ def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         yield f"A check of these settings on {run.checked.checked[:10]} found a fault: {', '.join(run.checked.failed)}."
     if spent is not None and spent.stated is not None and not spent.agrees:
         yield (
-            f"summary.json states ε = {epsilon(spent.stated)}, but {epsilon(spent.guarantee.epsilon)} follows from the "
+            f"summary.json states ε = {epsilon(spent.stated)}{_stated_against(spent)}, but {_derived_against(spent)} follows from the "
             "ledger. Trust the ledger, and find out why."
         )
     if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
         yield f"Agent {spent.agent} has spent more than its budget of ε = {number(spent.budget)}."
+
+
+def _stated_against(spent: Spending) -> str:
+    """State the ε against everybody else that a summary has beside the promised one."""
+    value = spent.stated_against.get(EVERYBODY.key)
+    return "" if value is None or not spent.masked else f", and {epsilon(value)} against {EVERYBODY}"
+
+
+def _derived_against(spent: Spending) -> str:
+    against = f", and {epsilon(spent.everybody.epsilon)} against {EVERYBODY}," if spent.masked else ""
+    return f"{epsilon(spent.guarantee.epsilon)}{against}"
 
 
 def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
@@ -133,7 +146,11 @@ def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         kept, budget = spent.guarantee, spent.budget
         more = "no budget: σ was given" if budget is None else f"of {number(budget)} allowed"
         more += "" if run.release else ", not a release"
-        yield tile(f"{per(kept.unit)}, spent", epsilon(kept.epsilon), more, budget and kept.epsilon / budget)
+        name = f"{per(kept.unit)}, against {kept.observer}" if spent.masked else f"{per(kept.unit)}, spent"
+        yield tile(name, epsilon(kept.epsilon), more, budget and kept.epsilon / budget)
+        if spent.masked:
+            more = "if all others pool what they know" + ("" if run.release else ", not a release")
+            yield tile(f"{per(kept.unit)}, against {EVERYBODY}", epsilon(spent.everybody.epsilon), more)
     if run.history:
         if plan.agents > 1:
             distance = number(run.history[-1].consensus_distance, 3)
@@ -166,12 +183,16 @@ def _panels(run: RecordedRun, spent: Spending | None) -> Iterator[Panel]:
     if spent is not None:
         kept = spent.guarantee
         words = (
-            f"Highest ε: agent {spent.agent}, at δ = {kept.delta:g}, {ADJACENCIES[kept.adjacency]}, of the queries made by each round. "
+            f"Highest ε: agent {spent.agent}, against {kept.observer}, at δ = {kept.delta:g}, {ADJACENCIES[kept.adjacency]}, of the queries made by each round. "
             "Derived from the ledger."
         )
         words += "" if run.release else " <strong>Not a release.</strong>"
         chart = charts.epsilon(run, spent)
         yield Panel("epsilon", "Privacy spent", words, chart, missing="There is no snapshot of this run yet.")
+    if spent is not None and spent.masked:
+        words = text(" ".join(wording.explain_exposures(spent)))
+        words += "" if run.release else " <strong>Not a release.</strong>"
+        yield Panel("observers", "ε against curious agents", words, charts.observers(spent))
     held = f"{sum(plan.sizes):,} {plan.protected}s in all."
     if plan.counts is not None:
         held += " Counts by class are known because this is a simulation: ε does not cover them, and real parties would not share them."

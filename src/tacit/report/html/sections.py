@@ -5,12 +5,18 @@ from typing import TypeVar
 
 import tomli_w
 
-from tacit.privacy.mechanisms import unit_in
+from tacit.privacy import Guarantee
+from tacit.privacy.guarantees import per
+from tacit.privacy.mechanisms import EVERYBODY, Masks, unit_in
+from tacit.privacy.observers import short_name
+from tacit.report.absent import describe_absences
 from tacit.report.errata import list_errata
 from tacit.report.html.frame import listing, table, text
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
-from tacit.report.wording import agents, attacks, epsilon, number, percent
+from tacit.report.wording import agents, attacks, counted, epsilon, number, percent
+from tacit.runs.event_types import PlanEvent
+from tacit.training.absences import Absence
 
 Row = TypeVar("Row")
 
@@ -27,7 +33,8 @@ def plan(run: RecordedRun) -> str:
     size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
     words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
     who = plan.protected
-    head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ")
+    masks = None if plan.masks is None else Masks.of_json(plan.masks)
+    head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ" if masks is None else "own noise σ")
     own = "Its gradient"
     if plan.unit is not None:
         own = f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
@@ -39,8 +46,30 @@ def plan(run: RecordedRun) -> str:
     )
     return (
         f'<section class="card"><h2>The plan</h2><p class="note">{text(words)}</p>{table(head, cells)}'
-        f'<p class="note">{text(how)}</p></section>'
+        f'<p class="note">{text(how)}{text(_describe_masks(masks, plan))}</p>{_absences(run, masks)}</section>'
     )
+
+
+def _describe_masks(masks: Masks | None, plan: PlanEvent) -> str:
+    """Say which masks come on top of own noise, and who shares them."""
+    if masks is None:
+        return ""
+    sizes = [masks.size * lot / clip for lot, clip in zip(plan.lot_sizes, plan.clips, strict=True)]
+    pairs = "all pairs of agents" if masks.keys.pairs is None else f"{len(masks.keys.all_pairs):,} pairs of agents"
+    lost = f" Up to {counted(masks.lost, 'agent')} may leave for good; they count as curious." if masks.lost else ""
+    return (
+        f" Masks come on top: {pairs} share some, fresh for every query, of {_range(sizes)}·C in units of the sum. One of the two adds "
+        f"what the other subtracts, so that masks vanish from the average.{lost}"
+    )
+
+
+def _absences(run: RecordedRun, masks: Masks | None) -> str:
+    """Say who was planned to be away when, and what the average suffers."""
+    away = [Absence(**each) for each in run.plan.absences]
+    if not away:
+        return ""
+    items = "".join(f"<li>{text(words)}</li>" for words in describe_absences(away, masks, run.plan.rounds))
+    return f'<p class="note">Agents that are away (rounds are counted from 0):</p><ul class="note">{items}</ul>'
 
 
 def ledger(run: RecordedRun, spent: Spending | None) -> str:
@@ -58,13 +87,20 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         ("highest ε", f"agent {spent.agent}: {kept}"),
         ("other adjacency", str(other)),
     ]
+    if spent.masked:
+        stated = f"{per(kept.unit, epsilon(spent.everybody.epsilon))} against {EVERYBODY}"
+        pairs.insert(5, ("if all others collude", f"agent {spent.exposures[-1].agent}: {stated}"))
     if run.resumes:
         pairs.append(("resumed", "once" if run.resumes == 1 else f"{run.resumes:,} times"))
     if spent.stated is not None:
         verdict = "agrees with the ledger" if spent.agrees else "does NOT agree with the ledger"
         pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
     budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
-    lines = [(epsilon(value), number(budget)) for value, budget in zip(spent.per_agent, budgets, strict=True)]
+    each = zip(spent.per_agent, budgets, spent.per_agent_everybody, strict=True)
+    lines = [(epsilon(value), number(budget), *[epsilon(most)] * spent.masked) for value, budget, most in each]
+    head: tuple[str, ...] = ("ε spent", "of")
+    if spent.masked:
+        head = (f"ε against {short_name(kept.observer)}", "of", "ε against everybody")
     begin = _common(plan.owners)
     if begin:
         pairs.insert(1, ("names", f"{begin}…"))
@@ -78,7 +114,7 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         "Other runs on the same data add to it; <code>tacit ledger</code> shows them all. Their sum holds if no run was planned "
         "after seeing another’s results, or if a budget was set before the first.</p>"
         f"{listing(pairs)}"
-        f"<br>{table(('owner', 'queries', 'ε spent', 'of'), rows)}</section>"
+        f"<br>{table(('owner', 'queries', *head), rows)}</section>"
     )
 
 
@@ -89,20 +125,38 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
     kept = spent.guarantee
     even, caught = attacks(kept.epsilon, kept.delta)
     which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
-    sees = "sees the published model and every model before it" if run.plan.agents == 1 else "sees every message"
     supposed = "" if kept.release else " All of this assumes secret lots and noise, which this run did not have."
+    everybody = ""
+    if spent.masked:
+        most, found = attacks(spent.everybody.epsilon, kept.delta)
+        everybody = (
+            f"<p>If <strong>all other agents together</strong> do this, ε = {epsilon(spent.everybody.epsilon)} allows "
+            f"<strong>{percent(most)}</strong> of even bets, and <strong>{percent(found)}</strong> found. Who must not collude is for the "
+            "agents’ agreement to say; see docs/masks.md.</p>"
+        )
     return (
         '<section class="card"><h2>What ε means</h2>'
-        f"<p>Suppose someone {sees}, knows all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
+        f"<p>Suppose {_attacker(run, kept)} all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
         f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
         f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
-        f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>"
+        f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>{everybody}"
         "<p>These are bounds, not measurements: real attacks usually do worse. Smaller ε is safer: ε = 1 bounds even bets at "
         f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
         f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. The numbers '
         f"of {text(kept.unit)}s and the settings of lots, clipping, noise, graph and model are public. Choosing settings by trying them "
         "on the same private data costs budget, too.</p></section>"
     )
+
+
+def _attacker(run: RecordedRun, kept: Guarantee) -> str:
+    """Say who attacks and what they see, up to what they know of the records."""
+    if run.plan.agents == 1:
+        return "someone sees the published model and every model before it, knows"
+    if kept.observer == EVERYBODY or kept.observer.curious == 0:
+        return "someone sees every message, knows"
+    if kept.observer.curious == 1:
+        return "another agent sees every message, removes the masks that it shares, knows"
+    return f"a group of {kept.observer.curious} other agents sees every message, removes the masks that its members share, knows"
 
 
 def checked(run: RecordedRun) -> str:
