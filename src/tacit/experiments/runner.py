@@ -95,7 +95,7 @@ def reproduce(
     if left:
         file.parent.mkdir(parents=True, exist_ok=True)
         workers, environment = min(workers, len(left)), environment or Environment()
-        estimate = _Estimate(experiment, left, len(wanted), workers, on_progress, device=environment.device)
+        estimate = _TimeEstimate(experiment, left, len(wanted), workers, on_progress, device=environment.device)
         with closing(_run(experiment, left, environment, workers)) as results:
             for point, result in results:
                 journal.append(file, facts, point, result)
@@ -105,7 +105,7 @@ def reproduce(
     return _write(experiment, profile, folder, rows, finished, of=len(points))
 
 
-class _Estimate:
+class _TimeEstimate:
     """Reports the progress of an experiment: at once, and after each point."""
 
     def __init__(

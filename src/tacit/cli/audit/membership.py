@@ -7,7 +7,7 @@ from tacit.cli.audit import options as of
 from tacit.cli.audit.batched import AttackCase, BatchedAudit
 from tacit.cli.audit.options import execution, system
 from tacit.cli.terminal.command import NOT_RECORDED, command_of
-from tacit.registry import DATA_SETS, RULES
+from tacit.registry import DATA_SETS
 
 _SEARCHED = "among those that were tried (0.003 to 1) the one that moves the loss on the record most"
 _NOT_SEARCHED = "which was not searched for; others may leak more"
@@ -28,7 +28,7 @@ class MembershipAudit(BatchedAudit):
 
     kind: ClassVar[str] = "membership"
     algorithm: Annotated[
-        of.AttackedRule, system("NAME", f"{', '.join(RULES)}; or all: those of the paper in turn.")
+        of.AttackedRule, system("NAME", f"{', '.join(of.attacked_rules())}; or all: those of the paper in turn.")
     ] = "dsgd"
     dataset: Annotated[str, system("NAME", f"Images: {DATA_SETS.listed()}.")] = "mnist"
     data_dir: of.DataFolder = None

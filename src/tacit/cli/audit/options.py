@@ -21,6 +21,11 @@ def linear_rules() -> tuple[str, ...]:
     return tuple(name for name, line in RULES.lines.items() if line.exchanges and line.linear)
 
 
+def attacked_rules() -> tuple[str, ...]:
+    """Return the rules whose final models can be attacked: all but those of agents that learn alone."""
+    return tuple(name for name, line in RULES.lines.items() if line.exchanges or line.pooled)
+
+
 def name_list(names: Sequence[str]) -> str:
     """Return names as in `dsgd, dsgt or dinno`."""
     return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
     AttackedRule: TypeAlias = str
 else:
     LinearRule = Literal[linear_rules()]
-    AttackedRule = Literal[(*RULES, "all")]
+    AttackedRule = Literal[(*attacked_rules(), "all")]
 
 Rule = Annotated[LinearRule, system("NAME", f"{name_list(linear_rules())}.")]
 Agents = Annotated[int | None, system("N", _AGENTS_HELP.format(3))]
