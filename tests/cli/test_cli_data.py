@@ -122,6 +122,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
         ((*DIGITS, "--split", "idd"), "did you mean 'iid'?"),
         ((*DIGITS, "--split", "dirichlt:1"), "did you mean 'dirichlet:0.3'?"),
         ((*DIGITS, "--split", "dirichlet"), "has no number for alpha; write it as in dirichlet:0.3"),
+        ((*DIGITS, "--split", "dirichlet:alpha=0.1,min_size=40"), "write it as in dirichlet:0.1,min_size=40"),
         ((*DIGITS, "--split", "dirichlet:-1"), "alpha=-1.0 is outside (0, 1e6]"),
         (("data", "digits", "--agents", 500, "--split", "dirichlet:0.01"), "use a larger alpha, fewer agents"),
         ((*DIGITS, "--seed", -3), "--seed is -3; it must be at least 0"),
@@ -231,3 +232,21 @@ def test_data_without_classes_is_shown_by_sizes(tmp_path):
     assert document("data", "mine.py:numbers", "--agents", 2, "--split", "iid")["counts"] is None
     said = complaint("data", "mine.py:numbers", "--agents", 2, "--split", "iid", "--plot", tmp_path / "heat.png")
     assert "has no classes, so there is no heat map to draw" in said
+
+
+MISSING = """
+import torch
+import tacit
+
+inputs = torch.zeros(70, 3)
+inputs[::7, 1] = float("nan")
+data = tacit.data.DataSet.from_records(name="visits", train=(inputs, torch.arange(70) % 2), classes=2)
+"""
+
+
+def test_missing_numbers_are_refused_as_a_run_would(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "missing.py").write_text(MISSING)
+    message = complaint("data", "missing.py:data", "--agents", 2, "--split", "iid")
+    assert "training records do not fit the schema of visits" in message
+    assert "inputs that are not finite" in message

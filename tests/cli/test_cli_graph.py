@@ -218,6 +218,14 @@ def test_a_file_with_weights_is_measured_and_saved_with_them(tmp_path):
     assert "has its own weights, so max_degree has no effect" in complaint("graph", path, "--mixing", "max_degree")
 
 
+def test_agents_with_names_are_shown_by_them(tmp_path):
+    (tmp_path / "e.txt").write_text("anna berta\nberta carla\n")
+    lines = answer("graph", tmp_path / "e.txt").splitlines()
+    assert any(line.split()[:4] == ["1", "berta", "anna", "carla"] for line in lines)
+    assert document("graph", tmp_path / "e.txt")["names"] == ["anna", "berta", "carla"]
+    assert "names" not in document("graph", "ring", "--agents", 3)
+
+
 def test_a_reader_that_stops_early_sees_no_traceback():
     assert stopped_reading("graph", "complete", "--agents", 300, "--json") == ""
 
@@ -278,6 +286,8 @@ def test_a_file_called_like_a_kind_is_meant_by_its_path(tmp_path, monkeypatch):
         ("random", "nothing to search for"),
         ("ring:density=0.4", "use kind 'random'"),
         ("", "unknown graph kind ''"),
+        ("matchings", "'matchings' changes from round to round, and one graph is needed here; give one, such as ring"),
+        ("one-peer", "did you mean 'one_peer_exponential'?"),
         ("x" * 5000, "there is no file of this name"),
     ],
 )

@@ -1,6 +1,7 @@
 """`tacit ledger`: what was spent, in short and in full, and whether the record is whole."""
 
 import json
+from contextlib import closing
 
 import pytest
 from invoking import PLAIN, QUICK, one_line
@@ -239,6 +240,43 @@ def test_a_budget_is_in_one_table_with_what_was_spent_and_what_it_counts(tacit):
     assert "if no run was planned after seeing another's results" in rows["spent"][1]
     assert "a new run must fit into the rest" in rows["counted"][1]
     assert "even if they are planned after seeing others' results" in rows["budget"][1]
+
+
+def open_under_a_budget(tmp_path, **queries):
+    """Make a ledger with one run on each owner, each stopped after one of its queries, and return its options."""
+    mechanisms = {"a": gaussians([1.0], [6.0]), "b": gaussians([0.02], [0.8])}
+    with closing(DurableLedger(tmp_path / "visits.sqlite", Budget(epsilon=5.0, delta=1e-3))) as ledger:
+        for owner, count in queries.items():
+            terms = {"mechanisms": mechanisms[owner], "queries": count, "release": True}
+            account = ledger.open(run=f"run {owner}", owners=[owner], **terms)
+            account.spend()
+            account.close()
+    return "--runs", "visits.sqlite"
+
+
+def test_the_spent_ε_beside_a_budget_is_the_highest_also_where_its_count_is_not(tacit, tmp_path):
+    where = open_under_a_budget(tmp_path, a=24, b=300)
+    out = tacit("ledger", *where, "--delta", "1e-3")[1]
+    document = json.loads(tacit("ledger", *where, "--delta", "1e-3", "--json")[1])
+    spent = {row["owner"]: row["epsilon"]["add_remove"] for row in document["spent"] if row["run"] is None}
+    assert spent["a"] > spent["b"]
+    assert document["budgets"][0]["most_used_by"] == "b"
+    assert "most of it is used for b; the highest ε is that of a:" in one_line(out)
+    assert budget_table(out)["spent"][0] == round_up(spent["a"])
+
+
+def test_a_count_below_what_was_spent_is_explained_after_an_abandonment(tacit, tmp_path):
+    where = open_under_a_budget(tmp_path, a=24)
+    assert "abandoned" not in tacit("ledger", *where)[1]
+    assert tacit("ledger", "abandon", "run a", "--reason", "not needed", *where)[0] == 0
+    out = tacit("ledger", *where, "--delta", "1e-3")[1]
+    spent, counted, _ = (float(value) for value, _ in budget_table(out.rpartition("\nNote:")[0]).values())
+    assert counted < spent
+    assert "stricter" not in out
+    assert (
+        "an abandoned run is charged its whole plan in what was spent, and with the queries that it made in what the budget counts"
+        in one_line(out)
+    )
 
 
 def test_a_budget_that_was_set_or_raised_after_some_runs_is_not_said_to_cover_them(tacit):

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from invoking import QUICK, one_line
-from tampering import edit_log
+from tampering import edit_log, gaussians
 
 import tacit as tacit_package
 from tacit.privacy import Budget, DurableLedger
@@ -85,6 +86,21 @@ def test_a_python_run_that_was_killed_is_abandoned_by_a_command(tacit, tmp_path)
     assert "Ada abandoned run 'study': the machine is gone" in one_line(out)
     (decision,) = json.loads(tacit("ledger", "--runs", "visits.sqlite", "--json")[1])["decisions"]
     assert (decision["who"], decision["reason"], decision["subject"]) == ("Ada", "the machine is gone", "study")
+
+
+def test_abandoning_a_run_that_began_before_a_raise_frees_nothing_and_says_why(tacit, tmp_path):
+    with closing(DurableLedger(tmp_path / "visits.sqlite", Budget(epsilon=5.0, delta=1e-3))) as ledger:
+        terms = {"mechanisms": gaussians([0.1], [3.0]), "queries": 80, "release": True}
+        account = ledger.open(run="study", owners=["a"], **terms)
+        account.spend()
+        account.close()
+    where = ("--runs", "visits.sqlite")
+    assert tacit("ledger", "raise", "6", "--reason", "the owners agreed", *where)[0] == 0
+    before = json.loads(tacit("ledger", "--json", *where)[1])["budgets"][0]["counted"]
+    code, out, error = tacit("ledger", "abandon", "study", "--reason", "not needed", *where)
+    assert code == 0, error
+    assert "no query is freed: it made 1 of 80, and the budget was set or raised after it began" in one_line(out)
+    assert json.loads(tacit("ledger", "--json", *where)[1])["budgets"][0]["counted"] == before
 
 
 def test_a_run_of_the_command_line_is_abandoned_and_then_not_resumed(tacit, tmp_path):

@@ -46,6 +46,15 @@ def own(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_a_run_on_other_records_has_no_note_about_how_digits_were_divided(tacit, own):
+    for name, seed in (("one", 0), ("two", 1)):
+        tacit("train", *QUICK, "--name", name, "--seed", seed)
+    assert "hold the same records of 'digits'" in one_line(tacit("ledger")[1])
+    code, out, error = tacit("train", *QUICK, "--name", "own", "--dataset", "nets.py:study")
+    assert code == 0, error
+    assert "hold the same records" not in one_line(out)
+
+
 def test_a_model_of_ones_own_is_trained_listed_reported_and_compared(tacit, own):
     code, out, error = tacit("train", *QUICK, "--model", "nets.py:Net", "--source", "seeded")
     assert code == 0, error

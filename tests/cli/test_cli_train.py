@@ -1,6 +1,7 @@
 """`tacit train` and `resume`, as a user types them, and what bad input gets."""
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -326,3 +327,15 @@ def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
     code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
     assert code == 2
     assert "the graph's file has weights of its own" in one_line(error)
+
+
+def test_the_plan_of_a_short_run_states_how_much_it_scores(tacit):
+    """Six rounds of 24 records and all validation records at the end."""
+    code, out, error = tacit("train", *QUICK, "--name", "one")
+    assert code == 0, error
+    assert re.search(
+        r"scoring +[\d.]+ records for each one trained on: all \d+ validation records at the end", one_line(out)
+    )
+    code, out, error = tacit("train", *QUICK, "--name", "two", "--rounds", "300")
+    assert code == 0, error
+    assert "for each one trained on" not in out

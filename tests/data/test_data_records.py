@@ -22,6 +22,18 @@ class Items(Dataset):
         return self.items[index]
 
 
+class Torn(Dataset):
+    """Three of nine items cannot be read."""
+
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, index):
+        if index in (2, 4, 8):
+            raise ValueError(f"scan {index} is torn")
+        return torch.zeros(2), 0
+
+
 def test_tensors_are_kept_as_given():
     inputs, targets = images(), torch.tensor([0, 1, 2, 3], dtype=torch.int16)
     records = Records.of((inputs, targets))
@@ -132,6 +144,14 @@ def test_each_item_of_a_data_set_is_read_once():
         (Items([{"image": 1, "label": 2}]), "item 0 is an object of type dict"),
         (Items([(1, 2, 3)]), "item 0 is a tuple of length 3"),
         (Items([("text", 0)]), "input of item 0 cannot become a tensor"),
+        (
+            Items([(torch.zeros(2), 0), ("text", 0), ("text", 1)]),
+            "2 of 3 records cannot be used. The first: input of item 1 cannot become a tensor",
+        ),
+        (
+            Torn(),
+            r"3 of 9 records cannot be used. The first: item 2 cannot be read: ValueError: scan 2 is torn",
+        ),
         (Items([]), "holds no records"),
         (torch.zeros(3, 2), r"cannot read records from a Tensor of torch.float32 and shape \(3, 2\)"),
         ((np.array(["a", "b"]), np.arange(2)), "inputs cannot become a tensor: a ndarray"),

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import tomllib
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -442,13 +443,39 @@ def test_no_agent_may_miss_more_than_the_share_that_is_let_in(declared):
         more = {"schema": schema} if declared else {}
         return AgentData.from_parts(parts, name="line", owners=["north", "south"], allow_missing=share, **more)
 
-    message = refusal(held(0.1), **line)
+    with pytest.raises(DataError) as refused:
+        held(0.1)
+    message = str(refused.value)
     assert "than the share of 0.1 that allow_missing lets in. agent 1 (south): 2 of 10." in message
     assert "north" not in message
     assert "do not forward it" in message
     for share in (0.2, 1, True):
         training, _ = run(held(share), **line)
         tacit.Session(training).close()
+    assert refusal(replace(held(0.2), dataset=replace(held(0.2).dataset, most_missing=0.1)), **line) == message
+
+
+def quarter_missing():
+    inputs = torch.zeros(40, 2)
+    inputs[::4, 1] = float("nan")
+    return inputs, torch.zeros(40)
+
+
+def test_more_missing_records_than_the_stated_share_are_refused_when_they_are_loaded():
+    with pytest.raises(
+        DataError, match=r"than the share of 0.1 that allow_missing lets in. training records: 10 of 40"
+    ):
+        DataSet.from_records(name="line", train=quarter_missing(), allow_missing=0.1)
+    assert DataSet.from_records(name="line", train=quarter_missing(), allow_missing=0.25).most_missing == 0.25
+
+
+def test_missing_records_are_reported_when_they_are_loaded_and_no_share_is_stated(caplog):
+    DataSet.from_records(name="line", train=quarter_missing())
+    assert "10 of 40 training records of line hold NaN or infinity, and no run will start with them" in caplog.text
+    caplog.clear()
+    DataSet.from_records(name="line", train=quarter_missing(), allow_missing=True)
+    DataSet.from_records(name="line", train=(torch.zeros(4, 2), torch.zeros(4)))
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, "all", None, float("nan")])

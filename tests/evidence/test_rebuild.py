@@ -94,6 +94,23 @@ SHIPPED = {
         "model": lambda: tacit.models.logistic((6,), 3),
     },
     "declared numbers of records": {"sizes": [400, 400, 400, 400]},
+    "a rule, a loss and a graph by name": {"algorithm": "dsgt", "loss": "cross_entropy", "graph": "ring"},
+    "a graph by name with options": {"graph": "random:density=0.7,tolerance=0.2"},
+    "a schedule by name": {"algorithm": "dsgd", "graph": "base"},
+    "Base-(k+1) graphs": {"graph": tacit.networks.base_graphs(4, peers=2)},
+    "one peer at a time": {"graph": tacit.networks.one_peer_exponential(4)},
+    "matchings with several exchanges": {
+        "graph": tacit.networks.Several(tacit.networks.RandomMatchings(4, seed=9), 2),
+    },
+    "agents that move": {"graph": tacit.networks.Moving(4, reach=0.7, leg=7, window=40, seed=2)},
+    "everything by name": {
+        "algorithm": "dsgt",
+        "model": "logistic",
+        "data": "digits",
+        "agents": 4,
+        "split": "iid",
+        "graph": "ring",
+    },
 }
 
 
@@ -200,6 +217,73 @@ def test_what_a_reader_is_shown_of_a_part_is_held_against_it(tmp_path, key, show
     forge(tmp_path, "one", settings={key: shown})
     assert failed(tmp_path) == {"settings"}
     forge(tmp_path, "one", settings=changed_part(tmp_path, key, shown=shown))
+    assert failed(tmp_path) == {"plan"}
+
+
+@pytest.mark.parametrize(("key", "name"), [("loss", "views_cross_entropy"), ("graph", "path"), ("graph", "matchings")])
+def test_a_false_name_of_a_shipped_part_is_found(tmp_path, key, name):
+    train(tmp_path, algorithm="dsgt", loss="cross_entropy", graph="ring")
+    forge(tmp_path, "one", settings={key: name} | changed_part(tmp_path, key, shown=name))
+    found = outcomes(tmp_path, replay=True)
+    assert found["plan"].outcome == "fails"
+    assert f"shown ({name} then" in found["plan"].words
+    assert found["replay"].outcome == "not checked"
+    assert "the run was not replayed: it could not be rebuilt from its settings" in found["replay"].words
+
+
+def test_a_false_name_that_is_also_rebuilt_by_it_is_found(tmp_path):
+    train(tmp_path, graph="ring")
+    false = {"shown": "path", "made": {"shipped": "path"}}
+    forge(tmp_path, "one", settings={"graph": "path"} | changed_part(tmp_path, "graph", **false))
+    assert failed(tmp_path) == {"plan"}
+
+
+def test_a_release_of_parts_given_by_name_is_planned_again(tmp_path):
+    train(tmp_path, algorithm="dsgt", loss="cross_entropy", graph="ring", sources=None)
+    found = outcomes(tmp_path, head=head_of(tmp_path), replay=True)
+    assert {what for what, each in found.items() if each.outcome != "holds"} == {"replay"}
+
+
+def test_the_owners_model_is_replayed_beside_parts_given_by_name(tmp_path):
+    train(tmp_path, algorithm="dsgt", loss="cross_entropy", graph="ring", model=named_model)
+    found = outcomes(tmp_path, replay=True, run_code=True, head=head_of(tmp_path))
+    assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_a_graph_of_a_file_given_to_python_is_rebuilt_without_the_file(tmp_path, monkeypatch, weights):
+    monkeypatch.chdir(tmp_path)
+    lines = ["2 3 0.31", "0 3 0.17", "1 2 0.23", "0 1 0.29", "0 2 0.1"]
+    rows = lines if weights else [line.rpartition(" ")[0] for line in lines]
+    (tmp_path / "links.txt").write_text("\n".join(["# agents 4", *rows, ""]))
+    train(tmp_path / "runs", graph="links.txt")
+    (tmp_path / "links.txt").unlink()
+    found = outcomes(tmp_path / "runs", head=head_of(tmp_path / "runs"), replay=True)
+    assert {what: each.words for what, each in found.items() if each.outcome != "holds"} == {}
+
+
+@pytest.mark.parametrize("key", ["graph", "lr", "sources"])
+def test_no_file_is_opened_that_settings_name_as_shipped(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path / "runs")
+    (tmp_path / "links.txt").write_text("0 1\n1 2\n2 3\n0 3\n")
+    forge(tmp_path / "runs", "one", settings=changed_part(tmp_path / "runs", key, made={"shipped": "./links.txt"}))
+    monkeypatch.setattr("tacit.runs.specs.read_graph", lambda path: pytest.fail(f"{path} was opened"))
+    assert outcomes(tmp_path / "runs", replay=True)["plan"].outcome != "holds"
+
+
+def test_links_that_change_by_the_owners_rule_are_not_replayed(tmp_path):
+    links = [tacit.networks.as_links(graph) for graph in (tacit.graphs.ring(4), tacit.graphs.star(4))]
+    train(tmp_path, graph=tacit.networks.Cycle(tuple(links)))
+    found = outcomes(tmp_path, replay=True)
+    for what in ("plan", "replay"):
+        assert found[what].outcome == "not checked"
+        assert "the graph 'Cycle, 4 agents' is not part of the library" in found[what].words
+
+
+def test_a_cycle_that_calls_itself_a_schedule_of_the_library_is_found(tmp_path):
+    links = tuple(tacit.networks.as_links(graph) for graph in (tacit.graphs.ring(4), tacit.graphs.star(4)))
+    train(tmp_path, graph=tacit.networks.Cycle(links, kind="base:peers=1"))
     assert failed(tmp_path) == {"plan"}
 
 

@@ -124,9 +124,10 @@ def test_a_budget_refuses_a_run_that_does_not_fit_before_it_starts():
     play(open_account(ledger, run="one", sigma=3.0, queries=30), 30)
     before = ledger.to_json()
     with pytest.raises(
-        BudgetExceeded, match=r"'a' to ε=1\.\d+ per record, past its budget of ε=1 at δ=1e-05 \(add-or-remove"
-    ):
+        BudgetExceeded, match=r"counted per record, would bring 'a' past its budget of ε=1 at δ=1e-05 \(add-or-remove"
+    ) as refused:
         open_account(ledger, run="two", sigma=3.0, queries=45)
+    assert re.findall(r"ε=[\d.]+", str(refused.value)) == ["ε=1"], "what the filter counts is not an ε"
     assert ledger.to_json() == before
     open_account(ledger, run="three", sigma=3.0, queries=5)
 
@@ -504,7 +505,8 @@ def test_an_owners_own_budget_also_bounds_what_others_are_asked_who_may_hold_its
     ledger = Ledger(Budget(epsilon=9.0, delta=1e-5), {"x": small})
     play(deal(ledger, run="one", owners=["x", "y"], seed=0), 60)
     with pytest.raises(
-        BudgetExceeded, match=r"queries records that 'x' holds, divided among owners in another way, .*ε=1\.\d"
+        BudgetExceeded,
+        match=r"queries records that 'x' holds, divided among owners in another way, .* past its own budget of ε=1 at",
     ):
         deal(ledger, run="two", owners=["v", "w"], seed=1, queries=90)
     play(deal(ledger, run="three", owners=["v", "w"], seed=1, queries=5), 5)

@@ -71,6 +71,23 @@ def test_every_number_is_that_of_the_ideal_sum_of_own_noise_and_masks():
             assert float(out[agent, column]) == pytest.approx(nearest * step / LOTS[agent], rel=1e-15)
 
 
+def test_masks_without_additional_bits_are_rounded_with_the_rest():
+    """Deciding again from own bits alone would leave such masks out."""
+    maker, width = masked(0.31), 60
+    maker._close, maker._rows = -1.0, maker._rows._replace(band=torch.ones(AGENTS, 1, dtype=torch.float64))
+    out = torch.empty(AGENTS, width, dtype=torch.float64)
+    streams = [source.next() for source in Seeded(5).make(AGENTS)]
+    masks = [source.next() for source in Fast(5).make_masks(PAIRS, "run")]
+    maker.release(torch.zeros(AGENTS, width, dtype=torch.float64), streams, masks, slice(0, AGENTS), out)
+    own = [source.next().normals(width) for source in Seeded(5).make(AGENTS)]
+    shared = [source.next()().normals(width) for source in Fast(5).make_masks(PAIRS, "run")]
+    for agent in range(AGENTS):
+        value = SIGMAS[agent] * CLIPS[agent] / LOTS[agent] * own[agent]
+        value = value + sum(sign * 0.31 * shared[number] for number, sign in ends_of()[agent])
+        step = grid(SIGMAS[agent] * CLIPS[agent]) / LOTS[agent]
+        assert np.abs(out[agent].numpy() - value).max() <= 0.51 * step
+
+
 def test_masks_vanish_from_the_sum_of_all_agents_up_to_the_grid():
     """Twice the masks on the same own noise moves single answers far, and their sum by less than four grid steps."""
     one, two = (drawn(masked(size), Seeded(2), 500) for size in (5.0, 10.0))

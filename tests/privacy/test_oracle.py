@@ -79,6 +79,23 @@ def test_a_query_is_charged_before_its_answer_is_returned():
     assert "secret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_an_answer_that_could_not_be_charged_is_not_in_the_traceback():
+    ledger, data = Ledger(), make_data()
+    oracle, theta = make_oracle(data, ledger=ledger)
+    (account,) = ledger.accounts
+    full = OSError("no space left on device")
+    account.spend = lambda: (_ for _ in ()).throw(full)
+    with pytest.raises(OSError, match="no space left") as caught:
+        oracle.gradient(theta)
+    held = [
+        (frame.f_code.co_name, name)
+        for frame, _ in traceback.walk_tb(caught.value.__traceback__)
+        for name, value in frame.f_locals.items()
+        if isinstance(value, torch.Tensor) and value is not theta
+    ]
+    assert held == []
+
+
 CHEAPER = {"noise": {"sigma": 100.0}, "rate": {"rate": 0.01}, "clip": {"clip": 0.5}, "lot": {"lot": 50.0}}
 
 

@@ -644,6 +644,28 @@ def test_a_raised_budget_proves_nothing_of_runs_before_it(path):
     assert Ledger.from_json(ledger.to_json()).guarantee("a", delta=1e-5).basis == "plans"
 
 
+def test_a_refusal_after_a_raise_does_not_promise_that_abandoning_a_run_frees_queries(path):
+    ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
+    for run, spent in (("one", 1), ("none", 0)):
+        account = open_account(ledger, run=run, sigma=9.0, queries=50)
+        for _ in range(spent):
+            account.spend()
+        account.close()
+    ledger.raise_budget(1.1, who="me", reason="more")
+    account = ledger.account("one")
+    assert account.to_free(account.lines[0]) == 49
+    assert ledger.to_free(account, account.lines[0]) == 0
+    with pytest.raises(BudgetExceeded) as refused:
+        open_account(ledger, run="two", sigma=5.0, queries=200)
+    assert "whole plan of 'one' stays charged, also if abandoned, since the budget was set or raised" in str(
+        refused.value
+    )
+    assert "abandon one" not in str(refused.value)
+    before = ledger.filtered("a")
+    ledger.abandon("one", who="me", reason="gone")
+    assert ledger.filtered("a") == before
+
+
 def test_what_an_abandoned_run_did_not_ask_counts_again_once_the_budget_is_raised(path):
     ledger = DurableLedger(path, Budget(epsilon=1.0, delta=1e-5))
     account = open_account(ledger, run="one", sigma=5.0, queries=100)

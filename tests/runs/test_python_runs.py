@@ -176,7 +176,8 @@ def test_ctrl_c_in_the_last_round_finishes_the_run_and_still_stops_the_program(t
     with pytest.raises(KeyboardInterrupt):
         tacit.train(tacit.DSGT(), **given(taps=[ctrl_c(12)]), run="one", runs=tmp_path)
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"the run had reached its end, and is finished: tacit.load({str(tmp_path / 'one')!r}) loads it"
+    line = f"tacit.load({str(tmp_path / 'one')!r}, data=data, model=model)"
+    assert said == f"the run had reached its end, and is finished: {line} loads it"
     assert tacit.load("one", runs=tmp_path).history[-1].round == 12
 
 
@@ -632,8 +633,12 @@ def test_without_its_ledger_nothing_is_promised_of_a_run(tmp_path):
 
 def test_pickling_names_the_folder(tmp_path):
     kept = tacit.train(tacit.DSGT(), **given(rounds=2), run="one", runs=tmp_path)
-    with pytest.raises(DataError, match=f"this run is kept in {tmp_path / 'one'}: tacit.load"):
+    with pytest.raises(DataError, match=f"this run is kept in {tmp_path / 'one'}: tacit.load") as refused:
         pickle.dumps(kept)
+    line = re.search(r"tacit\.load\(.*?\)", str(refused.value))[0]
+    assert line.endswith(", data=data, model=model)"), "what its folder does not hold"
+    with pytest.raises(DataError, match=re.escape(line)):
+        pickle.dumps(tacit.load(tmp_path / "one"))
     with pytest.raises(DataError, match=r"keep the run in a folder with tacit\.train\(\.\.\., run="):
         pickle.dumps(tacit.train(tacit.DSGT(), **given(rounds=2)))
 
@@ -776,7 +781,7 @@ def test_step_sizes_of_numpy_and_torch_are_kept_as_numbers(tmp_path, monkeypatch
 
 def test_one_graph_is_kept(tmp_path):
     tacit.train(tacit.DSGT(), **given(graph=[tacit.graphs.ring(4)], rounds=2), run="one", runs=tmp_path)
-    with pytest.raises(InvalidInput, match="2 graphs for one run"):
+    with pytest.raises(InvalidInput, match=r"2 graphs for one run; give one.* a Cycle"):
         tacit.train(tacit.DSGT(), **given(graph=[tacit.graphs.ring(4)] * 2), run="two", runs=tmp_path)
     assert len(RunFolder(tmp_path / "one").events().plan.edges) == 4
 

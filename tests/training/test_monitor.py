@@ -13,7 +13,7 @@ from tacit.data import Records
 from tacit.training import monitor as watching
 from tacit.training import session
 from tacit.training.evaluation import evaluate
-from tacit.training.monitor import plan_snapshots, public_sample
+from tacit.training.monitor import plan_snapshots, public_sample, scored_share
 
 COUNTS = st.integers(1, 10**6)
 
@@ -48,6 +48,13 @@ def test_twenty_rounds_of_twenty_agents_are_scored_in_full_once():
     """What took nine tenths of the time: 21 looks at 5,000 records by 20 models, for 25,600 records in lots."""
     looks = plan_snapshots(rounds=20, every=None, trained=20 * 20 * 64.0, agents=20, validation=5000)
     assert looks == (20, 100)
+
+
+@pytest.mark.parametrize(("rounds", "agents", "share"), [(20, 20, 3.98), (200, 10, 0.44), (5000, 10, 0.1)])
+def test_a_short_run_states_that_it_scores_more_than_a_tenth(rounds, agents, share):
+    work = {"rounds": rounds, "trained": rounds * agents * 64.0, "agents": agents, "validation": 5000}
+    schedule = plan_snapshots(**work, every=None)
+    assert scored_share(schedule, **work) == pytest.approx(share, rel=0.01)
 
 
 def test_without_validation_records_looks_cost_nothing():
@@ -117,3 +124,10 @@ def test_time_of_scoring_is_not_time_of_training(monkeypatch):
     result = tacit.train(tacit.DSGD(), **training(evaluate_every=3))
     assert (result.seconds, result.evaluation_seconds) == (6.0, 300.0)
     assert result.samples_per_second == pytest.approx(6 * 60 / 6.0)
+
+
+def test_a_monitor_holds_no_training_records():
+    with tacit.Session(tacit.Training(algorithm=tacit.DSGD(), **training())) as played:
+        parts, train = list(vars(played.monitor).values()), played.training.data.dataset.train
+    assert any(isinstance(part, Records) for part in parts)
+    assert not any(isinstance(part, tacit.data.DataSet | tacit.data.AgentData) or part is train for part in parts)

@@ -1,6 +1,7 @@
 """A whole run, private gradients and all, is the same to the bit wherever its agents are hosted."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -14,10 +15,19 @@ import tacit
 from tacit import graphs
 from tacit.algorithms import Momentum
 from tacit.data import DataSet
-from tacit.errors import DataError, InvalidInput
+from tacit.errors import DataError, InvalidInput, PrivacyError
 from tacit.models.hashing import models_sha256
-from tacit.networks import Loopback, Moving, RandomMatchings, TopK, base_graphs, one_peer_exponential
-from tacit.training.runtimes import Stacked, Wired
+from tacit.networks import (
+    DENSE,
+    Loopback,
+    Moving,
+    RandomMatchings,
+    TopK,
+    WiredNetwork,
+    base_graphs,
+    one_peer_exponential,
+)
+from tacit.training.runtimes import Hosted, Stacked, Wired
 
 AGENTS, ROUNDS = 5, 3
 IRREGULAR = nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)])
@@ -203,6 +213,113 @@ def test_rounds_of_gossip_exchanges_and_absences_agree_as_well(data):
     assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
     assert together.cost.bytes_sent.tolist() == together.network.bytes_sent.tolist()
+
+
+def test_secret_masks_are_refused_where_their_ends_are_in_different_processes(data):
+    """Every process would draw keys of its own, and masks would not cancel."""
+    privacy = tacit.Privacy(noise_multiplier=1.5, delta=1e-5, clip=1.0, lot_size=8, noise=MASKED["complete keys"])
+    settings = training(data, tacit.DSGT(), GRAPHS["ring"], privacy=privacy, sources=tacit.Secret())
+    own = replace(settings, data=data.only([2]), sizes=data.sizes)
+    with pytest.raises(PrivacyError, match=r"1 of 5 agents are hosted here.*masks would not cancel between processes"):
+        tacit.Session(own, Wired(2, AGENTS, Loopback(AGENTS).end(2)))
+    assert tacit.Session(settings).plan.masks is not None
+    local = replace(own, privacy=replace(privacy, noise=None))
+    assert tacit.Session(local, Wired(2, AGENTS, Loopback(AGENTS).end(2))).plan.masks is None
+
+
+class ShardInbox:
+    """The inboxes of several agents as one; what waits for messages is asked of all of them at once."""
+
+    def __init__(self, each, pool):
+        self._each, self._pool = each, pool
+
+    @property
+    def degree(self):
+        return torch.cat([inbox.degree for inbox in self._each])
+
+    @property
+    def own(self):
+        return self._joined([inbox.own for inbox in self._each])
+
+    def mix(self):
+        return self._joined(list(self._pool.map(lambda inbox: inbox.mix(), self._each)))
+
+    def sum(self):
+        return self._joined([inbox.sum() for inbox in self._each])
+
+    def _joined(self, parts):
+        return (
+            torch.cat(parts) if isinstance(parts[0], torch.Tensor) else tuple(map(torch.cat, zip(*parts, strict=True)))
+        )
+
+
+class ShardNetwork:
+    """Some agents in one process, each with its own end of the wires."""
+
+    trials = 1
+
+    def __init__(self, agents, topology, wires, device):
+        self._each = [WiredNetwork(agent, topology, wires.end(agent), device=device) for agent in agents]
+        self._pool = ThreadPoolExecutor(len(agents))
+        self.hosted = torch.tensor(agents, device=device)
+
+    @property
+    def bytes_sent(self):
+        return np.concatenate([network.bytes_sent for network in self._each])
+
+    def exchange(self, round, *tensors, codec=DENSE):
+        def one(place):
+            rows = [tensor[place : place + 1] for tensor in tensors]
+            return self._each[place].exchange(round, *rows, codec=codec)
+
+        return ShardInbox(list(self._pool.map(one, range(len(self._each)))), self._pool)
+
+    def close(self):
+        for network in self._each:
+            network.close()
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A runtime of some agents, neither all nor one."""
+
+    agents: tuple
+    wires: Loopback
+    trials = 1
+
+    def host(self, parts):
+        assert parts == len(self.agents)
+        return Hosted(self.agents, AGENTS)
+
+    def connect(self, topologies, *, dtype, device, taps, any_order):
+        (topology,) = topologies
+        return ShardNetwork(self.agents, topology, self.wires, device)
+
+    def gather(self, rows):
+        return None
+
+
+SHARDS = ((0, 3), (1, 2, 4))
+
+
+@pytest.mark.parametrize("where", ["ring", "irregular", "matchings"])
+@pytest.mark.parametrize("rule", ["dsgd", "dsgt", "dinno"])
+def test_a_run_in_two_shards_is_the_same_to_the_bit(rule, where, data):
+    settings, wires = training(data, RULES[rule], GRAPHS[where]), Loopback(AGENTS, timeout=60)
+    sessions = [
+        tacit.Session(replace(settings, data=data.only(list(agents)), sizes=data.sizes), Shard(agents, wires))
+        for agents in SHARDS
+    ]
+    with ThreadPoolExecutor(len(SHARDS)) as pool:
+        list(pool.map(to_the_end, sessions))
+    together, order = played(settings), [agent for agents in SHARDS for agent in agents]
+    assert torch.equal(together.state.theta[order], torch.cat([session.state.theta for session in sessions]))
+    for agents, session in zip(SHARDS, sessions, strict=True):
+        assert session.network.bytes_sent.tolist() == together.network.bytes_sent[list(agents)].tolist()
+        assert session.cost.bytes_sent.tolist() == session.network.bytes_sent.tolist()
+        (whole,), (part,) = together.results(), session.results()
+        assert part.guarantees() == [whole.guarantees()[agent] for agent in agents]
+        assert session.ledger.owners == tuple(data.owners[agent] for agent in agents)
 
 
 def test_an_agent_by_itself_is_charged_for_its_own_records_alone(data):

@@ -5,6 +5,7 @@ the agent that holds them; validation and test records are public and belong to 
 """
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +20,10 @@ from tacit.data.inputs import Inputs, describe_inputs, mapped
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, RecordsLike, concatenate
-from tacit.data.schema import Schema
+from tacit.data.schema import Schema, check_share, find_missing
 from tacit.errors import DataError
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,8 +81,8 @@ class DataSet:
         `schema` declares what a record may be. Its shapes and types are those of the tables, in which one
         integer per record is int64; a highest target that it declares gives the number of classes.
 
-        Records that hold NaN or infinity are refused before the first query. `allow_missing` accepts a share of them: with 0.05
-        at most one in twenty of each agent's records, with True any number. A record whose gradient is not finite then counts
+        Records that hold NaN or infinity are refused before the first query; a warning says so here. `allow_missing` accepts a share
+        of them: with 0.05 at most one in twenty of each agent's records, with True any number. More are refused here. A record whose gradient is not finite then counts
         as zero, silently.
 
         `units` is a column that says to whom each training record belongs, such as the patient's number: `Privacy(unit=...)` then
@@ -95,6 +98,9 @@ class DataSet:
             records = records.of_units(units)
         if most_missing := _share(allow_missing):
             schema = _with_missing(name, records, schema)
+            check_share(name, most_missing, [("training records", find_missing(records))])
+        elif schema is None or schema.is_finite:
+            _warn_of_missing(name, records)
         if classes is None and schema is not None:
             classes = schema.classes
         if classes is None:
@@ -234,6 +240,10 @@ class AgentData:
         for agent, (table, owner) in enumerate(zip(tables, owners, strict=False)):
             if known is not None and _is_labels(table.targets):
                 _check_range(f"targets of agent {agent} ({owner})", table.targets, known)
+        if most_missing := _share(allow_missing):
+            held = [find_missing(table) for table in tables]
+            names = [f"agent {agent} ({owner})" for agent, owner in enumerate(owners)]
+            check_share(name, most_missing, list(zip(names, held, strict=False)))
         data = DataSet.from_records(
             name=name,
             train=concatenate(tables),
@@ -371,6 +381,18 @@ def _share(allow_missing: bool | float) -> float:
     raise DataError(
         f"allow_missing is {allow_missing!r}; it must be True, False or a share of records from 0 to 1, such as 0.05"
     )
+
+
+def _warn_of_missing(name: str, records: Records) -> None:
+    """Say at once that a run will refuse these records."""
+    if count := int(find_missing(records).sum()):
+        log.warning(
+            "%d of %d training records of %s hold NaN or infinity, and no run will start with them. Drop or correct them, or give "
+            "allow_missing=0.05 to let in a share of them. This message is about private records: do not forward it",
+            count,
+            len(records),
+            name,
+        )
 
 
 def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:

@@ -133,11 +133,19 @@ def _read_items(items: Any) -> Records:
     wrong: list[str] = []  # what is wrong with each item that cannot be used
     number = 0  # of the first usable item
     for i in range(len(items)):
-        item = items[i]
+        try:
+            item = items[i]
+        except Exception as error:  # of the user's own code
+            wrong.append(f"item {i} cannot be read: {type(error).__name__}: {error}")
+            continue
         if not isinstance(item, tuple | list) or len(item) != 2:
             wrong.append(f"item {i} is {_describe(item)}, not an (input, target) pair")
             continue
-        pair = _inputs(item[0], f"input of item {i}"), _tensor(item[1], f"target of item {i}")
+        try:
+            pair = _inputs(item[0], f"input of item {i}"), _tensor(item[1], f"target of item {i}")
+        except DataError as error:
+            wrong.append(str(error))
+            continue
         first, number = ((inputs[0], targets[0]), number) if inputs else (pair, i)
         odd = [
             f"{name} of item {i} has shape {_shape(one)} but that of item {number} has {_shape(other)}; crop, pad or resize all of "

@@ -6,7 +6,7 @@ anything is queried or sent, and its error is for their holder only.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -177,22 +177,35 @@ def _check_missing(data: "AgentData", schema: Schema) -> None:
     """Refuse an agent if more of its records hold NaN or infinity than `most_missing` allows."""
     if data.dataset.most_missing >= 1 or schema.is_finite:
         return
-    kinds = mapped(lambda field: Field(shape=field.shape, dtype=field.dtype), schema.inputs)
-    whole = Schema(inputs=kinds, targets=Field(shape=schema.targets.shape, dtype=schema.targets.dtype))
-    found = [rows.cpu() for rows in _misfits(data.dataset.train, whole).values()]
-    missing = torch.zeros(len(data.dataset.train), dtype=torch.bool)
+    missing = find_missing(data.dataset.train)
+    check_share(
+        data.dataset.name,
+        data.dataset.most_missing,
+        [(f"agent {agent} ({data.owners[agent]})", missing[rows.cpu()]) for agent, rows in enumerate(data.indices)],
+    )
+
+
+def find_missing(records: Records) -> Bool[Tensor, "records"]:
+    """Return which records hold NaN or infinity. For private records the answer is private."""
+
+    def field(table: Tensor) -> Field:
+        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype)
+
+    whole = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
+    found = [rows.cpu() for rows in _misfits(records, whole).values()]
+    missing = torch.zeros(len(records), dtype=torch.bool)
     missing[torch.cat(found) if found else []] = True
-    counts = [int(missing[rows.cpu()].sum()) for rows in data.indices]
-    most = data.dataset.most_missing
-    lines = [
-        f"agent {agent} ({data.owners[agent]}): {count} of {size}"
-        for agent, (count, size) in enumerate(zip(counts, data.sizes, strict=True))
-        if count > most * size
-    ]
+    return missing
+
+
+def check_share(name: str, most: float, holders: Sequence[tuple[str, Bool[Tensor, "held"]]]) -> None:
+    """Refuse a holder if more than this share of its records, marked in a column, hold NaN or infinity."""
+    counts = [(whose, int(missing.sum()), len(missing)) for whose, missing in holders]
+    lines = [f"{whose}: {count} of {size}" for whose, count, size in counts if count > most * size]
     if lines:
         more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
         raise DataError(
-            f"more records of {data.dataset.name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
+            f"more records of {name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
             f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
             "not forward it"
         )

@@ -231,12 +231,21 @@ class FromPython:
         objects = {key: self._make(key) for key in keys}
         objects |= {"data": self._split_data, "model": self._model("layers", "parameters", "starting values hash")}
         training = training_with(config, objects)
-        texts = {key: part.made["own"] for key, part in config.parts.items() if part.made and "own" in part.made}
-        made = describe(training, {key: text for key, text in texts.items() if key in self._own})
+        made = describe(training, self._names())
         if changed := differences(self._comparable(config.parts), self._comparable(made)):
             words = f"the facts in the settings do not match what they name: {'; '.join(changed)}"
             raise Missing(words) if self._own else InvalidInput(words)
         return training
+
+    def _names(self) -> dict[str, str]:
+        """Return by which name each part was made, which is then what a reader is shown of it."""
+        names = {}
+        for key, part in self._config.parts.items():
+            made = part.made or {}
+            name = made.get("own") if key in self._own else made.get("shipped", made.get("file"))
+            if name is not None:
+                names[key] = str(name)
+        return names
 
     def _comparable(self, parts: dict[str, Part]) -> dict[str, Part]:
         """Return the parts with facts that can be compared: for parts of the library, their text and nothing that depends on Python.
@@ -261,6 +270,12 @@ class FromPython:
         part, config = self._part(key), self._config
         if part.made is None or ("own" in part.made and not self._run_code):
             raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
+        if "shipped" in part.made and key == "graph":
+            _check_shipped_graph(str(part.made["shipped"]))
+        if "file" in part.made and "edges" not in part.made:
+            if self._plan.changing:
+                raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
+            return graph_of(config.agents, self._plan.edges, self._plan.weights)
         if "own" not in part.made:
             data = None if key == "data" else self._split_data
             return make_again(key, part.made, config, data, named=self._named, data_dir=self._data_dir)
@@ -302,6 +317,14 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
             return sum(parameter.numel() for parameter in make().parameters())
     except (TacitError, AttributeError, TypeError, ValueError, RuntimeError):
         return None
+
+
+def _check_shipped_graph(text: str) -> None:
+    """Refuse a text that would make us open a file, or search for a graph for as long as an archive likes."""
+    if not is_shipped("graph", text):
+        raise Missing(f"the graph {text[:80]!r} {_NOT_RUN}")
+    if "restarts" in text:
+        raise Missing("its graph was searched for with a number of restarts of its own")
 
 
 def _check_available(name: str, data_dir: Path | None) -> None:

@@ -65,6 +65,7 @@ def replay_run(run: RunEvidence, theta: Models | None, parts: Parts, *, play: bo
         findings += _explain_missing(run, findings, str(error))
     except TacitError as error:
         findings.append(Verification("plan", "fails", f"the run could not be rebuilt from its settings: {error}"))
+        findings += _explain_missing(run, findings, "it could not be rebuilt from its settings")
     except Exception as error:  # an error of a compiler or a library here is not the fault of the run
         findings += _explain_missing(run, findings, f"{type(error).__name__}: {str(error)[:200]}")
     return findings

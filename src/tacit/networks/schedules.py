@@ -58,7 +58,7 @@ def one_peer_exponential(agents: int) -> Cycle:
         other = (own - 2**turn) % agents
         weights = sparse.csr_array((np.full(agents, 0.5), (own, other)), shape=(agents, agents))
         each.append(Links.of(sparse.csr_array(weights + 0.5 * sparse.eye_array(agents, format="csr"))))
-    return Cycle(tuple(each))
+    return Cycle(tuple(each), kind="one_peer_exponential")
 
 
 def base_graphs(agents: int, *, peers: int = 1) -> Cycle:
@@ -75,7 +75,7 @@ def base_graphs(agents: int, *, peers: int = 1) -> Cycle:
     across = [_hypercube(everyone[place::rest], base) for place in range(rest)]
     split = [*_side_by_side(inside), *_side_by_side(across)]
     shorter = simple if len(simple) < len(split) else split
-    return Cycle(tuple(_from_edges(agents, edges) for edges in shorter or [{}]))
+    return Cycle(tuple(_from_edges(agents, edges) for edges in shorter or [{}]), kind=f"base:peers={base - 1}")
 
 
 class Moving:
@@ -127,6 +127,20 @@ def schedule(kind: str, agents: int, seed: int = 0, *, exchanges: int = 1, **opt
         raise GraphError(f"{kind} needs {' and '.join(missing)}{f'; write it as in {example}' if example else ''}")
     made: Topology = make(agents, **options, **({"seed": seed} if "seed" in known else {}))
     return made if exchanges == 1 else Several(made, exchanges)
+
+
+def text_of(topology: Topology) -> str | None:
+    """Return the text that names a schedule of the library with all its settings, as `--graph` takes it; None for any other."""
+    if type(topology) is RandomMatchings:
+        return f"matchings:seed={topology.seed}"
+    if type(topology) is Moving:
+        settings = f"leg={topology.leg},window={topology.window},seed={topology.seed}"
+        return f"moving:reach={float(topology.reach)!r},{settings}"
+    if type(topology) is Cycle:
+        return topology.kind
+    if type(topology) is Several and (inner := text_of(topology.inner)) is not None and "exchanges" not in inner:
+        return f"{inner}{',' if ':' in inner else ':'}exchanges={topology.exchanges}"
+    return None
 
 
 def _factors(number: int) -> Iterator[tuple[int, int]]:

@@ -133,9 +133,13 @@ class Static:
 
 @dataclass(frozen=True, eq=False)
 class Cycle:
-    """Several sets of links in turn, repeated. Their union must connect all agents."""
+    """Several sets of links in turn, repeated. Their union must connect all agents.
+
+    `kind` is the text that names a schedule of the library, such as `base:peers=2`, if it is one.
+    """
 
     each: tuple[Links, ...]
+    kind: str | None = None
 
     def __post_init__(self) -> None:
         if not self.each:
@@ -192,28 +196,28 @@ class Several:
     def __init__(self, inner: Topology, exchanges: int) -> None:
         if exchanges < 1:
             raise GraphError(f"{exchanges} exchanges in a round; there must be at least one")
-        self._inner, self.exchanges = inner, exchanges
+        self.inner, self.exchanges = inner, exchanges
 
     @property
     def agents(self) -> int:
         """The number of agents."""
-        return self._inner.agents
+        return self.inner.agents
 
     @property
     def window(self) -> int:
         """The number of rounds within which all agents are connected."""
-        return -(-self._inner.window // self.exchanges)
+        return -(-self.inner.window // self.exchanges)
 
     @property
     def period(self) -> int | None:
         """The number of rounds after which the links repeat."""
-        inner = self._inner.period
+        inner = self.inner.period
         return None if inner is None else int(np.lcm(inner, self.exchanges)) // self.exchanges
 
     def at(self, round: int) -> tuple[Links, ...]:
         """Return the links of all exchanges of a round."""
         first = round * self.exchanges
-        return tuple(links for number in range(self.exchanges) for links in self._inner.at(first + number))
+        return tuple(links for number in range(self.exchanges) for links in self.inner.at(first + number))
 
 
 def as_links(value: Any, mixing: str = "metropolis") -> Links:

@@ -181,7 +181,7 @@ class Account:
         return self._spent if self._state == "abandoned" and line.ground == "filter" else self.charged
 
     def to_free(self, line: Line) -> int:
-        """Return how many queries of one owner's data would become free if this run were abandoned."""
+        """Return how many queries of one owner's data an unraised budget would count no more if this run were abandoned."""
         if self._state not in ("open", "stopped") or (self._spent and line.ground != "filter"):
             return 0
         return self.charged - self._spent

@@ -44,8 +44,7 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
-                f"{queries} more queries by run {run!r} would bring {request.owner!r} to {per(request.unit, format_epsilon(total))}, past its "
-                f"budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
+                f"{queries} more queries by run {run!r}, counted per {request.unit}, would bring {request.owner!r} past its budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
                 f"from the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
         else:

@@ -15,8 +15,8 @@ size of a mask in units of the answer. Both ends of a key have the same real ξ_
 rounding, so that z follows from the ideal sum of all noise and nothing else. In the sum of both ends, rounding leaves less
 than γ/L of a mask.
 
-Only keystreams (`Secret`, `Seeded`) have additional bits. Normals of other sources are simply rounded to the same grid; such
-a run is not a release in any case.
+Only keystreams (`Secret`, `Seeded`) have additional bits. A sum with normals of other sources, own or shared, is simply rounded to the
+same grid; such a run is not a release in any case.
 """
 
 import math
@@ -224,9 +224,9 @@ class GridNoise:
                 for mask, sign in each:
                     value[row].addcmul_(shared.values[mask], rows.mask_steps[row], value=sign)
         rounded = value.round()
-        if own.keyed is not None:
+        keyed = None if shared is None else shared.keyed
+        if own.keyed is not None and (shared is None or keyed is not None):
             left = value.sub_(rounded)
-            keyed = None if shared is None else shared.keyed
             odd, odd_masks = own.keyed.odd(), None if keyed is None else keyed.odd()
             lowest, highest = torch.stack(
                 left.aminmax()

@@ -12,7 +12,7 @@ from tacit.privacy.accounts import Account, Ground, Line
 from tacit.privacy.budgets import Request, grounds
 from tacit.privacy.decisions import Decision
 from tacit.privacy.event import worst_of
-from tacit.privacy.guarantees import Budget, format_epsilon
+from tacit.privacy.guarantees import Budget
 from tacit.privacy.holders import Access, EventCounter, Holders
 from tacit.privacy.mechanisms import RECORD, Mechanism
 
@@ -146,9 +146,12 @@ class AccountBook:
             )
         observer = budget.observer
         charged = [access for access in history if counted.event(access, observer) is not None]
+        held = [each for each in charged if any(map(each.account.to_free, each.lines))]
+        frees = [each.account for each in held if any(self.to_free(each.account, line) for line in each.lines)]
         reserved = self._reserved(
-            [each.account for each in charged if any(map(each.account.to_free, each.lines))],
+            frees,
             [each.account for each in charged if each.is_elsewhere(owner)],
+            [each.account for each in held if each.account not in frees],
         )
         asked = [line.event(allowed, observer)] * len(runs)
         return Request(owner, budget, counted.events(charged, observer), asked, line.unit, reserved)
@@ -169,7 +172,8 @@ class AccountBook:
             if total > budget.epsilon:
                 raise BudgetExceeded(
                     f"run {runs[0]!r} queries records that {owner!r} holds, divided among owners in another way, and would bring it "
-                    f"to ε={format_epsilon(total)}, past its own budget of {budget}. Nothing was spent"
+                    f"past its own budget of {budget}, by the Rényi filter, which also holds if runs are planned from the results of "
+                    "others. Nothing was spent"
                 )
 
     def filtered(self, owner: str) -> float:
@@ -201,13 +205,30 @@ class AccountBook:
         raises = [each.runs for each in self.decisions if each.kind == "raise" and each.subject == subject]
         return set(list(self._accounts)[: max([self.set_after.get(subject, 0), *raises])])
 
-    def _reserved(self, accounts: Sequence[Account], others: Sequence[Account] = ()) -> str:
+    def to_free(self, account: Account, line: Line) -> int:
+        """Return how many queries of one owner's data would become free if this run were abandoned.
+
+        None do if the run made some and the owner's budget was set or raised since: the results may have been the reason, so the
+        whole plan stays charged.
+        """
+        count = account.to_free(line)
+        return 0 if count and account.spent and account.run in self._before_raise(line.owner) else count
+
+    def _reserved(
+        self, accounts: Sequence[Account], others: Sequence[Account] = (), never_free: Sequence[Account] = ()
+    ) -> str:
         """Describe which accounts hold queries that they have not made and how to free them, and which queried other owners."""
         if others:
             runs = ", ".join(repr(account.run) for account in others[:3]) + (" and others" if len(others) > 3 else "")
             return (
                 f". This counts what {runs} asked of the same records, divided among owners in another way: for each record, "
-                f"the owner that was queried most{self._reserved(accounts)}"
+                f"the owner that was queried most{self._reserved(accounts, never_free=never_free)}"
+            )
+        if never_free:
+            runs = ", ".join(repr(account.run) for account in never_free[:3])
+            return (
+                f". The whole plan of {runs}{' and others' if len(never_free) > 3 else ''} stays charged, also if abandoned, since the budget "
+                f"was set or raised after it began{self._reserved(accounts)}"
             )
         if not accounts:
             return ""

@@ -134,7 +134,11 @@ class PrivateOracle:
         self.queries += 1  # failures count too: how often a rule asks must not depend on the answers
         # Charged after computing and before returning: a process that dies before this line has released nothing. A failure
         # is charged too, and so is Ctrl-C: code could raise it when it sees a certain record.
-        self._spend()
+        try:
+            self._spend()
+        except BaseException:
+            del answer  # it was not charged, and the traceback must not lead to it
+            raise
         if isinstance(answer, Exception | KeyboardInterrupt):
             raise answer
         return answer

@@ -23,7 +23,7 @@ from tacit.runs.models import load_models
 from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.runs.rebuilding import rebuild
-from tacit.runs.resuming import how_to_resume
+from tacit.runs.resuming import LOADED, how_to_load, how_to_resume
 from tacit.runs.run_accounts import RunAccounts
 from tacit.runs.run_names import as_path, find_run
 from tacit.training.preparation import make_module
@@ -76,6 +76,7 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
         private_diagnostics=None,
         owners=plan.owners,
         folder=folder.path,
+        loaded_by=how_to_load(folder.path, config),
     )
 
 
@@ -100,7 +101,7 @@ def _of_command_line(config: RunConfig) -> dict[str, Any]:
 def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return rule, model and data of a run from Python; what is given and differs is an error."""
     for key in given:
-        choose("object", key, ("algorithm", "data", "loss", "model"))
+        choose("object", key, LOADED)
     described: dict[str, Callable[[Any], Part]] = {
         "data": lambda data: describe_data(data, config.sizes, None if config.unit is None else Unit.of(config.unit)),
         "algorithm": describe_rule,

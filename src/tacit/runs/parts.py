@@ -22,13 +22,15 @@ from tacit.data import AgentData, inputs
 from tacit.errors import GraphError
 from tacit.graphs import as_graph
 from tacit.networks import Topology
+from tacit.networks.schedules import text_of
 from tacit.networks.topology import rounds_of
 from tacit.privacy import Unit
 from tacit.runs.code_hashes import code_sha256, is_library, tensor_sha256, written
 from tacit.runs.python_config import Part
 from tacit.runs.rebuilding import recipe_of, spec_of
+from tacit.runs.specs import is_shipped
 from tacit.runs.user_code import UserCode
-from tacit.training.preparation import Model, declared_sizes, make_module
+from tacit.training.preparation import TAKING_TURNS, Model, declared_sizes, make_module
 from tacit.training.settings import Training
 
 _MOST_EDGES = 20_000  # of a graph that is kept whole
@@ -54,8 +56,15 @@ def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[st
         if isinstance(name, UserCode):
             parts[key] = part.model_copy(update={"shown": name.text, "made": {"own": name.text}})
         elif key != "data":  # of which more is kept than its name
-            parts[key] = part.model_copy(update={"shown": name, "made": part.made or {"shipped": name}})
+            parts[key] = part.model_copy(update={"shown": name, "made": _made_by_name(key, name, part)})
     return parts
+
+
+def _made_by_name(key: str, name: str, part: Part) -> dict[str, Any]:
+    """Return how a part is made that was given by a name of the library, or a graph that was given as a file."""
+    if key == "graph" and not is_shipped(key, name):
+        return {**(part.made or {}), "file": name}  # its links, if they are few and have no weights, outlive the file
+    return {"shipped": name}
 
 
 def the_graph(training: Training) -> nx.Graph | Topology | None:
@@ -64,7 +73,7 @@ def the_graph(training: Training) -> nx.Graph | Topology | None:
     if not isinstance(graph, Sequence):
         return cast(nx.Graph | Topology | None, graph)
     if len(graph) != 1:
-        raise GraphError(f"{len(graph)} graphs for one run; give one")
+        raise GraphError(f"{len(graph)} graphs for one run; give one. {TAKING_TURNS}")
     return cast(nx.Graph | Topology, graph[0])
 
 
@@ -200,7 +209,9 @@ def _graph(graph: nx.Graph | Topology, rounds: int) -> Part:
                 _add(digest, links.weights)
                 _add(digest, links.heard)
         facts: dict[str, Any] = {"agents": graph.agents, "links hash": digest.hexdigest()}
-        return Part(shown=f"{type(graph).__name__}, {graph.agents} agents", facts=facts)
+        text = text_of(graph)
+        shown = f"{type(graph).__name__}, {graph.agents} agents" if text is None else text
+        return Part(shown=shown, made=None if text is None else {"shipped": text}, facts=facts)
     edges, weights = [list(edge) for edge in as_graph(graph).edges], graph.graph.get("weights")
     plain = weights is None and len(edges) <= _MOST_EDGES
     facts = {

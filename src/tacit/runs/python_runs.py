@@ -20,7 +20,7 @@ from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.python_training import config_of
-from tacit.runs.resuming import after_failure, call, is_kept
+from tacit.runs.resuming import after_failure, how_to_load, is_kept
 from tacit.runs.run_names import as_path, find_run
 from tacit.runs.runner import Runner
 from tacit.runs.user_code import UserCode
@@ -102,7 +102,7 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
         _say(f"stopped after round {runner.session.round} of {config.total_rounds}, {stopped}. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if stopping.asked:
-        _say(f"the run had reached its end, and is finished: {call('tacit.load', path, [])} loads it")
+        _say(f"the run had reached its end, and is finished: {how_to_load(path, config)} loads it")
         raise KeyboardInterrupt
     return replace(result, ledger=DurableLedger(runner.folder.ledger_file, read_only=True))  # the runner's is closed
 

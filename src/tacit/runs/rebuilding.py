@@ -125,6 +125,8 @@ def make_again(
     """Return an object by what is kept of it, unless that is the name of the user's own. `named` finds functions and classes."""
     if "shipped" in made:
         return make_shipped(key, str(made["shipped"]), data, config.seed)
+    if "file" in made and "edges" not in made:
+        return make_shipped("graph", str(made["file"]), data, config.seed)
     try:
         if key == "data":
             return _load(made, data_dir)

@@ -7,6 +7,9 @@ from pathlib import Path
 from tacit.errors import RuleError
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
 
+LOADED = ("algorithm", "data", "loss", "model")
+"""What `tacit.load` takes of the objects of a run."""
+
 
 def call(function: str, path: Path, keys: Sequence[str]) -> str:
     """Return the line of Python that resumes or loads a run to which these objects must be given again."""
@@ -33,6 +36,11 @@ def how_to_resume(path: Path, config: AnyConfig) -> str:
         return line
     assert isinstance(config, PythonConfig)
     return f"{line}, with {described(config, keys)} as tacit.train was given {'it' if len(keys) == 1 else 'them'}"
+
+
+def how_to_load(path: Path, config: AnyConfig) -> str:
+    """Return the line of Python that loads a finished run with all that it was made of."""
+    return call("tacit.load", path, [key for key in to_give(config) if key in LOADED])
 
 
 def is_kept(path: Path, config: AnyConfig) -> str:

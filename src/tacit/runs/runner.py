@@ -36,6 +36,7 @@ from tacit.runs.models import save_models
 from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.python_training import maker
+from tacit.runs.resuming import how_to_load
 from tacit.runs.tensorboard import Board
 from tacit.training.preparation import declared_sizes
 from tacit.training.results import Result, Snapshot
@@ -359,7 +360,9 @@ class Runner:
         if self.session.monitor.histories[0][-1].round != self.session.round:
             self.session.take_snapshot()  # killed between its last checkpoint and its last snapshot
             self._log_snapshots()
-        result = replace(self.session.results()[0], folder=self.folder.path)
+        result = replace(
+            self.session.results()[0], folder=self.folder.path, loaded_by=how_to_load(self.folder.path, self.config)
+        )
         save_models(self.folder.models_file, result)
         models = models_sha256(result.theta)
         self.folder.log(FinishEvent(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))

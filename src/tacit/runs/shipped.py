@@ -32,6 +32,7 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
         return make_shipped_rule(text)
     if key == "loss":
         return shipped_loss(text)
+    choose("part that has names", key, BY_NAME)
     if not isinstance(data, AgentData):
         raise InvalidInput(f"{key} {text!r} is made for the data of the run, which is not here; give data=")
     return shipped_model(text, data.dataset) if key == "model" else parse_links(text, data.agents, seed)

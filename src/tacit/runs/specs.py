@@ -67,7 +67,9 @@ def parse_split(text: str) -> Partition:
         first, comma, option = (part.strip() for part in value.partition(","))
         alpha = _number(first)
         if alpha is None:
-            raise InvalidInput(f"split {text!r} has no number for alpha; write it as in dirichlet:0.3")
+            bare = first.removeprefix("alpha").strip().removeprefix("=").strip()
+            example = ",".join([bare, *([option] if comma else [])]) if _number(bare) is not None else "0.3"
+            raise InvalidInput(f"split {text!r} has no number for alpha; write it as in dirichlet:{example}")
         if not comma:
             return Dirichlet(alpha=alpha)
         key, _, least = (part.strip() for part in option.partition("="))

@@ -7,7 +7,7 @@ however short a run is, which can be more than the tenth by itself.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import torch
@@ -21,9 +21,19 @@ from tacit.networks import Network
 from tacit.training.evaluation import consensus_distance, evaluate
 from tacit.training.results import Snapshot
 
-_SHARE = 0.1  # of the records that a run trains on
+SCORED_SHARE = 0.1
+"""How many records are scored, at most, for each one that a run trains on, unless its end alone takes more."""
 _SNAPSHOTS, _LEAST_SAMPLE = 20, 100
 _SAMPLE_SEED = 0  # the same for all runs, so that their curves can be compared
+
+
+class Work(TypedDict):
+    """What a run does: its rounds, the records that all agents train on, how many agents these are, and the validation records."""
+
+    rounds: int
+    trained: float
+    agents: int
+    validation: int
 
 
 class SnapshotSchedule(NamedTuple):
@@ -41,7 +51,7 @@ def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: in
     """
     if not validation:
         return SnapshotSchedule(every or -(-rounds // _SNAPSHOTS), 0)
-    allowed = _SHARE * trained / agents
+    allowed = SCORED_SHARE * trained / agents
     left = max(allowed - validation, allowed / 2)
     least = min(_LEAST_SAMPLE, validation)
     if every is None:
@@ -49,6 +59,12 @@ def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: in
         every = -(-rounds // snapshots)
     snapshots = -(-rounds // every)  # at the start, and then every so many rounds before the end
     return SnapshotSchedule(every, max(least, min(validation, int(left / snapshots))))
+
+
+def scored_share(schedule: SnapshotSchedule, *, rounds: int, trained: float, agents: int, validation: int) -> float:
+    """Return how many records a run scores for each one that it trains on; more than a tenth if its end alone takes more."""
+    before = len(range(0, rounds, schedule.every)) * schedule.sample
+    return agents * (before + validation) / trained if trained else 0.0
 
 
 class Monitor:
@@ -66,11 +82,12 @@ class Monitor:
         gather: Callable[[Tensor], Tensor | None],
         schedule: SnapshotSchedule,
     ) -> None:
-        self._model, self._data, self._network, self._gather = model, data.dataset, network, gather
+        self._model, self._network, self._gather = model, network, gather
+        # What is public, and not the data set: a monitor must not be able to read training records.
+        self._validation, self._prepare = data.dataset.validation, data.dataset.prepare
+        self._classification = data.dataset.classes is not None
         self.schedule = schedule
-        self._sample = (
-            None if data.dataset.validation is None else public_sample(data.dataset.validation, schedule.sample)
-        )
+        self._sample = None if self._validation is None else public_sample(self._validation, schedule.sample)
         self._histories: list[list[Snapshot]] = [[] for _ in range(network.trials)]
         self.seconds = 0.0
 
@@ -86,11 +103,9 @@ class Monitor:
 
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
         """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
-        if self._data.validation is None:
+        if self._validation is None:
             raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
-        score = evaluate(
-            self._model, theta, self._data.validation, self._data.prepare, classification=False, one_by_one=True
-        )
+        score = evaluate(self._model, theta, self._validation, self._prepare, classification=False, one_by_one=True)
         return torch.from_numpy(score.loss).to(theta)
 
     def take_snapshot(
@@ -99,13 +114,12 @@ class Monitor:
         """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
         trials, started = len(self._histories), time.perf_counter()
         loss = accuracy = scored = None
-        records = self._data.validation if whole else self._sample
-        if records is not None and self._data.validation is not None:
-            classification = self._data.classes is not None
-            score = evaluate(self._model, theta, records, self._data.prepare, classification=classification)
+        records = self._validation if whole else self._sample
+        if records is not None and self._validation is not None:
+            score = evaluate(self._model, theta, records, self._prepare, classification=self._classification)
             loss = score.loss.reshape(trials, -1)
             accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
-            scored = len(records), len(self._data.validation)
+            scored = len(records), len(self._validation)
         with torch.no_grad():
             everyone = self._gather(theta)
             apart = np.full(trials, np.nan)

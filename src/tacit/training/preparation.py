@@ -21,6 +21,7 @@ from tacit.privacy.units import Unit, require_units
 
 Model = nn.Module | Callable[[], nn.Module]
 Graphs = nx.Graph | Topology | Sequence[nx.Graph | Topology]
+TAKING_TURNS = "Graphs that take turns from round to round are given as tacit.networks.as_topology([...]), a Cycle"
 
 
 def make_module(model: Model, seed: int) -> nn.Module:
@@ -106,7 +107,7 @@ def connect(
         return [Static(Links.of(sparse.csr_array(sparse.eye_array(agents, format="csr"))))]
     each = list(graph) if isinstance(graph, Sequence) else [graph]
     if len(each) not in (1, trials):
-        raise GraphError(f"{len(each)} graphs for {trials} trials; give one for all, or one for each")
+        raise GraphError(f"{len(each)} graphs for {trials} trials; give one for all, or one for each. {TAKING_TURNS}")
     links = [_topology(one, mixing, allow_drift=allow_drift, agents=agents, rounds=rounds * exchanges) for one in each]
     return links if exchanges == 1 else [Several(one, exchanges) for one in links]
 

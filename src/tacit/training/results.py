@@ -89,6 +89,8 @@ class Result:
     """For each agent, the label under which the ledger counts what was asked of its records."""
     folder: Path | None = None
     """Where the run is kept, if it is."""
+    loaded_by: str = ""
+    """The line of Python that loads a run that is kept, with the objects that its folder does not hold."""
 
     def module(self, agent: int) -> nn.Module:
         """Return one agent's model as an ordinary module."""
@@ -205,7 +207,7 @@ class Result:
         if self.folder is not None:
             raise DataError(
                 f"a result holds the agents' records and is not pickled; this run is kept in {self.folder}: "
-                f"tacit.load({str(self.folder)!r}) loads it"
+                f"{self.loaded_by or f'tacit.load({str(self.folder)!r})'} loads it"
             )
         raise DataError(
             "a result holds the agents' records and is not pickled; save what you need of it, such as module(0).state_dict(), or "

@@ -20,11 +20,21 @@ from tacit.data.schema import check_records
 from tacit.errors import PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import Topology
-from tacit.privacy import Account, Diagnostics, Ledger, Oracle, PlainOracle, Privacy, PrivateOracle, choose_engine
+from tacit.privacy import (
+    Account,
+    Diagnostics,
+    Ledger,
+    Oracle,
+    PlainOracle,
+    Privacy,
+    PrivateOracle,
+    Secret,
+    choose_engine,
+)
 from tacit.privacy.masks import share_masks
 from tacit.privacy.units import UnitModel
 from tacit.training.absences import Absences, WithAbsences
-from tacit.training.monitor import Monitor, plan_snapshots
+from tacit.training.monitor import Monitor, Work, plan_snapshots, scored_share
 from tacit.training.planning import count_queries, settle_plan
 from tacit.training.preparation import (
     connect,
@@ -65,6 +75,7 @@ class Session:
         self.hosted, self.trials = self.runtime.host(training.data.agents), self.runtime.trials
         self.sizes = declared_sizes(training.data, training.sizes, self.hosted.total, training.unit)
         _warn_of_units(training)
+        self._check_masks_are_shared()
         self._schedule = self._hosted_step_sizes()
         self._absences = Absences(training.absences, self.hosted.total)
         complete = self._connect_agents()
@@ -234,6 +245,16 @@ class Session:
     ) -> None:
         self.close()
 
+    def _check_masks_are_shared(self) -> None:
+        """Refuse masks whose two ends would be drawn under different keys: they would not cancel."""
+        apart = len(self.hosted.agents) < self.hosted.total
+        if apart and self.training.cancelling is not None and isinstance(self.training.chosen_sources, Secret):
+            raise PrivacyError(
+                f"{len(self.hosted.agents)} of {self.hosted.total} agents are hosted here, and every process with secret sources draws "
+                "keys of its own, so masks would not cancel between processes. Host all agents in one process, use sources=Seeded(seed), "
+                "which is not a release, or leave out noise=Cancelling(...)"
+            )
+
     def _hosted_step_sizes(self) -> Schedule:
         everyone = self.hosted.total
         rows = [trial * everyone + agent for trial in range(self.trials) for agent in self.hosted.agents]
@@ -304,13 +325,14 @@ class Session:
 
     def _make_monitor(self) -> Monitor:
         data = self.training.data
-        schedule = plan_snapshots(
+        work = Work(
             rounds=self.training.total_rounds,
-            every=self.training.evaluate_every,
             trained=self.cost.queries * sum(self.plan.lot_sizes),
             agents=self.hosted.total,
             validation=0 if data.dataset.validation is None else len(data.dataset.validation),
         )
+        schedule = plan_snapshots(**work, every=self.training.evaluate_every)
+        self.scored_share = scored_share(schedule, **work)
         return Monitor(self.model, data, self.network, self.runtime.gather, schedule)
 
     def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:

@@ -58,6 +58,7 @@ class Training:
     same_start: whether all agents of a trial start from one θ. If not, `model` must be a function.
     evaluate_every: rounds between snapshots of the models; at most twenty snapshots unless given. All validation records are scored after
         the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
+        A short run scores more, since its end is scored in full.
     spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
@@ -136,9 +137,13 @@ class Training:
             graphs and all(isinstance(graph, nx.Graph) or is_topology(graph) for graph in graphs)
         ):
             what = f"the text {given!r}" if isinstance(given, str) else f"a {type(given).__name__}"
+            changing = callable(given) and not isinstance(given, type)
+            function = (
+                ". A function of the round's number is tacit.networks.Changing(function, agents)" if changing else ""
+            )
             raise InvalidInput(
                 f"graph is {what}; give a networkx graph such as tacit.graphs.ring(10), links that change such as "
-                "tacit.networks.base_graphs(10), or a list with one for each trial"
+                f"tacit.networks.base_graphs(10), or a list with one for each trial{function}"
             )
         if not isinstance(self.taps, Sequence) or not all(callable(tap) for tap in self.taps):
             raise InvalidInput(f"taps is {self.taps!r}; give a list of functions")

@@ -50,13 +50,14 @@ def command(
 ) -> None:
     """Show which agent gets which records when a data set is divided as tacit train divides it.
 
-    Your own data may be divided already. Showing it runs your file.
+    Your own data may be divided already. Showing it runs your file. Records that no run would accept are refused here, too.
 
     [bold]Example[/]
 
     tacit data mnist --agents 10 --split 0.5 --plot split.png
     """
     from tacit.data import Schema
+    from tacit.data.schema import check_records
     from tacit.runs.specs import parse_split
 
     check_picture(plot)
@@ -67,6 +68,7 @@ def command(
     with working("loading and dividing"):
         held = config.load_data()
         schema = Schema.draft(held.dataset) if held.dataset.schema is None else held.dataset.schema
+        check_records(held, schema)
         counts = None if held.dataset.classes is None else held.counts
         divided = held.partition.startswith(f"{held.dataset.name}/{how}/")
         ways = f"{how}, {counted(held.agents, 'agent')}, seed {seed}" if divided else counted(held.agents, "agent")

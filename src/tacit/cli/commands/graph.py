@@ -93,7 +93,8 @@ def command(
         note(thin)
     if json:
         edges = [list(edge) for edge in found.edges]
-        print_json({"kind": kind, **measures.to_dict(), "mixing": weights, "edge_list": edges})
+        names = {"names": list(found.graph["names"])} if "names" in found.graph else {}
+        print_json({"kind": kind, **measures.to_dict(), "mixing": weights, "edge_list": edges, **names})
         return
     screen = console()
     screen.print(Text(_title(kind, measures), style="bold"), soft_wrap=True)
@@ -160,14 +161,19 @@ def _print_rows(screen: Console, rows: Iterable[tuple[str, str, str]]) -> None:
 
 
 def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[float]) -> None:
+    names = graph.graph.get("names")
     table = plain_table()
     table.add_column("agent", justify="right")
+    if names:
+        table.add_column("name", overflow="fold")
     table.add_column("neighbours", overflow="fold")
     table.add_column("centrality", no_wrap=True)
     most = max(centrality)
     for agent in graph:
         shown = Text.assemble(f"{centrality[agent]:.3f} ", (bar(centrality[agent] / most, _BAR_WIDTH), "cyan"))
-        table.add_row(str(agent), ranges(sorted(graph[agent])), shown)
+        near = sorted(graph[agent])
+        whom = [names[agent], " ".join(names[other] for other in near)] if names else [ranges(near)]
+        table.add_row(str(agent), *whom, shown)
     screen.print(table)
     screen.print()
 

@@ -165,7 +165,8 @@ def abandon(
 ) -> None:
     """Give up a run that was killed or stopped: it makes no more queries, and those it has not made are free for other runs.
 
-    Queries that it made stay charged, and its own ε stays that of its plan. An abandoned run cannot be resumed. A run that a process
+    Queries that it made stay charged, and its own ε stays that of its plan. If the budget was raised after the run began, nothing
+    becomes free. An abandoned run cannot be resumed. A run that a process
     is still working on is refused.
 
     Example: tacit ledger abandon dsgt-digits-1 --reason "the machine is gone"
@@ -175,7 +176,8 @@ def abandon(
         name = choose("run", run if run in names else Path(run).name, names)
         before = durable.account(name)
         assert before is not None
-        freed = max(before.to_free(line) for line in before.lines)
+        freed = max(durable.to_free(before, line) for line in before.lines)
+        raised = not freed and any(map(before.to_free, before.lines))
         decision = durable.abandon(name, reason=reason, who=who or getpass.getuser())
         account = durable.account(name)
         assert account is not None
@@ -184,6 +186,11 @@ def abandon(
         return
     if freed:
         words = f"{freed} of its {account.allowed} queries are free for other runs; {account.spent} were made and stay charged"
+    elif raised:
+        words = (
+            f"no query is freed: it made {account.spent} of {account.allowed}, and the budget was set or raised after it began, maybe "
+            "because of its results, so its whole plan stays charged"
+        )
     else:
         words = (
             f"no query is freed: it made {account.spent} of {account.allowed}, and without a budget that admitted it before, "

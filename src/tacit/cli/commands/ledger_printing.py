@@ -16,7 +16,8 @@ from tacit.privacy.observers import short_name
 
 _IF_NOT_ADAPTIVE = "if no run was planned after seeing another's results"
 _SPENT = "what all runs so far have spent"
-_COUNTED = "what the stricter count of the budget gives for these runs; a new run must fit into the rest"
+_COUNTED = "what the budget's filter counts for these runs; a new run must fit into the rest"
+_ABANDONED = "an abandoned run is charged its whole plan in what was spent, and with the queries that it made in what the budget counts"
 _HOLDS = "the most that all runs can spend, even if they are planned after seeing others' results"
 _LATE = (
     "no run is admitted past this; it was set or raised when there were runs already, so it proves nothing about runs that were "
@@ -127,17 +128,20 @@ def _print_budgets(snapshot: LedgerSnapshot) -> None:
         screen.print(f"\nbudget: all runs together may spend {budget} on {on}", soft_wrap=True)
         worst, counted = snapshot.used(owner)
         if counted:
-            if not owner:
-                screen.print(f"most of it is used for {worst}:", soft_wrap=True)
-            screen.print()
-            together = snapshot.ledger.guarantee(
-                worst,
+            spender, together = snapshot.highest(
+                snapshot.owners_under(owner),
                 delta=budget.delta,
                 adjacency=budget.adjacency,
                 accountant=budget.accountant,
                 observer=budget.observer,
             )
+            if not owner:
+                highest = "" if spender == worst else f"; the highest ε is that of {spender}"
+                screen.print(f"most of it is used for {worst}{highest}:", soft_wrap=True)
+            screen.print()
             screen.print(_budget_table(budget, counted, together, late=_is_late(snapshot, owner, worst)))
+            if any(account.state == "abandoned" and account.spent for account in snapshot.ledger.accounts):
+                screen.print(f"\nNote: {_ABANDONED}", soft_wrap=True)
 
 
 def _is_late(snapshot: LedgerSnapshot, owner: str, worst: str) -> bool:

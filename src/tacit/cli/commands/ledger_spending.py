@@ -130,16 +130,20 @@ class LedgerSnapshot:
 
     def used(self, owner: str) -> tuple[str, float]:
         """Return the owner under a budget for whom its filter counts most, and how much that is."""
-        under = [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
+        under = self.owners_under(owner)
         return max(
             ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
         )
 
-    def divided_again(self, runs: Sequence[str] | None = None) -> list[str]:
-        """Return a sentence for every data set that these runs, or all, divided among owners in several ways."""
+    def owners_under(self, owner: str) -> list[str]:
+        """Return the owners under a budget: one that has its own, or all others."""
+        return [each for each in self._runs_of if each not in self.ledger.budgets] if owner == EVERYONE else [owner]
+
+    def divided_again(self, runs: Sequence[str] | None = None, *, only: str | None = None) -> list[str]:
+        """Return a sentence for every data set, or only for one, that these runs, or all, divided among owners in several ways."""
         ways: dict[str, dict[str, None]] = {}
         for run, line in self._lines:
-            if line.records and (runs is None or run in runs):
+            if line.records and (runs is None or run in runs) and only in (None, line.records):
                 ways.setdefault(line.records, {})[line.partition] = None
         return [
             f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "

@@ -15,6 +15,7 @@ from tacit.privacy.observers import find_cut_off, observers_to_state
 from tacit.report.absent import describe_absences
 from tacit.report.wording import agents, amount, counted
 from tacit.runs import Runner
+from tacit.training.monitor import SCORED_SHARE
 
 _AGENTS_SHOWN = 20
 
@@ -55,8 +56,17 @@ def _plan(runner: Runner) -> Table:
     sent = cost.bytes_sent.max() / session.training.total_rounds
     table.add_row("sent by an agent in a round", f"{amount(sent)} at most")
     table.add_row("gradients", session.chosen.why)
+    if session.scored_share > SCORED_SHARE:
+        table.add_row("scoring", _scoring(runner))
     table.add_row("memory, about", amount(_memory(runner)))
     return table
+
+
+def _scoring(runner: Runner) -> str:
+    """Say that a run this short scores more records than the tenth that is planned for."""
+    share, validation = runner.session.scored_share, runner.session.training.data.dataset.validation
+    assert validation is not None
+    return f"{share:.2g} records for each one trained on: all {len(validation):,} validation records at the end of a short run"
 
 
 def _rounds(runner: Runner) -> str:

@@ -51,14 +51,15 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
 
 def _print_all_runs(runner: Runner) -> None:
     """Print what all runs together have spent on the owner with the highest ε, and its budget."""
-    config, owners = runner.config, runner.session.training.data.owners
+    config, data = runner.config, runner.session.training.data
+    owners = data.owners
     observers = observers_to_state(runner.session.plan.observer)
     with working("adding up all runs"), closing(DurableLedger(runner.folder.ledger_file, read_only=True)) as ledger:
         record = LedgerSnapshot(ledger)
         stated = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
         found = [record.highest(owners, **stated, observer=observer) for observer in observers]
         count = len(record.runs_on(owners))
-        notes = [*record.divided_again(), *record.exposed([runner.folder.name])]
+        notes = [*record.divided_again(only=data.dataset.name), *record.exposed([runner.folder.name])]
         owner, kept = found[-1]
         budget = record.budget_of(owner)
         counted = None if budget is None else record.ledger.filtered(owner)
