@@ -189,8 +189,8 @@ def _draw_observers(
     curves = []
     for observer in shown:
         values = [planned.epsilon(masked.sigma_against(observer), asked, count) for count in counts]
-        look = {"name": f"against {observer}", "asked": observer == masked.promised}
-        curves.append(Curve(queries=[0, *counts], epsilons=[0.0, *values], **look))
+        name, asked_for = f"against {observer}", observer == masked.promised
+        curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=asked_for))
     title = f"ε over queries at own σ = {digits(max(masked.own))}, masks of {digits(masked.masks.size)}, δ = {planned.delta:g}"
     save_picture(draw_spending(curves, title=title, budget=target), path)
 
