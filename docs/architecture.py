@@ -36,7 +36,7 @@ PACKAGES = {
     "data": "records, partitions",
 }
 """What each package is for, in the order in which packages of one layer are drawn."""
-BASE = ("io", "errors", "lazy")
+BASE = ("io", "errors", "lazy", "registry")
 """Imported almost everywhere, so drawn as one bar without arrows."""
 
 FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="15"'

@@ -13,9 +13,10 @@ ROOT = Path(tacit.__file__).parent
 # `python tests/test_layout.py` prints it as Markdown.
 HOUSE = """
 errors, lazy        | errors; imports on first use                              | nothing         |
+registry            | what ships, by name: one line each                        | nothing         |
 io                  | files, JSON lines, hash chains, locks, processes          | errors, lazy    |
-graphs              | graphs by name, mixing weights, measures, search          | errors, lazy, io |
-data                | records, schemas, partitions, published data sets         | errors, lazy, io |
+graphs              | graphs by name, mixing weights, measures, search          | errors, lazy, registry, io |
+data                | records, schemas, partitions, published data sets         | errors, lazy, registry, io |
 models              | shipped models and losses, flat parameter vectors         | everything above | graphs
 networks            | topologies, schedules, codecs, stacked and wired networks | everything above | data, models
 networks/transports | what carries bytes between agents                         | everything above | data, models, networks.stacked
@@ -100,10 +101,16 @@ def imports(path):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [_module(node.module, alias.name) for alias in node.names]
         else:
             continue
         yield from (name.removeprefix("tacit.") for name in found if name.startswith("tacit."))
+
+
+def _module(package, name):
+    """Return what is imported by `from package import name`; names of `tacit` itself come through its front door."""
+    front = package == "tacit" and name in tacit.__all__ and not (ROOT / name).is_dir()
+    return "tacit.api" if front else f"{package}.{name}"
 
 
 def test_the_table_has_every_package_and_every_room():

@@ -4,8 +4,8 @@ import os
 from dataclasses import MISSING, fields
 from typing import Any
 
-from tacit.algorithms import SGD, Algorithm
-from tacit.algorithms.averaged import name_of, rule_of
+from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import is_pooled, name_of
 from tacit.data import DataSet
 from tacit.errors import InvalidInput, choose
 from tacit.privacy import Budget, Privacy
@@ -111,7 +111,7 @@ def _training(
             names[key] = own or text
         if key == "data":
             found[key] = _dealt(found[key], deal, found.get("seed", 0), named=key in names)
-    if "data" in names and type(rule_of(found["algorithm"])) is SGD:
+    if "data" in names and is_pooled(found["algorithm"]):
         found["data"] = found["data"].pooled()
     return Training(**found, **(more or {})), names
 

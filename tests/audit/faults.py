@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit.training.planning
 import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine
@@ -171,7 +172,7 @@ def five_lots_under_one_noise(patch: pytest.MonkeyPatch) -> None:
 
 def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
     """ERRATA row 2: noise is settled, and the ledger charged, as if one round were one query."""
-    count, spend, asked = tacit.training.session.count, PrivateOracle._spend, [0]
+    count, spend, asked = tacit.training.planning.count, PrivateOracle._spend, [0]
 
     def too_few(*args: Any, **settings: Any) -> Cost:
         cost = count(*args, **settings)
@@ -182,7 +183,7 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
         if asked[0] % steps == 0:
             spend(self)
 
-    patch.setattr(tacit.training.session, "count", too_few)
+    patch.setattr(tacit.training.planning, "count", too_few)
     patch.setattr(PrivateOracle, "_spend", rarely)
     patch.setattr("tacit.privacy.ledger.Account.check", lambda self: None)
 

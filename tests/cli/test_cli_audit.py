@@ -292,7 +292,7 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
             kept = json.loads(line)
             rows += [{**fixed, "present": kept["present"], "score": score} for score in kept["scores"]["loss"]]
     for name, each in found.items():
-        proven = finite(attack.judged(rows, name).to_json())
+        proven = finite(attack.judge_scores(rows, name).to_json())
         assert {key: each[key] for key in proven} == json.loads(json.dumps(proven))
 
 

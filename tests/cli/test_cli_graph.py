@@ -11,7 +11,7 @@ from tacit.cli import app
 from tacit.cli.commands.graph import ranges
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import build, find_graph, normalized_algebraic_connectivity, read_graph
-from tacit.graphs.topologies import KINDS
+from tacit.registry import GRAPHS
 from tacit.runs.specs import parse_graph
 
 KEYS = {
@@ -39,7 +39,7 @@ def test_ring_of_ten_has_the_known_measures():
     assert nx.utils.graphs_equal(nx.Graph(result["edge_list"]), nx.Graph(build("ring", 10).edges))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", GRAPHS)
 def test_every_kind_can_be_built(kind):
     result = document("graph", kind, "--agents", 16, "--seed", 3)
     graph = build(kind, 16, seed=3)
@@ -226,7 +226,7 @@ def test_help_has_an_example_and_names_every_kind():
     said = answer("graph", "--help")
     assert "tacit graph random --agents 10 --fiedler 0.39 --seed 7" in said
     listed = one_line(said.replace("│", " ")).partition("One of ")[2].partition("; random")[0]
-    assert listed.split(", ") == list(KINDS)
+    assert listed.split(", ") == list(GRAPHS)
 
 
 def same(one, other):

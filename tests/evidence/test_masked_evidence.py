@@ -40,7 +40,7 @@ def runs(masked, tmp_path):
 def test_a_run_with_masks_is_made_again_to_the_bit(masked, name):
     found = outcomes(masked, name, replay=True)
     assert {what for what, each in found.items() if each.outcome != "holds"} == {"earlier head"}
-    assert "it gives the same models and the same 9 looks to the bit" in found["replay"].words
+    assert "it gives the same models and the same 9 snapshots to the bit" in found["replay"].words
     against = RunFolder.find(masked / name).summary()["epsilon_against"]
     assert f"ε={against['1']:.4g} per record against any one other agent at" in found["ε"].words
     assert f"ε={against['all']:.4g} against everybody else together" in found["ε"].words

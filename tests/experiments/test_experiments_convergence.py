@@ -62,7 +62,7 @@ def test_twice_the_noise_of_the_same_seed_is_about_twice_as_far():
     assert far == pytest.approx(2 * near, rel=0.05)
 
 
-def test_clipping_is_told_and_moves_the_limit():
+def test_clipping_is_shown_and_moves_the_limit():
     course = watch("dsgt", agents=5, rounds=60, sigma=0.02, clip=0.2)
     assert course.clipped > 0.5
     assert float(distance(course.theta[-1, 0], problem(5)[1])) > 0.02

@@ -1,4 +1,4 @@
-"""Every verdict of `convergence` follows from the rows: made-up ones by which it is as claimed, against the claim, and not told."""
+"""Every verdict of `convergence` follows from the rows: made-up ones by which it is as claimed, against the claim, and inconclusive."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def line(begin, *rows):
     return next(each for each in said.splitlines() if each.startswith(f"- {begin}"))
 
 
-def test_tolerances_are_told():
+def test_tolerances_are_stated():
     said = load_experiment("convergence").finding(settling())
     assert "within 0.05 of one" in said
     assert "within 10 %" in said
@@ -69,66 +69,74 @@ def test_other_rates_are_against_the_claim(plain, noisy):
     assert line("Linear rate", *rows).startswith("- Linear rate: against the claim")
 
 
-def test_a_rate_is_not_told_where_noise_hides_it():
+def test_a_rate_is_inconclusive_where_noise_hides_it():
     soon = played("constant", 0.0, 0.0), played("constant", 0.02, 2.0)
-    assert line("Linear rate", *soon).startswith("- Linear rate: not told by these runs, as σ=0.02 settles too soon")
+    assert line("Linear rate", *soon).startswith(
+        "- Linear rate: inconclusive with these runs, as σ=0.02 settles too soon"
+    )
 
 
 @pytest.mark.parametrize(
-    ("rows", "told", "own"),
+    ("rows", "verdict", "own"),
     [
         (settling(), "as claimed", "is in proportion to σ: slope 1.000"),
         (settling(power=0.5), "against the claim", "is not in proportion to σ: slope 0.500"),
         (settling(short=0.1), "does not apply", "is in proportion to σ: slope 1.000"),
-        (settling(spread=1.0), "not told by these runs", "may be in proportion to σ, which these runs do not tell"),
+        (
+            settling(spread=1.0),
+            "inconclusive with these runs",
+            "may be in proportion to σ, inconclusive with these runs",
+        ),
     ],
 )
-def test_the_first_theorem_is_judged_by_the_distance_to_the_optimum(rows, told, own):
+def test_the_first_theorem_is_judged_by_the_distance_to_the_optimum(rows, verdict, own):
     found = line("Theorem 1", rows)
-    assert found.startswith(f"- Theorem 1, the optimum within O(σ): {told}.")
+    assert found.startswith(f"- Theorem 1, the optimum within O(σ): {verdict}.")
     assert own in found
 
 
 def test_a_base_algorithm_that_stops_short_does_not_meet_the_theorems_condition():
-    assert "does not apply. The noiseless run, of which" in line("Theorem 1", settling(short=0.1))
+    assert "does not apply. The theorem assumes that the noiseless run converges" in line(
+        "Theorem 1", settling(short=0.1)
+    )
     assert "ends 0.10 from it." in line("Theorem 1", settling(short=0.1))
     assert "does not apply" not in line("Theorem 1", settling())
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "verdict"),
     [
         (settling("summable"), "as claimed"),
         (settling("summable", short=0.26), "does not apply"),
-        (settling("summable", spread=1.0), "not told by these runs"),
+        (settling("summable", spread=1.0), "inconclusive with these runs"),
     ],
 )
-def test_the_second_theorem_is_judged_by_the_distance_to_the_optimum(rows, told):
+def test_the_second_theorem_is_judged_by_the_distance_to_the_optimum(rows, verdict):
     found = line("Theorem 2", rows)
-    assert found.startswith(f"- Theorem 2, with summable steps, the optimum within O(σ): {told}.")
+    assert found.startswith(f"- Theorem 2, with summable steps, the optimum within O(σ): {verdict}.")
     assert "the distance to the noiseless run at the same round" in found
 
 
-def test_a_theorem_is_not_told_without_the_noiseless_run():
+def test_a_theorem_is_inconclusive_without_the_noiseless_run():
     noisy = [row for row in settling() if row["sigma"] > 0]
-    assert line("Theorem 1", noisy).startswith("- Theorem 1, the optimum within O(σ): not told by these runs.")
+    assert line("Theorem 1", noisy).startswith("- Theorem 1, the optimum within O(σ): inconclusive with these runs.")
 
 
 FREE = played("constant", 0.02, 0.005)
 
 
 @pytest.mark.parametrize(
-    ("clipped", "told"),
+    ("clipped", "verdict"),
     [
         (played("clipping", 0.02, 0.11, clip=0.4), "against the claim"),
-        (played("clipping", 0.02, 0.005, clip=0.4), "not told by these runs"),
+        (played("clipping", 0.02, 0.005, clip=0.4), "inconclusive with these runs"),
         (played("clipping", 0.02, 0.004, clip=0.4), "as claimed"),
-        (played("clipping", 0.02, 0.006, clip=0.4, spread=0.5), "not told by these runs"),
-        (played("clipping", 0.02, 0.0, clip=0.4, shrunk=lambda round: 0.99**round), "not told by these runs"),
+        (played("clipping", 0.02, 0.006, clip=0.4, spread=0.5), "inconclusive with these runs"),
+        (played("clipping", 0.02, 0.0, clip=0.4, shrunk=lambda round: 0.99**round), "inconclusive with these runs"),
     ],
 )
-def test_clipping_is_compared_with_runs_of_the_same_noise_multiplier(clipped, told):
-    assert line("Clipping", FREE, clipped).startswith(f"- Clipping as a smaller step: {told}.")
+def test_clipping_is_compared_with_runs_of_the_same_noise_multiplier(clipped, verdict):
+    assert line("Clipping", FREE, clipped).startswith(f"- Clipping as a smaller step: {verdict}.")
 
 
 def test_one_norm_against_the_claim_is_enough():
@@ -138,11 +146,11 @@ def test_one_norm_against_the_claim_is_enough():
     assert "With σ=0.02 it ends 0.0050 from the optimum where nothing is clipped, 0.0040 with clipping at 0.4" in found
 
 
-def test_clipping_is_not_told_without_unclipped_runs():
-    assert "not told by these runs" in line("Clipping", played("clipping", 0.02, 0.11, clip=0.4))
+def test_clipping_is_inconclusive_without_unclipped_runs():
+    assert "inconclusive with these runs" in line("Clipping", played("clipping", 0.02, 0.11, clip=0.4))
 
 
-def test_lots_are_told_with_their_noise():
+def test_lots_are_shown_with_their_noise():
     lots = played("lots", 0.0, 0.04, lot=20), played("lots", 0.0, 0.11, lot=5)
     assert (
         line("No claim", *lots)
@@ -154,10 +162,10 @@ def test_lots_are_told_with_their_noise():
     ("low", "high", "expected"),
     [
         (0.986, 0.999, "as claimed"),
-        (0.948, 1.014, "not told by these runs"),
+        (0.948, 1.014, "inconclusive with these runs"),
         (1.06, 1.2, "against the claim"),
         (0.1, 0.94, "against the claim"),
-        (0.5, 1.5, "not told by these runs"),
+        (0.5, 1.5, "inconclusive with these runs"),
     ],
 )
 def test_the_whole_interval_counts(low, high, expected):

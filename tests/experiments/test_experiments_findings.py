@@ -1,11 +1,20 @@
-"""Findings follow from the rows: made-up ones that bear a claim out, that refute it, and that are too few to tell."""
+"""Findings follow from the rows: made-up ones that confirm a claim, that refute it, and that are inconclusive."""
 
 import math
 
 import pytest
 
 from tacit.experiments import load_experiment
-from tacit.experiments.statistics import Summary, difference, doubt, falling, fit_slope, summarise, verdict, within
+from tacit.experiments.statistics import (
+    Summary,
+    fit_slope,
+    judge_change,
+    judge_fall,
+    judge_margin,
+    state_doubt,
+    subtract,
+    summarise,
+)
 
 TRAINED = {"dataset": "mnist", "model": "convnet", "rounds": 400, "trials": 3, "lot": 256, "agents": 10, "t": 1.0}
 
@@ -62,7 +71,7 @@ def test_density_has_the_claim_of_its_own_section():
     assert "at 0.2 a Fiedler value / N of" in line(said, "The graphs")
 
 
-def test_how_rows_were_trained_is_told():
+def test_how_rows_were_trained_is_stated():
     said = load_experiment("connectivity").finding(
         graph_rows(dsgd=(0.6, 0.8, 0.805, 0.81), dsgt=(0.88, 0.88, 0.881, 0.88))
     )
@@ -88,8 +97,8 @@ def test_trials_that_differ_widely_decide_nothing():
     said = load_experiment("connectivity").finding(
         scattered(graph_rows(dsgd=(0.6, 0.7, 0.75, 0.7), dsgt=(0.7, 0.72, 0.75, 0.71)))
     )
-    assert said.count("which these trials do not tell from none") == 3
-    assert "not to be told from the 3 points" in said
+    assert said.count("inconclusive: these trials cannot distinguish it from zero") == 3
+    assert "inconclusive about the 3 points" in said
     assert "as claimed" not in said
 
 
@@ -107,7 +116,7 @@ def test_split_as_claimed_and_against():
     assert "a fall, as claimed" in line(said, "DSGD")
     assert "t does not matter, as claimed" in line(said, "DSGT")
     assert "within the 6 points of the claim" in line(said, "Central")
-    assert "in the place of the paper's CIFAR-100" in said
+    assert "instead of the paper's CIFAR-100" in said
     said = finding(split_rows({"dsgd": (0.8, 0.8), "dsgt": (0.8, 0.6)}, 0.85))
     assert "no fall of 2 points, against the claim" in line(said, "DSGD")
     assert "t matters, against the claim" in line(said, "DSGT")
@@ -120,7 +129,7 @@ def test_a_small_fall_in_every_trial_is_a_fall():
     assert "changes by -1.0 ± 0.0 points, a fall, as claimed" in line(said, "DiNNO")
 
 
-def test_steps_that_were_published_for_another_data_set_are_told():
+def test_steps_that_were_published_for_another_data_set_are_named():
     rows = [row | {"dataset": "fashion-mnist"} for row in split_rows({"dsgd": (0.8, 0.6)}, 0.85)]
     assert "the published ones of MNIST" in line(load_experiment("split").finding(rows), "Steps")
 
@@ -144,8 +153,8 @@ def lagging(behind, algorithm, epsilon):
         ("dsgt", 1.0, 0.2, "it is slowed, against the claim"),
         ("dinno", None, 0.0, "it is hardly slowed, as claimed"),
         ("dinno", None, -0.3, "it is hardly slowed, as claimed"),
-        ("dsgt", 1.0, 0.018, "undecided, whether it is hardly slowed, as is claimed"),
-        ("dsgd", 1.0, 0.018, "undecided, whether it is slowed, as is claimed"),
+        ("dsgt", 1.0, 0.018, "inconclusive whether it is hardly slowed, as is claimed"),
+        ("dsgd", 1.0, 0.018, "inconclusive whether it is slowed, as is claimed"),
     ],
 )
 def test_centrality(algorithm, epsilon, behind, expected):
@@ -231,11 +240,11 @@ def test_intervals_are_students_over_trials():
 
 
 def test_differences_are_taken_trial_by_trial():
-    found = difference([2.0, 3.0, 5.0], [1.0, 2.0, 3.0])
+    found = subtract([2.0, 3.0, 5.0], [1.0, 2.0, 3.0])
     assert found == summarise([1.0, 1.0, 2.0])
-    assert difference([2.0, 30.0], [1.0, 29.0]).margin == 0.0
+    assert subtract([2.0, 30.0], [1.0, 29.0]).margin == 0.0
     with pytest.raises(ValueError, match="shorter"):
-        difference([1.0, 2.0, 3.0], [1.0, 2.0])
+        subtract([1.0, 2.0, 3.0], [1.0, 2.0])
 
 
 def test_a_slope_has_an_interval_that_holds_the_truth():
@@ -252,15 +261,15 @@ def test_a_slope_has_an_interval_that_holds_the_truth():
     [
         (0.01, 0.01, "same"),
         (-0.01, 0.009, "same"),
-        (0.015, 0.01, "undecided"),
+        (0.015, 0.01, "inconclusive"),
         (0.05, 0.01, "different"),
-        (0.05, 0.1, "undecided"),
-        (0.0, 0.1, "undecided"),
-        (0.5, None, "undecided"),
+        (0.05, 0.1, "inconclusive"),
+        (0.0, 0.1, "inconclusive"),
+        (0.5, None, "inconclusive"),
     ],
 )
 def test_verdicts(mean, margin, expected):
-    assert verdict(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
+    assert judge_change(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
 
 
 @pytest.mark.parametrize(
@@ -270,12 +279,12 @@ def test_verdicts(mean, margin, expected):
         (-0.1, 0.05, "falls"),
         (-0.005, 0.01, "does not"),
         (0.05, 0.01, "does not"),
-        (-0.01, 0.015, "undecided"),
-        (-0.5, None, "undecided"),
+        (-0.01, 0.015, "inconclusive"),
+        (-0.5, None, "inconclusive"),
     ],
 )
 def test_falls(mean, margin, expected):
-    assert falling(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
+    assert judge_fall(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
 
 
 @pytest.mark.parametrize(
@@ -284,16 +293,19 @@ def test_falls(mean, margin, expected):
         (-0.01, 0.005, "within the 3 points"),
         (0.05, 0.01, "within the 3 points"),
         (-0.04, 0.005, "more than the 3 points"),
-        (-0.04, 0.02, "not to be told from the 3 points"),
+        (-0.04, 0.02, "inconclusive about the 3 points"),
     ],
 )
 def test_within(mean, margin, expected):
-    assert within(Summary(mean=mean, margin=margin, trials=3), 0.03) == expected
+    assert judge_margin(Summary(mean=mean, margin=margin, trials=3), 0.03) == expected
 
 
-def test_doubts_say_what_is_not_told():
-    assert doubt(Summary(mean=0.01, margin=0.02, trials=3), 0.02) == "which these trials do not tell from none"
-    assert "whether it is more than 2 points" in doubt(Summary(mean=0.016, margin=0.009, trials=3), 0.02)
+def test_doubts_say_what_is_open():
+    assert (
+        state_doubt(Summary(mean=0.01, margin=0.02, trials=3), 0.02)
+        == "inconclusive: these trials cannot distinguish it from zero"
+    )
+    assert "it may or may not be more than 2 points" in state_doubt(Summary(mean=0.016, margin=0.009, trials=3), 0.02)
 
 
 def accuracy_rows(values, recipe="network", trials=3):
@@ -301,16 +313,21 @@ def accuracy_rows(values, recipe="network", trials=3):
     settings = {
         "dataset": "mnist",
         "agents": 10,
+        "epsilon": 1.0,
         "rounds": 1000,
         "clip": 1.0,
         "start": 4.0,
         "finish": 0.4,
         "trials": trials,
+        "bytes_sent": 4 * 10**8,
+        "consensus_distance": 0.5,
+        "round_seconds": 0.1,
     }
     return [
         {**settings, "recipe": recipe, "algorithm": algorithm, "graph": graph, "trial": trial}
         | {"lot": 2560 if algorithm == "central" else 256, "accuracy": accuracy + 0.002 * trial}
-        for (algorithm, graph), accuracy in values.items()
+        | ({"curious": curious[0], "epsilon_spent": 1.0, "epsilon_against_all": 3.41} if curious else {})
+        for (algorithm, graph, *curious), accuracy in values.items()
         for trial in range(trials)
     ]
 
@@ -319,17 +336,53 @@ def test_accuracy_beside_the_published_code():
     values = {("central", None): 0.95, ("dsgt", "complete"): 0.94, ("dsgt", "ring"): 0.9, ("dsgd", "complete"): 0.8}
     said = load_experiment("accuracy").finding(accuracy_rows(values))
     network = "the same network, steps and clip of our own"
-    assert f"| {network}, 3 trials | 95.2 ± 0.5 % | 80.2 ± 0.5 % | 94.2 ± 0.5 % |  |  | 90.2 ± 0.5 % |  |" in said
+    assert (
+        f"| {network}, 1,000 rounds, 3 trials | 95.2 ± 0.5 % | 80.2 ± 0.5 % | 94.2 ± 0.5 % |  |  | 90.2 ± 0.5 % |  |"
+        in said
+    )
     assert "DSGT on the complete graph has 94.2 ± 0.5 %, above the published code's 89.3 %" in said
     assert "DSGD on the complete graph has 80.2 ± 0.5 %, below the published code's 88.1 %" in said
     assert (
         "on the complete graph DSGT is -1.0 ± 0.0 points from central, within the 2 points that were aimed at" in said
     )
-    assert "on the ring graph DSGT is -5.0 ± 0.0 points from central, more than the 2 points that were aimed at" in said
-    assert f"{network}: 1,000 rounds, lots of 256 and of 2,560 for central training, C = 1, η central 4 to 0.4" in said
+    assert "on the ring DSGT is -5.0 ± 0.0 points from central, more than the 2 points that were aimed at" in said
+    assert (
+        f"{network}, 1,000 rounds: lots of 256 and of 2,560 for central training, C = 1, η central 4 to 0.4, DSGT"
+        in said
+    )
 
 
 def test_a_single_trial_is_not_judged():
     said = load_experiment("accuracy").finding(accuracy_rows({("dsgd", "complete"): 0.99}, "published", trials=1))
-    assert "| published settings, mixed synchronously, 1 trial |  | 99.0 % |" in said
-    assert "DSGD on the complete graph has 99.0 %, by a single trial, beside the published code's 88.1 %" in said
+    assert "| published settings, mixed synchronously, 1,000 rounds, 1 trial |  | 99.0 % |" in said
+    assert "DSGD on the complete graph has 99.0 %, in a single trial, beside the published code's 88.1 %" in said
+
+
+@pytest.mark.parametrize(
+    ("recipe", "graph", "gap", "expected"),
+    [
+        ("network", "complete", 0.014, "within the 1.5 points"),
+        ("network", "complete", 0.016, "more than the 1.5 points"),
+        ("network", "ring", 0.024, "within the 2.5 points"),
+        ("network", "random", 0.026, "more than the 2.5 points"),
+        ("features", "complete", 0.004, "within the 0.5 points"),
+        ("features", "random", 0.009, "more than the 0.8 points"),
+    ],
+)
+def test_masks_are_compared_with_central_training_by_the_margin_of_their_graph(recipe, graph, gap, expected):
+    values = {("central", None): 0.95, ("dsgt", graph): 0.9, ("dsgt", graph, 1): 0.95 - gap}
+    said = load_experiment("accuracy").finding(accuracy_rows(values, recipe))
+    where = {"complete": "on the complete graph", "ring": "on the ring", "random": "on random graphs"}[graph]
+    found = next(each for each in said.splitlines() if f"{where} DSGT with masks against 1 curious agent" in each)
+    assert f"{-100 * gap:+.1f} ± 0.0 points from central, {expected} that were aimed at" in found
+    assert f"{100 * (0.05 - gap):+.1f} ± 0.0 points from local noise" in found
+    assert "ε is 1 against 1 agent and 3.41 against everybody else" in found
+    assert "an agent sends 40\u202fkB a round" in found
+    assert "1,000 rounds, masks against 1 curious agent, 3 trials |" in said
+
+
+def test_intervals_that_cross_the_margin_are_inconclusive():
+    rows = accuracy_rows({("central", None): 0.95, ("dsgt", "complete", 1): 0.935})
+    for number, row in enumerate(rows):
+        row["accuracy"] += 0.01 * math.sin(9.0 * number)
+    assert "inconclusive about the 1.5 points" in load_experiment("accuracy").finding(rows)

@@ -5,44 +5,48 @@ from pathlib import Path
 
 import pytest
 
-from tacit.algorithms import DiNNO
-from tacit.experiments.recipes import ALGORITHMS, RECIPES
-from tacit.experiments.tuning import STEPS, tries
+from tacit import DiNNO
+from tacit.experiments.recipes import FEATURES, RECIPES
+from tacit.experiments.tuning import STEPS, list_tries
 
-PLAYED = Path(__file__).parents[2] / "docs" / "results" / "tuning" / "results.csv"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "tuning" / "results.csv"
+TUNED = [(recipe, algorithm) for recipe, ours in RECIPES.items() for algorithm in ours.systems]
 
 
 def rows():
-    with PLAYED.open() as file:
+    with RESULTS.open() as file:
         numbers = ("start", "finish", "validation")
-        return [{**row, **{name: float(row[name]) for name in numbers}} for row in csv.DictReader(file)]
+        return [
+            {**row, **{name: float(row[name]) for name in numbers}, "rounds": int(row["rounds"])}
+            for row in csv.DictReader(file)
+        ]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("recipe", "algorithm"), TUNED)
 def test_what_is_used_was_best_of_what_was_tried(recipe, algorithm):
-    found, ours = tries(rows(), recipe, algorithm), RECIPES[recipe]
-    assert ours.chosen[algorithm] in ours.tried[algorithm]
-    if not found:
+    found, tuned = list_tries(rows(), recipe, algorithm), RECIPES[recipe].systems[algorithm]
+    assert tuned.used in tuned.tried
+    if tuned.used.rounds not in {row["rounds"] for row in found}:
         pytest.skip(f"{recipe} was not tuned yet, as its page says")
-    assert {(row["start"], row["finish"]) for row in found} == set(ours.tried[algorithm])
-    assert (found[0]["start"], found[0]["finish"]) == ours.chosen[algorithm]
+    tried = {(each.start, each.finish, each.rounds) for each in tuned.tried}
+    assert {(row["start"], row["finish"], row["rounds"]) for row in found} == tried
+    best = next(row for row in found if row["rounds"] == tuned.used.rounds)
+    assert (best["start"], best["finish"]) == (tuned.used.start, tuned.used.finish)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("recipe", "algorithm"), TUNED)
 def test_the_best_steps_are_not_the_first_or_last_that_were_tried(recipe, algorithm):
-    starts = sorted(start for start, _ in RECIPES[recipe].tried[algorithm])
-    assert starts[0] < RECIPES[recipe].chosen[algorithm][0] < starts[-1]
+    tuned = RECIPES[recipe].systems[algorithm]
+    starts = sorted(each.start for each in tuned.tried)
+    assert starts[0] < tuned.used.start < starts[-1]
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_the_penalty_that_is_used_was_best_of_what_was_tried(recipe):
-    published = tries(rows(), recipe, "dinno")[0]["validation"]
+def test_the_penalty_that_is_used_was_best_of_what_was_tried():
+    published = list_tries(rows(), FEATURES, "dinno")[0]["validation"]
     found = {DiNNO().rho: published}
-    found |= {float(row["rho"]): row["validation"] for row in rows() if row["recipe"] == recipe and row["rho"]}
+    found |= {float(row["rho"]): row["validation"] for row in rows() if row["recipe"] == FEATURES and row["rho"]}
     assert len(found) == 4
-    assert max(found, key=lambda rho: found[rho]) == RECIPES[recipe].rho
+    assert max(found, key=lambda rho: found[rho]) == RECIPES[FEATURES].systems["dinno"].later["rho"]
 
 
 def test_the_rows_are_of_steps_and_of_other_changes():

@@ -36,7 +36,7 @@ def test_every_profile_is_declared(name):
         points = experiment.points(profile)
         assert len({point.key for point in points}) == len(points)
         assert set(experiment.varies) <= {name for point in points for name in point.named}
-        assert len({point.described(experiment.varies) for point in points}) == len(points)
+        assert len({point.describe(experiment.varies) for point in points}) == len(points)
         assert all(json.loads(json.dumps(point.named)) == point.named for point in points)
         assert sum(map(experiment.seconds, experiment.points(profile))) > 0
     smoke, laptop, paper = (sum(map(experiment.seconds, experiment.points(profile))) for profile in PROFILES)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tacit import graphs
 from tacit.errors import GraphError, InvalidInput
-from tacit.graphs.topologies import KINDS
+from tacit.registry import GRAPHS
 
 FIXED = ["complete", "ring", "path", "star", "wheel", "grid", "torus", "exponential"]
 
@@ -89,7 +89,7 @@ def test_rows_that_do_not_fit_name_those_that_do():
 
 
 @pytest.mark.parametrize("agents", [0, -3, 2.0, "10", True, None])
-@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("kind", sorted(GRAPHS))
 def test_a_number_of_agents_that_is_none_is_an_error(kind, agents):
     with pytest.raises(GraphError, match="agents must be a whole number of at least 1, got"):
         graphs.build(kind, agents)
@@ -106,7 +106,7 @@ def test_build_calls_the_function_of_that_name():
 
 
 def test_every_kind_builds_with_its_defaults():
-    for kind in KINDS:
+    for kind in GRAPHS:
         assert_usable(graphs.build(kind, 16), 16)
 
 

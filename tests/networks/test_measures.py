@@ -56,7 +56,7 @@ def test_chance_follows_the_seed():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("moving", "how far do agents hear each other"),
+        ("moving", "moving needs reach; write it as in moving:reach=0.4"),
         ("base:pers=2", "did you mean 'peers'"),
         ("base:reach=2", "unknown option of 'base' 'reach'"),
         ("base:peers=x", "is a whole number, got 'x'"),

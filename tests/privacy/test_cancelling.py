@@ -101,3 +101,22 @@ def test_own_noise_is_found_on_a_key_graph_where_steps_do_not_settle():
     masks = masks_for(needed, keys, 1, ratio=5.0)
     assert protection(np.square(masks.own), masks.size**2, keys, 1).variances.min() >= 1.0
     assert np.mean(np.square(masks.own)) < 0.2
+
+
+@pytest.mark.parametrize("keys", [Keys.of(nx.cycle_graph(10)), Keys.of(nx.path_graph(10)), Keys.of(nx.star_graph(9))])
+@pytest.mark.parametrize("ratio", [0.3, 5.0, 64.0])
+def test_agents_that_differ_a_little_are_protected_without_much_more_noise(keys, ratio):
+    """Where the worst coalition changes from step to step, Newton's method does not settle."""
+    alike = masks_for([1.0] * 10, keys, 1, ratio=ratio)
+    needed = [1.0] * 5 + [1.005] * 5
+    masks = masks_for(needed, keys, 1, ratio=ratio)
+    assert (protected(masks, 1) >= np.array(needed) * (1 - 1e-12)).all()
+    assert np.square(masks.own).sum() <= np.square(alike.own).sum() * 1.02
+
+
+def test_agents_with_sizes_of_a_real_split_are_planned_for():
+    sizes = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])
+    needed = np.sqrt(5421 / sizes)
+    masks = masks_for(needed, Keys.of(nx.cycle_graph(10)), 1, ratio=5.0)
+    assert (protected(masks, 1) >= needed * (1 - 1e-12)).all()
+    assert np.sqrt(np.square(masks.own).sum()) < 1.25, "ring keys with one curious: 1.11 for equal agents"

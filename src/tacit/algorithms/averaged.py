@@ -16,6 +16,7 @@ from torch import Tensor
 from tacit.algorithms.interface import Algorithm, At, Stacked, check_rule
 from tacit.algorithms.steps import check_decay
 from tacit.errors import InvalidInput
+from tacit.registry import RULES, ShippedRule
 
 
 class AveragedState(NamedTuple):
@@ -57,3 +58,16 @@ def rule_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
 def name_of(algorithm: Algorithm[Any]) -> str:
     """Return what the rule itself is called."""
     return type(rule_of(algorithm)).__name__
+
+
+def line_of(algorithm: Algorithm[Any]) -> ShippedRule | None:
+    """Return the registry's line of the rule itself; None if it is not a shipped one."""
+    kind = type(rule_of(algorithm))
+    place = f"{kind.__module__}:{kind.__qualname__}"
+    return next((line for line in RULES.lines.values() if line.place == place), None)
+
+
+def is_pooled(algorithm: Algorithm[Any]) -> bool:
+    """Say whether one agent trains on the records of all."""
+    line = line_of(algorithm)
+    return line is not None and line.pooled

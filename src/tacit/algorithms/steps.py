@@ -101,3 +101,7 @@ def check_decay(name: str, value: float) -> None:
 def descend(theta: Stacked, lr: float | Tensor, direction: Stacked) -> Stacked:
     """Return θ − η·d, in one pass where the step size is one number for all agents."""
     return theta - lr * direction if isinstance(lr, Tensor) else torch.sub(theta, direction, alpha=lr)
+
+
+STEPS: dict[str, type[Step]] = {"plain": Plain, "momentum": Momentum, "adam": Adam}
+"""The steps by name."""

@@ -21,7 +21,7 @@ from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.one_run import OneRun, OneRunFindings, dirac_canaries
 from tacit.audit.attacks.world import World
 from tacit.audit.attacks.worlds import dirac, images, noise_world
-from tacit.audit.bounds.findings import Claim, Findings, ScoreLook, judge
+from tacit.audit.bounds.findings import LEAST_RUNS, Claim, Findings, ScoreLook, judge
 from tacit.audit.bounds.one_run import Guesses, one_run_bound, one_run_fdp_bound
 from tacit.audit.bounds.rates import Bound, Outcomes, clopper_pearson_bound, gaussian_bound
 from tacit.audit.bounds.tradeoff import tradeoff_bound
@@ -35,6 +35,7 @@ from tacit.audit.noise.report import NoiseReport
 from tacit.errors import NotLinear
 
 __all__ = [
+    "LEAST_RUNS",
     "Attack",
     "Bound",
     "CheckFinding",

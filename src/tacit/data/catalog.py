@@ -14,13 +14,16 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from tacit.data import official
 from tacit.data.datasets import DataSet
 from tacit.data.download import RemoteFile, data_folder, fetch, locate
 from tacit.data.formats import read_cifar, read_idx
-from tacit.data.official import CIFAR10, CIFAR100, FASHION_MNIST, IDX_NAMES, MNIST
-from tacit.data.prepare import Normalise, Prepare
+from tacit.data.official import IDX_NAMES
+from tacit.data.prepare import Normalise
+from tacit.data.published import Published, with_halves
 from tacit.data.records import Records, concatenate
 from tacit.errors import InvalidInput, choose
+from tacit.registry import DATA_SETS
 
 _CIFAR10_SCALE = Normalise(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 _CIFAR100_SCALE = Normalise(mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762))
@@ -30,17 +33,18 @@ _SMALL_PER_CLASS = 100
 
 def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     """Load a published data set, downloading it if it is not in the data folder yet."""
-    return _LOADERS[choose("data set", name, _LOADERS)](data_folder(data_dir))
+    return find_published(name).load(data_folder(data_dir))
+
+
+def find_published(name: str) -> Published:
+    """Return what the library keeps about a published data set."""
+    found: Published = DATA_SETS[choose("data set", name, DATA_SETS)]
+    return found
 
 
 def absent(name: str, data_dir: str | Path | None = None) -> str | None:
     """Return a file of a published data set that `load` would have to download; None if all are in the data folder."""
-    folder = data_folder(data_dir)
-    if name == "cifar100-small" and all(locate(part, folder) for part in (_SMALL_TRAIN, CIFAR100.members[1])):
-        return None
-    files = _FILES[choose("data set", name, _FILES)]
-    here = [(folder / file.path).is_file() or all(locate(part, folder) for part in file.layout) for file in files]
-    return next((file.path for file, there in zip(files, here, strict=True) if not there), None)
+    return find_published(name).absent(data_folder(data_dir))
 
 
 def synthetic(
@@ -92,7 +96,7 @@ def _digits(folder: Path) -> DataSet:
     # the same reason what is held out is put in the order of classes before it is halved.
     held_out = _earlier_of_same_class(records.targets) % 5 == 0
     by_class = torch.argsort(records.targets, stable=True)
-    return _dataset(
+    return with_halves(
         "digits",
         records.take(torch.nonzero(~held_out)[:, 0]),
         records.take(by_class[held_out[by_class]]),
@@ -109,48 +113,33 @@ def _idx(name: str, files: tuple[RemoteFile, ...], scale: Normalise) -> Callable
         train, test = (
             Records(_enlarge(images[:, None]), labels.long()) for images, labels in (tensors[:2], tensors[2:])
         )
-        return _dataset(name, train, test, 10, scale)
+        return with_halves(name, train, test, 10, scale)
 
     return loader
 
 
 def _cifar10(folder: Path) -> DataSet:
-    found = fetch([CIFAR10], folder)
-    *train, test = (Records(*read_cifar(found[member], "labels")) for member in CIFAR10.members)
-    return _dataset("cifar10", concatenate(train), test, 10, _CIFAR10_SCALE)
+    found = fetch([official.CIFAR10], folder)
+    *train, test = (Records(*read_cifar(found[member], "labels")) for member in official.CIFAR10.members)
+    return with_halves("cifar10", concatenate(train), test, 10, _CIFAR10_SCALE)
 
 
 def _cifar100(folder: Path) -> DataSet:
-    found = fetch([CIFAR100], folder)
-    train, test = (Records(*read_cifar(found[member], "fine_labels")) for member in CIFAR100.members)
-    return _dataset("cifar100", train, test, 100, _CIFAR100_SCALE)
+    found = fetch([official.CIFAR100], folder)
+    train, test = (Records(*read_cifar(found[member], "fine_labels")) for member in official.CIFAR100.members)
+    return with_halves("cifar100", train, test, 100, _CIFAR100_SCALE)
 
 
 def _cifar100_small(folder: Path) -> DataSet:
     """The first 100 training images of each class: from a file of its own, or else from CIFAR-100's."""
-    path, official_test = locate(_SMALL_TRAIN, folder), CIFAR100.members[1]
+    path, official_test = locate(_SMALL_TRAIN, folder), official.CIFAR100.members[1]
     if path is None:
         whole = _cifar100(folder)
         first = _earlier_of_same_class(whole.train.targets) < _SMALL_PER_CLASS
         return replace(whole, name="cifar100-small", train=whole.train.take(torch.nonzero(first)[:, 0]))
-    test = locate(official_test, folder) or fetch([CIFAR100], folder)[official_test]
+    test = locate(official_test, folder) or fetch([official.CIFAR100], folder)[official_test]
     train = Records(*read_cifar(path, "fine_labels"))
-    return _dataset("cifar100-small", train, Records(*read_cifar(test, "fine_labels")), 100, _CIFAR100_SCALE)
-
-
-def _dataset(name: str, train: Records, held_out: Records, classes: int, prepare: Prepare) -> DataSet:
-    # Halves are interleaved, because a test set need not be in random order: MNIST's first 5,000 test images
-    # were written by other people than the last 5,000 and are easier, so contiguous halves would differ.
-    positions = torch.arange(len(held_out))
-    return DataSet(
-        name=name,
-        train=train,
-        validation=held_out.take(positions[0::2]),
-        test=held_out.take(positions[1::2]),
-        classes=classes,
-        prepare=prepare,
-        published=True,
-    )
+    return with_halves("cifar100-small", train, Records(*read_cifar(test, "fine_labels")), 100, _CIFAR100_SCALE)
 
 
 def _earlier_of_same_class(targets: Int64[Tensor, "records"]) -> Int64[Tensor, "records"]:
@@ -172,21 +161,28 @@ def _resize(images: Float[Tensor, "records 1 28 28"]) -> Float[Tensor, "records 
     return interpolate(images, size=(32, 32), mode="bilinear", align_corners=False)
 
 
-_LOADERS: dict[str, Callable[[Path], DataSet]] = {
-    "digits": _digits,
-    "mnist": _idx("mnist", MNIST, Normalise(mean=(0.1307,), std=(0.3081,))),
-    "fashion-mnist": _idx("fashion-mnist", FASHION_MNIST, Normalise(mean=(0.2860,), std=(0.3530,))),
-    "cifar10": _cifar10,
-    "cifar100": _cifar100,
-    "cifar100-small": _cifar100_small,
-}
-_FILES: dict[str, tuple[RemoteFile, ...]] = {
-    "digits": (),
-    "mnist": MNIST,
-    "fashion-mnist": FASHION_MNIST,
-    "cifar10": (CIFAR10,),
-    "cifar100": (CIFAR100,),
-    "cifar100-small": (CIFAR100,),
-}
-NAMES = tuple(_LOADERS)
-"""The data sets that `load` knows."""
+DIGITS = Published(load=_digits, shape=(1, 8, 8), records=1_433, classes=10)
+MNIST = Published(
+    load=_idx("mnist", official.MNIST, Normalise(mean=(0.1307,), std=(0.3081,))),
+    shape=(1, 32, 32),
+    records=60_000,
+    classes=10,
+    files=official.MNIST,
+)
+FASHION_MNIST = Published(
+    load=_idx("fashion-mnist", official.FASHION_MNIST, Normalise(mean=(0.2860,), std=(0.3530,))),
+    shape=(1, 32, 32),
+    records=60_000,
+    classes=10,
+    files=official.FASHION_MNIST,
+)
+CIFAR10 = Published(load=_cifar10, shape=(3, 32, 32), records=50_000, classes=10, files=(official.CIFAR10,))
+CIFAR100 = Published(load=_cifar100, shape=(3, 32, 32), records=50_000, classes=100, files=(official.CIFAR100,))
+CIFAR100_SMALL = Published(
+    load=_cifar100_small,
+    shape=(3, 32, 32),
+    records=100 * _SMALL_PER_CLASS,
+    classes=100,
+    files=(official.CIFAR100,),
+    enough=(_SMALL_TRAIN, official.CIFAR100.members[1]),
+)

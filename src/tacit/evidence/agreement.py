@@ -10,11 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tacit.algorithms.averaged import rule_of
 from tacit.privacy import Account, Guarantee, Ledger, Line, epsilon
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.mechanisms import Masks, Observer
 from tacit.privacy.observers import epsilons_against
+from tacit.registry import rule_line
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent
@@ -36,7 +38,6 @@ _ALSO_IN_SUMMARIES = {
     "evaluation_seconds",
     "samples_per_second",
 }
-_QUERIES_A_ROUND = {"sgd": 1, "local": 1, "dsgd": 1, "dsgt": 1}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +64,7 @@ class RunEvidence:
 def check_settings(run: RunEvidence) -> Iterator[str]:
     """Yield where the plan differs from what follows from the settings."""
     config, plan = run.config, run.plan
-    agents = 1 if config.algorithm == "sgd" else config.agents
+    agents = 1 if isinstance(config, RunConfig) and config.is_pooled else config.agents
     if plan.agents != agents:
         yield f"the settings have {agents} agents, but the plan has {plan.agents}"
         return
@@ -92,13 +93,7 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
         if getattr(plan, field) != value:
             yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
     yield from _check_masks(config, plan)
-    known = not isinstance(config, RunConfig) or config.algorithm in (*_QUERIES_A_ROUND, "dinno")
-    if known and plan.algorithm.lower() != config.algorithm.lower():  # a rule given by name has the name of its class
-        yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
-    if known and isinstance(config, RunConfig):
-        asked = config.rounds * _QUERIES_A_ROUND.get(config.algorithm, config.inner_steps)
-        if plan.queries - plan.spare_queries != asked:
-            yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but the settings need {asked}"
+    yield from _check_rule(config, plan)
     if isinstance(config, PythonConfig):
         for key in ("model", "loss", "lr", "graph"):
             if key in config.parts and config.parts[key].shown != getattr(config, key):
@@ -109,6 +104,25 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if not size or rate != lot / size:
             yield f"agent {agent} samples at rate {rate:g}, which is not its lot of {lot:g} divided by its {size} records"
+
+
+def _check_rule(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
+    """Yield where the plan has another rule than the settings, or another number of queries."""
+    if not isinstance(config, RunConfig):
+        if plan.algorithm.lower() != config.algorithm.lower():
+            yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
+        return
+    line = rule_line(config.algorithm)
+    if line is None:  # a rule of the user's own
+        return
+    if plan.algorithm != line.class_name:
+        yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
+    if line.queries is None:
+        return
+    each = line.queries if isinstance(line.queries, int) else getattr(rule_of(config.rule()), line.queries)
+    asked = config.rounds * each
+    if plan.queries - plan.spare_queries != asked:
+        yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but the settings need {asked}"
 
 
 def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:

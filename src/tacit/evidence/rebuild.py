@@ -18,15 +18,16 @@ import torch
 from torch import nn
 
 from tacit import models
-from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
+from tacit.algorithms import RULES, STEPS, Averaged
 from tacit.data import AgentData, DataSet
-from tacit.data.catalog import NAMES, absent
+from tacit.data.catalog import absent
 from tacit.errors import InvalidInput, TacitError
 from tacit.graphs.files import graph_of
 from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
 from tacit.privacy import Fast, Secret, Seeded
 from tacit.privacy.mechanisms import Masks
+from tacit.registry import DATA_SETS, rule_line
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import PlanEvent
@@ -41,10 +42,7 @@ from tacit.training.preparation import Model
 from tacit.training.schedules import Constant, LogSpaced
 from tacit.training.settings import Training
 
-_CLASSES = (SGD, Local, DSGD, DSGT, DiNNO, Averaged, Plain, Momentum, Adam, Constant, LogSpaced, Secret, Seeded, Fast)
-_LIBRARY: tuple[Any, ...] = (*_CLASSES, *MODELS.values(), *LOSSES.values())
-_KNOWN = {f"{thing.__module__}:{thing.__qualname__}": thing for thing in _LIBRARY}
-_RULES = ("sgd", "local", "dsgd", "dsgt", "dinno")
+_CLASSES = (Averaged, *STEPS.values(), Constant, LogSpaced, Secret, Seeded, Fast)
 _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
@@ -119,7 +117,7 @@ class FromCommandLine:
     def training(self) -> Training:
         """Return all parts together."""
         config = self._config
-        self._check("algorithm", config.algorithm in _RULES)
+        self._check("algorithm", rule_line(config.algorithm) is not None)
         self.model()
         self.loss()
         _check_numbers(self._plan, self.data(), config.agents)
@@ -146,11 +144,7 @@ class FromCommandLine:
     def _graph(self, agents: int) -> nx.Graph | Topology | None:
         """Return the graph that the settings name or, if they name a file, one with the links of the plan."""
         text = self._config.graph
-        if (
-            self._config.algorithm in ("sgd", "local")
-            or is_shipped("graph", text)
-            or (self._run_code and is_user_code(text))
-        ):
+        if not self._config.has_exchanges or is_shipped("graph", text) or (self._run_code and is_user_code(text)):
             if "restarts" in text:
                 raise Missing("its graph was searched for with a number of restarts of its own")
             return self._config.load_graph(agents)
@@ -278,12 +272,19 @@ class FromPython:
         )
 
     def _named(self, key: str, name: str) -> Any:
-        if name in _KNOWN:
-            return _KNOWN[name]
+        known = _library()
+        if name in known:
+            return known[name]
         if not self._run_code:
             raise Missing(f"the {key} {name[:80]!r} {_NOT_RUN}")
         self._own.add(key)
         return _run_owner_code(lambda: find(key, name).value)
+
+
+def _library() -> dict[str, Any]:
+    """Return the functions and classes of the library from which parts may be rebuilt, by their names in the settings."""
+    things = (*_CLASSES, *RULES.values(), *MODELS.values(), *LOSSES.values())
+    return {f"{thing.__module__}:{thing.__qualname__}": thing for thing in things}
 
 
 def _run_owner_code(make: Callable[[], _Made]) -> _Made:
@@ -304,7 +305,7 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
 
 
 def _check_available(name: str, data_dir: Path | None) -> None:
-    if name not in NAMES:
+    if name not in DATA_SETS:
         raise Missing(f"the data set {name[:80]!r} is not one that comes with the library")
     if (file := absent(name, data_dir)) is not None:
         raise Missing(f"{file} of the data set {name!r} is not in the data folder; set TACIT_DATA, or give --data-dir")

@@ -35,7 +35,7 @@ def check_models(run: RunEvidence, theta: Models) -> Iterator[str]:
         saved = Checkpoint.of(run.checkpoint, "the checkpoint").tensors
         held = [tensor for name, tensor in saved.items() if name.startswith("state") and tensor.shape == theta.shape]
         if int(saved["round"]) == plan.total_rounds and not any(same_numbers(tensor, theta) for tensor in held):
-            yield "the checkpoint after the last round holds other models"
+            yield "the checkpoint after the last round holds different models"
 
 
 def same_numbers(one: Tensor, other: Tensor) -> bool:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tacit.algorithms import DSGD, DSGT, SGD, DiNNO, Local
-from tacit.algorithms.averaged import rule_of
+from tacit.algorithms.averaged import line_of
 from tacit.evidence.agreement import RunEvidence, short
 from tacit.runs import events
 from tacit.runs.describe import snapshot_event
@@ -19,7 +18,6 @@ REPLAY_TOLERANCE = 1e-2
 """How far models and snapshots of a replay may differ from the recorded ones on another fingerprint, relative to these."""
 
 _COUNTED, _MEASURED = ("queries", "bytes_sent", "scored"), ("accuracy", "loss", "consensus_distance")
-_STEADY = (SGD, Local, DSGD, DSGT, DiNNO)  # these query and send the same in every round
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,8 @@ def check_planned_snapshots(run: RunEvidence, session: Session, exact: bool) -> 
     if (recorded := {snapshot.round for snapshot in snapshots}) != planned and snapshots:
         which = sorted(recorded ^ planned)[0]
         yield f"the plan snapshots at the models {'after' if which in planned else 'not after'} round {which}, and the events do otherwise"
-    steady = isinstance(rule_of(session.training.algorithm), _STEADY)
+    line = line_of(session.training.algorithm)
+    steady = line is not None and line.queries is not None  # it queries and sends the same in every round
     evenly = steady and not plan.changing and not plan.absences  # as many bytes in every round of the rule
     records = session.training.data.dataset.validation
     for snapshot in run.events:

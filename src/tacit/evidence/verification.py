@@ -229,13 +229,13 @@ def _derive_epsilons(run: RunEvidence, log: Log) -> Iterator[Verification]:
     if promised != EVERYBODY:
         _, everybody = account.largest_epsilon(**terms)
         against = f", and ε={format_epsilon(everybody)} against {EVERYBODY}"
-    words = f"{kept[worst]}{against}; the largest of {len(kept)} owners', of {plan.owners[worst]}"
+    words = f"{kept[worst]}{against}; highest of {len(kept)} owners: {plan.owners[worst]}"
     yield conclude("ε", agreement.check_epsilons(run, kept), words)
     most: Guarantee = max(run.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
     runs = {asked.account.run for owner in plan.owners for asked in run.ledger.accesses(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:
-        said += f", if the {sealed} rows that are sealed are of others, which their digests do not show"
+        said += f", if the {sealed} sealed rows are about other records, which digests cannot show"
     value = f", ε = {format_epsilon(most.epsilon)}" if len(runs) == 1 else f": {most}"
     if promised != EVERYBODY:
         value += f", against {EVERYBODY}"

@@ -1,13 +1,15 @@
 """The paper's figures and tables as declarations: what varies, what is fixed, what is drawn, and what is found.
 
-`EXPERIMENTS` names them; `load_experiment` returns one, and `reproduce` plays it in a folder that can be resumed.
+`EXPERIMENTS` names them, `load_experiment` returns one, and `reproduce` runs it in a folder that can be resumed. A new
+experiment is a module here with an `EXPERIMENT`, and its name in `EXPERIMENTS`. Experiments use public names only, those of
+`docs/api.md`.
 """
 
 from importlib import import_module
 
 from tacit.errors import choose
-from tacit.experiments.experiment import PROFILES, Experiment, Place, Point, Profile, parse_only, restrict
-from tacit.experiments.running import Progress, Reproduction, reproduce
+from tacit.experiments.experiment import PROFILES, Environment, Experiment, Point, Profile, parse_only, restrict
+from tacit.experiments.runner import OnProgress, Progress, Reproduction, find_missing, reproduce
 
 EXPERIMENTS = (
     "connectivity",
@@ -34,12 +36,14 @@ def load_experiment(name: str) -> Experiment:
 __all__ = [
     "EXPERIMENTS",
     "PROFILES",
+    "Environment",
     "Experiment",
-    "Place",
+    "OnProgress",
     "Point",
     "Profile",
     "Progress",
     "Reproduction",
+    "find_missing",
     "load_experiment",
     "parse_only",
     "reproduce",

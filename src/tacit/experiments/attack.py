@@ -1,21 +1,21 @@
 """`attack`: the paper's table of empirical ε, by the membership attack of `tacit.audit`, with bounds that hold.
 
-A point is a batch of runs with the record and as many without. What their scores prove is judged when all are there.
+A point is a batch of runs with the record and as many without. Their scores are judged together.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list
+from tacit.audit import LEAST_RUNS, Claim, Collected, Findings, judge, paper_attack
+from tacit.data import load
+from tacit.experiments.drawing import DASHED, INK, SERIES, SOFT, Figure, panels
+from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, write_list
+from tacit.experiments.statistics import select
+from tacit.privacy import Event
 from tacit.report.wording import promised
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from tacit.audit.bounds.findings import Findings
 
 PUBLISHED = {"sgd": 0.230, "dsgd": 0.173, "dsgt": 0.129, "dinno": 0.165}
 _NAMES = {"sgd": "DP-SGD", "dsgd": "DP-DSGD", "dsgt": "DP-DSGT", "dinno": "DP-DiNNO"}
@@ -31,22 +31,17 @@ _RUN = {"digits": 0.05, "mnist": 0.4}  # seconds of a run of 100 rounds with thr
 
 def _points(profile: Profile) -> list[Point]:
     dataset, rounds, runs, batches = _SIZES[profile]
-    fixed: dict[str, Value] = {"dataset": dataset, "rounds": rounds, "runs": runs, "epsilon": _EPSILON, "delta": _DELTA}
-    return [Point.of(algorithm=rule, batch=batch, **fixed) for rule in _NAMES for batch in range(batches)]
+    return [
+        Point.of(algorithm=rule, batch=batch, dataset=dataset, rounds=rounds, runs=runs, epsilon=_EPSILON, delta=_DELTA)
+        for rule in _NAMES
+        for batch in range(batches)
+    ]
 
 
-def _play(point: Point, place: Place) -> list[Row]:
-    from tacit.audit.attacks.membership import paper_attack
-    from tacit.data import load
-
-    attack = paper_attack(
-        load(point["dataset"], place.data),
-        point["algorithm"],
-        epsilon=point["epsilon"],
-        delta=point["delta"],
-        rounds=point["rounds"],
-    )
-    if point["rounds"] * point["runs"] < 1000:  # too short to win the time of compiling back
+def _run(point: Point, environment: Environment) -> list[ResultRow]:
+    settings = {name: point[name] for name in ("epsilon", "delta", "rounds")}
+    attack = paper_attack(load(point["dataset"], environment.data), point["algorithm"], **settings)
+    if point["rounds"] * point["runs"] < 1000:  # too short for compiling to pay off
         attack = replace(attack, world=replace(attack.world, compile=False))
     event, runs = attack.event, point["runs"]
     mechanism = {
@@ -54,7 +49,7 @@ def _play(point: Point, place: Place) -> list[Row]:
         "noise_multiplier": event.noise_multiplier,
         "queries": event.count,
     }
-    rows = []
+    rows: list[ResultRow] = []
     for present in (False, True):
         scores = attack.scores(runs, present=present, seed=point["batch"] * runs)["loss"]
         rows += [
@@ -63,17 +58,13 @@ def _play(point: Point, place: Place) -> list[Row]:
     return rows
 
 
-def judged(rows: Sequence[Row], rule: str) -> "Findings | None":
-    """Return what the scores of one algorithm prove, or nothing where there are too few.
+def judge_scores(rows: Sequence[ResultRow], rule: str) -> Findings | None:
+    """Return what the scores of one algorithm prove, or None where there are too few.
 
     The algorithms share the risk, as in `tacit audit membership --algorithm all`: all bounds hold together.
     """
-    from tacit.audit.attacks.collection import Collected
-    from tacit.audit.bounds.findings import LEAST_RUNS, Claim, judge
-    from tacit.privacy.accounting import Event
-
-    own = [row for row in rows if row["algorithm"] == rule]
-    sides = [np.array([row["score"] for row in own if row["present"] is side]) for side in (False, True)]
+    own = select(rows, algorithm=rule)
+    sides = [np.array([row["score"] for row in select(own, present=side)]) for side in (False, True)]
     if min(map(len, sides)) < LEAST_RUNS:
         return None
     one = own[0]
@@ -82,48 +73,46 @@ def judged(rows: Sequence[Row], rule: str) -> "Findings | None":
     return judge(collected, Claim.of(event, one["delta"]), confidence=1 - (1 - _CONFIDENCE) / len(_NAMES))
 
 
-def _finding(rows: list[Row]) -> str:
-    from tacit.audit.pages.wording import lower
-
+def _finding(rows: list[ResultRow]) -> str:
     begin = f"{rows[0]['dataset']}, {rows[0]['rounds']} rounds, claimed: {promised(_EPSILON, _DELTA)}."
     lines = []
     for rule, name in _NAMES.items():
-        if (found := judged(rows, rule)) is None:
+        if (found := judge_scores(rows, rule)) is None:
             continue
         look = found.looks[0]
         verdict = "the claim is broken" if found.verdict == "broken" else "no violation is found, as claimed"
         lines.append(
             f"{name}: the estimate is {look.estimate:.3f}, from {look.interval[0]:.2f} to {look.interval[1]:.2f} by "
             f"{found.runs:,} runs a side; {_beside(PUBLISHED[rule], look.interval)}. "
-            f"ε is at least {lower(found.epsilon)} ({lower(found.epsilon_whatever)}): {verdict}."
+            f"ε is at least {_round_down(found.epsilon)} ({_round_down(found.epsilon_whatever)}): {verdict}."
         )
     lines += [
         f"All these lower bounds together have a confidence of {100 * _CONFIDENCE:.0f} %, and so have all intervals of estimates "
         "together. A bound holds if only the amount of noise may be wrong, the one in brackets whatever is.",
-        "An estimate proves nothing by itself. It is that of the first look, at a cut chosen on the first fifth of the runs; "
-        "another cut has another estimate. The paper names neither its cuts nor its steps and gives no intervals: where a "
-        "published value lies outside of the interval here, any of these may be why.",
+        "An estimate by itself proves nothing. It is that of the first look, at a cut chosen on the first fifth of the runs; "
+        "another cut gives another estimate. The paper names neither its cuts nor its steps and gives no intervals: where a "
+        "published value lies outside the interval here, any of these may be the reason.",
         "Step sizes are our own. For DSGT some were tried, and the one that moves the loss on the record most was taken; for the "
         "others none were searched.",
-        "The final models are a weak thing to attack: `tacit audit neighbor` reads every message.",
+        "Final models reveal little to an attacker: `tacit audit neighbor` reads every message.",
     ]
-    return as_list(begin, lines)
+    return write_list(begin, lines)
+
+
+def _round_down(bound: float) -> str:
+    return f"{math.floor(1000 * bound * (1 + 1e-12)) / 1000:.3f}" if bound > 0 else "0"
 
 
 def _beside(published: float, interval: tuple[float, float]) -> str:
-    """Say where a published estimate lies, seen from the interval of the one found here."""
+    """Say where a published estimate lies relative to the interval found here."""
     low, high = interval
     where = "below that interval" if published < low else "above that interval" if published > high else "within it"
     return f"the published {published:.3f} lies {where}"
 
 
-def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import panels, style
-    from tacit.report.figures.palette import INK, SERIES, SOFT
-
-    found = {rule: each for rule in _NAMES if (each := judged(rows, rule)) is not None}
-    with style():
-        figure, axes = panels(1, 1, width=5.8)
+def _draw(rows: list[ResultRow]) -> Figure:
+    found = {rule: each for rule in _NAMES if (each := judge_scores(rows, rule)) is not None}
+    with panels(1, 1, width=5.8) as (figure, axes):
         ax = axes[0, 0]
         estimates = [each.looks[0].estimate for each in found.values()]
         ends = [each.looks[0].interval for each in found.values()]
@@ -141,7 +130,7 @@ def _draw(rows: list[Row]) -> "Figure":
             ax.bar(places, values, width=0.25, color=colour, label=label)
             if values is estimates:
                 ax.errorbar(places, values, yerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=3)
-        ax.axhline(_EPSILON, color=INK, ls=(0, (4, 3)), lw=1, label=f"claimed: {promised(_EPSILON, _DELTA)}")
+        ax.axhline(_EPSILON, color=INK, **DASHED, label=f"claimed: {promised(_EPSILON, _DELTA)}")
         ax.set(ylabel=f"ε at δ = {_DELTA:g}")
         ax.set_xticks(range(len(found)), [_NAMES[rule] for rule in found])
         ax.grid(axis="x", visible=False)
@@ -157,7 +146,7 @@ EXPERIMENT = Experiment(
     "(DP-DiNNO) at nominal ε=1, δ=1e-2: no violation.",
     varies=("algorithm", "batch"),
     points=_points,
-    play=_play,
+    run=_run,
     draw=_draw,
     finding=_finding,
     seconds=lambda point: 1.0 + 2 * point["runs"] * _RUN[point["dataset"]] * point["rounds"] / 100,

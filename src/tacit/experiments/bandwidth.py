@@ -1,21 +1,18 @@
-"""`bandwidth`: accuracy against what was sent. DSGT sends its tracker beside its model, twice the bytes of the others."""
+"""`bandwidth`: accuracy against bytes sent. DSGT sends its tracker beside its model, twice the bytes of the others."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.descriptions import PROMISE, describe_steps, describe_training
+from tacit.experiments.drawing import COLOURS, Figure, add_legend_below, panels, show_accuracy
+from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, write_budget, write_list
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
-from tacit.experiments.statistics import change_in_points, difference, summarise
-from tacit.experiments.telling import PROMISE, described, described_steps
-from tacit.experiments.trials import play_course, seconds, training_point
+from tacit.experiments.statistics import select, subtract, summarise
+from tacit.experiments.trials import estimate_seconds, run_course, training_point
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-LOOKS = 10
+_LOOKS = 10
 _GRAPHS = ("ring", "complete")
 _BUDGETS = (1.0, None)
 
@@ -29,69 +26,58 @@ def _points(profile: Profile) -> list[Point]:
     ]
 
 
-def course(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """Return bytes sent by all agents together and the mean accuracy at each look."""
-    rounds = sorted({row["round"] for row in rows})
-    at = [[row for row in rows if row["round"] == round] for round in rounds]
-    return (
-        [float(np.mean([row["bytes_sent"] for row in each])) for each in at],
-        [summarise([row["accuracy"] for row in each]).mean for each in at],
+def _course(rows: Sequence[ResultRow]) -> tuple[list[float], list[float]]:
+    """Return the bytes sent by all agents together and the mean accuracy at each evaluation."""
+    at = [select(rows, round=round) for round in sorted({row["round"] for row in rows})]
+    sent, accuracy = (
+        [float(np.mean([row[name] for row in each])) for each in at] for name in ("bytes_sent", "accuracy")
     )
+    return sent, accuracy
 
 
-def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, graph: str) -> list[Row]:
-    wanted = (algorithm, epsilon, graph)
-    return [row for row in rows if (row["algorithm"], row["epsilon"], row["graph"]) == wanted]
+def _at_bytes(rows: Sequence[ResultRow], sent: float) -> list[float]:
+    """Return the accuracy of each trial after so many bytes, interpolated linearly between evaluations."""
+    trials = sorted({row["trial"] for row in rows})
+    return [float(np.interp(sent, *_course(select(rows, trial=trial)))) for trial in trials]
 
 
-def at_bytes(rows: Sequence[Row], sent: float) -> list[float]:
-    """Return the accuracy of each trial when so much was sent, between the looks by a straight line."""
-    trials = [[row for row in rows if row["trial"] == trial] for trial in sorted({row["trial"] for row in rows})]
-    return [float(np.interp(sent, *course(each))) for each in trials]
-
-
-def _finding(rows: list[Row]) -> str:
-    lines = [f"{described(rows)}. Accuracies are on validation records, with 95 % intervals over trials."]
+def _finding(rows: list[ResultRow]) -> str:
+    begin = f"{describe_training(rows)}. Accuracies are on validation records, with 95 % intervals over trials."
+    lines = []
     for graph in _GRAPHS:
         for epsilon in _BUDGETS:
-            own = {name: _select(rows, name, epsilon, graph) for name in DECENTRALIZED}
+            own = {name: select(rows, algorithm=name, epsilon=epsilon, graph=graph) for name in DECENTRALIZED}
             found = {name: each for name, each in own.items() if each}
             if not {"dsgd", "dsgt"} <= set(found):
                 continue
-            ends = {name: course(each)[0][-1] for name, each in found.items()}
+            ends = {name: _course(each)[0][-1] for name, each in found.items()}
             ratio, sent = ends["dsgt"] / ends["dsgd"], min(ends.values())
-            same = {name: at_bytes(each, sent) for name, each in found.items()}
-            last = {name: at_bytes(each, ends[name]) for name, each in found.items()}
-            gap = difference(same["dsgt"], same["dsgd"])
+            same = {name: _at_bytes(each, sent) for name, each in found.items()}
+            last = {name: _at_bytes(each, ends[name]) for name, each in found.items()}
             lines.append(
-                f"{graph} graph, {budget(epsilon)}: DSGT sends {ratio:.2f} times what DSGD sends, "
+                f"{graph} graph, {write_budget(epsilon)}: DSGT sends {ratio:.2f} times what DSGD sends, "
                 f"{'as' if abs(ratio - 2) < 0.01 else 'against what is'} claimed. After {sent / 1e6:,.0f} MB of all agents: "
-                f"{_listed(same)}, so that for the same bytes DSGT is {change_in_points(gap)} from DSGD; after all rounds: "
-                f"{_listed(last)}."
+                f"{_list(same)}, so that for the same bytes DSGT is {subtract(same['dsgt'], same['dsgd']).points} from DSGD; after all "
+                f"rounds: {_list(last)}."
             )
-    return as_list(lines[0], [*lines[1:], described_steps(rows)])
+    return write_list(begin, [*lines, describe_steps(rows)])
 
 
-def _listed(found: dict[str, list[float]]) -> str:
+def _list(found: dict[str, list[float]]) -> str:
     return ", ".join(f"{NAMES[name]} {summarise(values).percent}" for name, values in found.items())
 
 
-def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import COLOURS, accuracy_axis, legend_below, panels, style
-
-    with style():
-        figure, axes = panels(1, len(_GRAPHS), width=3.8, sharey=True)
+def _draw(rows: list[ResultRow]) -> Figure:
+    with panels(1, len(_GRAPHS), width=3.8, sharey=True) as (figure, axes):
         for ax, graph in zip(axes[0], _GRAPHS, strict=True):
             for epsilon, dashes in zip(_BUDGETS, ("-", (0, (3, 2))), strict=True):
                 for name in DECENTRALIZED:
-                    sent, accuracy = course(_select(rows, name, epsilon, graph))
-                    label = f"{NAMES[name]}, {budget(epsilon)}"
-                    ax.plot(
-                        [each / 1e6 for each in sent], accuracy, color=COLOURS[name], ls=dashes, marker=".", label=label
-                    )
+                    sent, accuracy = _course(select(rows, algorithm=name, epsilon=epsilon, graph=graph))
+                    look = {"color": COLOURS[name], "ls": dashes, "label": f"{NAMES[name]}, {write_budget(epsilon)}"}
+                    ax.plot([each / 1e6 for each in sent], accuracy, marker=".", **look)
             ax.set(title=f"{graph} graph", xlabel="MB sent by all agents together")
-        accuracy_axis(axes[0, 0], "accuracy on validation")
-        legend_below(figure, axes[0, 0], PROMISE, ncols=3)
+        show_accuracy(axes[0, 0], "accuracy on validation")
+        add_legend_below(figure, axes[0, 0], PROMISE, ncols=3)
         return figure
 
 
@@ -101,8 +87,8 @@ EXPERIMENT = Experiment(
     claim="DP-DSGT needs messages twice as large as those of DP-DSGD and DP-DiNNO.",
     varies=("algorithm", "epsilon", "graph"),
     points=_points,
-    play=partial(play_course, looks=LOOKS),
+    run=partial(run_course, looks=_LOOKS),
     draw=_draw,
     finding=_finding,
-    seconds=lambda point: seconds(point, looks=LOOKS),
+    seconds=partial(estimate_seconds, looks=_LOOKS),
 )

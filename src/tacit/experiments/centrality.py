@@ -1,25 +1,21 @@
-"""`centrality`: how fast node 0 comes along with the rest when it is at the edge of the graph, and when in its middle."""
+"""`centrality`: how fast node 0 keeps up with the rest when it is at the edge of the graph, and when in its middle."""
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.descriptions import PROMISE, describe_graphs, describe_steps, describe_training
+from tacit.experiments.drawing import SERIES, Figure, add_legend_below, panels, show_accuracy
+from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, Value, write_budget, write_list
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
-from tacit.experiments.statistics import change_in_points, difference, falling, summarise, verdict
-from tacit.experiments.telling import PROMISE, described, described_graphs, described_steps
-from tacit.experiments.trials import play_course, seconds, training_point
+from tacit.experiments.statistics import judge_change, judge_fall, select, subtract, summarise
+from tacit.experiments.trials import estimate_seconds, run_course, training_point
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-LOOKS = 16
-SLOWED = 0.02  # node 0 counts as slowed where it is more than two points behind, over all rounds on average
+_LOOKS = 16
+_SLOWED = 0.02  # node 0 counts as slowed where it is more than two points behind, averaged over all rounds
 _CENTRALITIES = (0.05, 0.5)
 _BUDGETS = (1.0, None)
-_NAMES = {name: NAMES[name] for name in DECENTRALIZED}
 
 
 def _points(profile: Profile) -> list[Point]:
@@ -31,116 +27,99 @@ def _points(profile: Profile) -> list[Point]:
     ]
 
 
-def lags(rows: Sequence[Row]) -> list[float]:
-    """Return how far node 0 is behind the rest, over all rounds on average, for each trial."""
-    trials = sorted({row["trial"] for row in rows})
-    own = [[row for row in rows if row["trial"] == trial and row["round"] > 0] for trial in trials]
-    return [float(np.mean([row["others"] - row["node_0"] for row in each])) for each in own]
+def _lags(rows: Sequence[ResultRow]) -> list[float]:
+    """Return how far node 0 is behind the rest, averaged over all rounds, for each trial."""
+    own = [select(rows, trial=trial) for trial in sorted({row["trial"] for row in rows})]
+    return [float(np.mean([row["others"] - row["node_0"] for row in each if row["round"] > 0])) for each in own]
 
 
-def _select(rows: Sequence[Row], algorithm: str, epsilon: Value, centrality: float) -> list[Row]:
-    wanted = (algorithm, epsilon, centrality)
-    return [row for row in rows if (row["algorithm"], row["epsilon"], row["centrality"]) == wanted]
-
-
-def _finding(rows: list[Row]) -> str:
-    lines = [
-        f"{described(rows)}. How many points node 0's accuracy on validation records is behind that of the others, over all rounds "
-        "on average and in brackets at the end, with 95 % intervals over trials:"
-    ]
-    for algorithm, name in _NAMES.items():
+def _finding(rows: list[ResultRow]) -> str:
+    begin = (
+        f"{describe_training(rows)}. How many points node 0's accuracy on validation records is behind that of the others, averaged "
+        "over all rounds and in brackets at the end, with 95 % intervals over trials:"
+    )
+    lines = []
+    for algorithm in DECENTRALIZED:
+        own = select(rows, algorithm=algorithm)
         for epsilon in _BUDGETS:
-            low, high = (lags(_select(rows, algorithm, epsilon, value)) for value in _CENTRALITIES)
+            low, high = (select(own, epsilon=epsilon, centrality=value) for value in _CENTRALITIES)
             if low and high:
                 lines.append(
-                    f"{name}, {budget(epsilon)}: {_told(rows, algorithm, epsilon, 0)}, {_told(rows, algorithm, epsilon, 1)}; at low "
-                    f"centrality {_slowed(algorithm, epsilon, low)}; at high centrality {_in_the_middle(high)}."
+                    f"{NAMES[algorithm]}, {write_budget(epsilon)}: {_write_lag(low)}, {_write_lag(high)}; at low centrality "
+                    f"{_at_the_edge(algorithm, epsilon, _lags(low))}; at high centrality {_in_the_middle(_lags(high))}."
                 )
-        private, free = (lags(_select(rows, algorithm, epsilon, _CENTRALITIES[0])) for epsilon in _BUDGETS)
+        private, free = (_lags(select(own, epsilon=epsilon, centrality=_CENTRALITIES[0])) for epsilon in _BUDGETS)
         if private and free:
-            lines.append(f"{name}: at low centrality privacy adds {_added(algorithm, private, free)}.")
+            lines.append(f"{NAMES[algorithm]}: at low centrality privacy adds {_added(algorithm, private, free)}.")
     lines += [
-        f"{described_graphs(rows, 'centrality')} Nothing but the centrality was asked for: the others' accuracies at 0.05 and at "
-        "0.5 are not those of one kind of graph.",
-        f"{described_steps(rows)} They differ with and without privacy, and so have a part in what privacy adds.",
+        f"{describe_graphs(rows, 'centrality')} Only the centrality was asked for, so the graphs at 0.05 and at 0.5 differ in other "
+        "ways, too, and the others' accuracies cannot be compared between them.",
+        f"{describe_steps(rows)} They differ with and without privacy, which is part of what privacy adds.",
     ]
-    return as_list(lines[0], lines[1:])
+    return write_list(begin, lines)
 
 
-def _told(rows: Sequence[Row], algorithm: str, epsilon: Value, place: int) -> str:
+def _write_lag(own: Sequence[ResultRow]) -> str:
     """Say how far behind node 0 is at one of the centralities."""
-    own = _select(rows, algorithm, epsilon, _CENTRALITIES[place])
     last = max(row["round"] for row in own)
-    end = lags([row for row in own if row["round"] == last])
-    return f"{change_in_points(summarise(lags(own)))} ({change_in_points(summarise(end))}) at centrality {_CENTRALITIES[place]:g}"
+    whole, end = summarise(_lags(own)), summarise(_lags(select(own, round=last)))
+    return f"{whole.points} ({end.points}) at centrality {own[0]['centrality']:g}"
 
 
-def _slowed(algorithm: str, epsilon: Value, behind: Sequence[float]) -> str:
+def _at_the_edge(algorithm: str, epsilon: Value, behind: Sequence[float]) -> str:
     """Say whether node 0 at the edge is slowed, and whether the paper says so."""
     found, claimed = summarise(behind), epsilon is not None and algorithm != "dsgt"
-    kind = verdict(found, SLOWED)
-    if kind == "undecided":
-        return f"undecided, whether it is {'' if claimed else 'hardly '}slowed, as is claimed"
-    slowed = kind == "different" and found.mean > 0
+    verdict = judge_change(found, _SLOWED)
+    if verdict == "inconclusive":
+        return f"inconclusive whether it is {'' if claimed else 'hardly '}slowed, as is claimed"
+    slowed = verdict == "different" and found.mean > 0
     return (
         f"it is {'slowed' if slowed else 'hardly slowed'}, {'as claimed' if slowed == claimed else 'against the claim'}"
     )
 
 
 def _in_the_middle(behind: Sequence[float]) -> str:
-    """Say whether node 0 in the middle is slowed; that it is ahead of the others is no claim of the paper, and not against one."""
+    """Say whether node 0 in the middle is slowed; that it is ahead of the others is not a claim of the paper, nor against one."""
     found = summarise(behind)
     if found.margin is not None and found.mean + found.margin < 0:
         return "it is ahead of the others, and so not slowed, as claimed"
-    kind = verdict(found, SLOWED)
-    if kind == "undecided":
-        return "undecided"
-    return "it is hardly slowed, as claimed" if kind == "same" else "it is slowed, against the claim"
+    words = {"same": "it is hardly slowed, as claimed", "different": "it is slowed, against the claim"}
+    verdict = judge_change(found, _SLOWED)
+    return words.get(verdict, verdict)
 
 
 def _added(algorithm: str, private: Sequence[float], free: Sequence[float]) -> str:
     """Say how much more node 0 is behind with privacy than without, and whether the paper says so."""
-    change = difference(private, free)
+    change = subtract(private, free)
     if algorithm == "dsgt":
-        kind: str = verdict(change, SLOWED)
+        verdict: str = judge_change(change, _SLOWED)
         hardly = "as hardly any is claimed"
         words = {"same": hardly, "different": "against the claim" if change.mean > 0 else hardly}
     else:
-        kind = falling(difference(free, private), SLOWED)
+        verdict = judge_fall(subtract(free, private), _SLOWED)
         words = {"falls": "as claimed", "does not": "against the claim"}
-    return f"{change_in_points(change)} to that, {words.get(kind, kind)}"
+    return f"{change.points} to that, {words.get(verdict, verdict)}"
 
 
-def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import accuracy_axis, legend_below, panels, style
-    from tacit.report.figures.palette import SERIES
-
-    with style():
-        figure, axes = panels(2, 3, sharex=True, sharey=True, height=2.4)
+def _draw(rows: list[ResultRow]) -> Figure:
+    with panels(2, 3, sharex=True, sharey=True, height=2.4) as (figure, axes):
         for line, centrality in zip(axes, _CENTRALITIES, strict=True):
-            for ax, (algorithm, name) in zip(line, _NAMES.items(), strict=True):
+            for ax, algorithm in zip(line, DECENTRALIZED, strict=True):
                 for colour, epsilon in zip(SERIES, _BUDGETS, strict=False):
-                    own = _select(rows, algorithm, epsilon, centrality)
+                    own = select(rows, algorithm=algorithm, epsilon=epsilon, centrality=centrality)
                     for who, dashes, words in (("node_0", "-", "node 0"), ("others", (0, (3, 2)), "others")):
-                        rounds, means, low, high = _course(own, who)
-                        ax.plot(rounds, means, color=colour, ls=dashes, label=f"{words}, {budget(epsilon)}")
+                        rounds = sorted({row["round"] for row in own})
+                        found = [summarise([row[who] for row in select(own, round=round)]) for round in rounds]
+                        means, margins = np.array([(each.mean, each.margin or 0.0) for each in found]).reshape(-1, 2).T
+                        ax.plot(rounds, means, color=colour, ls=dashes, label=f"{words}, {write_budget(epsilon)}")
                         if who == "node_0":
-                            ax.fill_between(rounds, low, high, color=colour, alpha=0.15, lw=0)
-                ax.set_title(f"{name}, centrality of node 0: {centrality:g}")
-            accuracy_axis(line[0], "accuracy on validation")
+                            ax.fill_between(rounds, means - margins, means + margins, color=colour, alpha=0.15, lw=0)
+                ax.set_title(f"{NAMES[algorithm]}, centrality of node 0: {centrality:g}")
+            show_accuracy(line[0], "accuracy on validation")
         for ax in axes[-1]:
             ax.set_xlabel("round")
-        legend_below(figure, axes[0, 0], PROMISE)
+        add_legend_below(figure, axes[0, 0], PROMISE)
         return figure
-
-
-def _course(rows: Sequence[Row], who: str) -> tuple[list[int], list[float], list[float], list[float]]:
-    rounds = sorted({row["round"] for row in rows})
-    found = [summarise([row[who] for row in rows if row["round"] == round]) for round in rounds]
-    margins = [each.margin or 0.0 for each in found]
-    means = [each.mean for each in found]
-    low, high = ([mean + sign * margin for mean, margin in zip(means, margins, strict=True)] for sign in (-1, 1))
-    return rounds, means, low, high
 
 
 EXPERIMENT = Experiment(
@@ -151,8 +130,8 @@ EXPERIMENT = Experiment(
     "others' accuracy faster than with it.",
     varies=("algorithm", "epsilon", "centrality"),
     points=_points,
-    play=partial(play_course, looks=LOOKS),
+    run=partial(run_course, looks=_LOOKS),
     draw=_draw,
     finding=_finding,
-    seconds=lambda point: seconds(point, looks=LOOKS),
+    seconds=partial(estimate_seconds, looks=_LOOKS),
 )

@@ -1,15 +1,15 @@
 """`convergence`: the paper's two theorems where they can be checked, on a strongly convex problem with a known optimum.
 
 With full lots and inactive clipping, the base algorithm converges linearly to a limit of its own. The noisy run should come as
-near to that limit as σ lets it. With decaying steps, the noisy run is compared with the noiseless one at the same round. What
-clipping adds, at the least σ, and small lots, without any noise, is shown apart.
+near to that limit as σ allows. With decaying steps, the noisy run is compared with the noiseless one at the same round. The
+effects of clipping, at the least σ, and of small lots, without any noise, are measured separately.
 """
 
 from dataclasses import dataclass
 
 from tacit.experiments import convergence_drawing, convergence_finding
 from tacit.experiments.convergence_problem import CLIP, LEAST_NOISE, RECORDS, RULES, distance, noiseless, problem, watch
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
+from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 
 _LOOKS = 50
 _LIMIT = 3  # times as many rounds for the noiseless limit
@@ -57,7 +57,7 @@ def _points(profile: Profile) -> list[Point]:
     return points
 
 
-def _play(point: Point, place: Place) -> list[Row]:
+def _run(point: Point, environment: Environment) -> list[ResultRow]:
     algorithm, agents, rounds = point["algorithm"], point["agents"], point["rounds"]
     steps = point["part"] if point["part"] in _STEPS else "constant"
     plain = point["sigma"] == 0
@@ -106,7 +106,7 @@ EXPERIMENT = Experiment(
     "η^k, which may rescale the contraction factor ρ of the linear rate but does not affect the convergence behavior”.",
     varies=("algorithm", "part", "sigma", "clip", "lot"),
     points=_points,
-    play=_play,
+    run=_run,
     draw=convergence_drawing.draw,
     finding=convergence_finding.finding,
     seconds=_seconds,

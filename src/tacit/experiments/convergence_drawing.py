@@ -1,16 +1,13 @@
 """The figure of `convergence`: a row of panels for each algorithm."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tacit.experiments.convergence_finding import NAMES
-from tacit.experiments.convergence_measures import course, least_noise, levels, of, settled, slope_in_sigma, typical
-from tacit.experiments.experiment import Row
-from tacit.report.figures.palette import INK, SERIES
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from tacit.experiments.convergence_measures import course, least_noise, levels, settled, slope_in_sigma, typical
+from tacit.experiments.drawing import INK, SERIES, Axes, Figure, make_logarithmic, panels
+from tacit.experiments.experiment import ResultRow
+from tacit.experiments.hyperparameters import DECENTRALIZED, NAMES
+from tacit.experiments.statistics import select
 
 _PARTS = {"constant": "to_limit", "summable": "to_noiseless", "harmonic": "to_noiseless"}
 _LABELS = {
@@ -21,18 +18,15 @@ _LABELS = {
 _MARKERS = {"constant": "o", "summable": "s", "harmonic": "^"}
 
 
-def draw(rows: list[Row]) -> "Figure":
-    """Draw distances over rounds, settled distances over σ, and how far from the optimum runs end."""
-    from tacit.experiments.drawing import log_axis, panels, style
-
-    names = [name for name in NAMES if of(rows, algorithm=name)]
-    with style():
-        figure, axes = panels(len(names), 3, width=3.9, height=2.8)
+def draw(rows: list[ResultRow]) -> Figure:
+    """Draw distances over rounds, settled distances over σ, and the final distances to the optimum."""
+    names = [name for name in DECENTRALIZED if select(rows, algorithm=name)]
+    with panels(len(names), 3, width=3.9, height=2.8) as (figure, axes):
         for line, name in zip(axes, names, strict=True):
-            own = of(rows, algorithm=name)
+            own = select(rows, algorithm=name)
             for axis in (line[0].yaxis, line[1].xaxis, line[1].yaxis, line[2].yaxis):
-                log_axis(axis)
-            _courses(line[0], of(own, part="constant"))
+                make_logarithmic(axis)
+            _courses(line[0], select(own, part="constant"))
             _slopes(line[1], own)
             _ends(line[2], own)
             line[0].set_title(f"{NAMES[name]}: constant steps", loc="left")
@@ -41,12 +35,12 @@ def draw(rows: list[Row]) -> "Figure":
         return figure
 
 
-def _courses(ax: "Axes", rows: Sequence[Row]) -> None:
+def _courses(ax: Axes, rows: Sequence[ResultRow]) -> None:
     import matplotlib as mpl
 
     sigmas = levels(rows, "sigma")[::-1]
     for place, sigma in enumerate(sigmas):
-        means = course(of(rows, sigma=sigma), "to_limit")
+        means = course(select(rows, sigma=sigma), "to_limit")
         colour = mpl.colormaps["viridis"](0.9 * (1 - place / max(1, len(sigmas) - 1))) if sigma else INK
         ax.plot(list(means), list(means.values()), color=colour, label=f"{sigma:g}", lw=1.3)
     ax.set(xlabel="round", ylabel="distance to the noiseless limit")
@@ -54,9 +48,9 @@ def _courses(ax: "Axes", rows: Sequence[Row]) -> None:
     ax.legend(title="σ", ncols=2, loc="lower left", fontsize=7, title_fontsize=7.5)
 
 
-def _slopes(ax: "Axes", rows: Sequence[Row]) -> None:
+def _slopes(ax: Axes, rows: Sequence[ResultRow]) -> None:
     for colour, (part, measure) in zip(SERIES, _PARTS.items(), strict=False):
-        those = of(rows, part=part)
+        those = select(rows, part=part)
         pairs = [(sigma, value) for (sigma, _), value in settled(those, measure).items() if sigma > 0]
         if not pairs:
             continue
@@ -69,7 +63,7 @@ def _slopes(ax: "Axes", rows: Sequence[Row]) -> None:
     ax.legend(loc="upper left", fontsize=6.5)
 
 
-def _ends(ax: "Axes", rows: Sequence[Row]) -> None:
+def _ends(ax: Axes, rows: Sequence[ResultRow]) -> None:
     found = [(label, typical(those, "to_optimum")) for label, those in _compared(rows)]
     values = [(label, value) for label, value in found if value]
     ax.plot(range(len(values)), [value for _, value in values], color=SERIES[6], marker="o", ls="", markersize=5)
@@ -80,11 +74,11 @@ def _ends(ax: "Axes", rows: Sequence[Row]) -> None:
     ax.grid(axis="x", visible=False)
 
 
-def _compared(rows: Sequence[Row]) -> list[tuple[str, list[Row]]]:
+def _compared(rows: Sequence[ResultRow]) -> list[tuple[str, list[ResultRow]]]:
     """Return the runs whose ends stand beside each other, each with its σ."""
-    constant, clipped, lots = (of(rows, part=part) for part in ("constant", "clipping", "lots"))
-    named = [("constant\nsteps", of(constant, sigma=sigma)) for sigma in (0.0, least_noise(constant))]
-    named += [(f"clipped\nat {clip:g}", of(clipped, clip=clip)) for clip in levels(clipped, "clip")]
-    named += [(f"lots\nof {lot:g}", of(lots, lot=lot)) for lot in levels(lots, "lot")]
-    named.append(("summable\nsteps", of(rows, part="summable", sigma=0.0)))
+    constant, clipped, lots = (select(rows, part=part) for part in ("constant", "clipping", "lots"))
+    named = [("constant\nsteps", select(constant, sigma=sigma)) for sigma in (0.0, least_noise(constant))]
+    named += [(f"clipped\nat {clip:g}", select(clipped, clip=clip)) for clip in levels(clipped, "clip")]
+    named += [(f"lots\nof {lot:g}", select(lots, lot=lot)) for lot in levels(lots, "lot")]
+    named.append(("summable\nsteps", select(rows, part="summable", sigma=0.0)))
     return [(f"{label}\nσ={those[0]['sigma']:g}", those) for label, those in named if those]

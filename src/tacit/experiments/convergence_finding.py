@@ -1,6 +1,6 @@
-"""What the runs of `convergence` say to each of the paper's claims: as claimed, against the claim, or not told.
+"""Judges each of the paper's claims by the runs of `convergence`: as claimed, against the claim, or inconclusive.
 
-A theorem whose condition is not met, since the noiseless run does not come to the optimum, does not apply.
+A theorem does not apply where its condition is not met: where the noiseless run does not reach the optimum.
 """
 
 import math
@@ -13,25 +13,22 @@ from tacit.experiments.convergence_measures import (
     levels,
     linear_phase,
     nearing,
-    of,
     settled,
     slope_in_sigma,
     typical,
 )
-from tacit.experiments.experiment import Row, as_list
-from tacit.experiments.hyperparameters import DECENTRALIZED
-from tacit.experiments.hyperparameters import NAMES as WRITTEN
-from tacit.experiments.statistics import Slope, summarise
+from tacit.experiments.experiment import ResultRow, write_list
+from tacit.experiments.hyperparameters import DECENTRALIZED, NAMES
+from tacit.experiments.statistics import Slope, select, summarise
 
-NAMES = {name: WRITTEN[name] for name in DECENTRALIZED}
-Told = Literal["as claimed", "against the claim", "not told by these runs"]
+ClaimVerdict = Literal["as claimed", "against the claim", "inconclusive with these runs"]
 _PROPORTIONAL = 0.05  # of a slope to one, that two things count as in proportion
 _ALIKE = 0.1  # of rates, and of distances, that count as the same
 _UNMET = 0.5  # of the distance with the least noise: a noiseless run that ends further off does not reach the optimum
 
 _RULES = (
     "Distances are of the agents' models, root mean square over agents, where a run has settled: over the last quarter of its "
-    "rounds. Of the average of the agents, of which the theorems speak for DSGD and DSGT, only the distance to the limit was "
+    "rounds. For the average of the agents, which the theorems for DSGD and DSGT are about, only the distance to the limit was "
     "kept. Slopes are in σ, on logarithmic axes. A slope counts as in proportion if its whole 95 % interval is within "
     f"{_PROPORTIONAL:g} of one, and as not if all of it is further from one. Rates count as the same if their logarithms are "
     f"within {100 * _ALIKE:.0f} %, by the same rule. Clipping counts as against the claim if the run ends more than "
@@ -39,40 +36,40 @@ _RULES = (
 )
 
 
-def finding(rows: list[Row]) -> str:
-    """Say for each algorithm and each claim what was found."""
-    lists = [_of_algorithm(of(rows, algorithm=name), words) for name, words in NAMES.items()]
+def finding(rows: list[ResultRow]) -> str:
+    """Judge each claim for each algorithm."""
+    lists = [_describe(select(rows, algorithm=name), NAMES[name]) for name in DECENTRALIZED]
     return "\n\n".join([_RULES, *(each for each in lists if each)])
 
 
-def _of_algorithm(rows: Sequence[Row], name: str) -> str:
+def _describe(rows: Sequence[ResultRow], name: str) -> str:
     lines = (_linear(rows), _first_theorem(rows), _second_theorem(rows), _clipping(rows), _unclaimed(rows))
     said = [line for line in lines if line]
-    return as_list(f"**{name}**", said) if said else ""
+    return write_list(f"**{name}**", said) if said else ""
 
 
-def _linear(rows: Sequence[Row]) -> str:
-    constant = of(rows, part="constant")
-    plain, sigma = of(constant, sigma=0.0), least_noise(constant)
+def _linear(rows: Sequence[ResultRow]) -> str:
+    constant = select(rows, part="constant")
+    plain, sigma = select(constant, sigma=0.0), least_noise(constant)
     if not plain or sigma is None:
         return ""
-    noisy = of(constant, sigma=sigma)
+    noisy = select(constant, sigma=sigma)
     until = linear_phase(noisy)
     whole, early, private = decay(plain), decay(plain, until=until), decay(noisy, until=until)
     if whole is None or early is None or private is None:
-        return f"Linear rate: not told by these runs, as σ={sigma:g} settles too soon."
-    told = together(compare(early, whole.value, _ALIKE), compare(private, early.value, _ALIKE))
+        return f"Linear rate: inconclusive with these runs, as σ={sigma:g} settles too soon."
+    verdict = together(compare(early, whole.value, _ALIKE), compare(private, early.value, _ALIKE))
     if max(whole.value, private.value) >= 0:
-        told = "against the claim"
+        verdict = "against the claim"
     return (
-        f"Linear rate: {told}. Up to round {until}, before σ={sigma:g} settles, the distance to its own limit changes by a factor "
+        f"Linear rate: {verdict}. Up to round {until}, before σ={sigma:g} settles, the distance to its own limit changes by a factor "
         f"{_factor(early)} a round without noise and {_factor(private)} with that σ. Over all rounds without noise it is "
         f"{_factor(whole)}."
     )
 
 
-def _first_theorem(rows: Sequence[Row]) -> str:
-    constant = of(rows, part="constant")
+def _first_theorem(rows: Sequence[ResultRow]) -> str:
+    constant = select(rows, part="constant")
     own, average = (slope_in_sigma(constant, measure) for measure in ("to_limit", "average_to_limit"))
     if own is None or average is None:
         return ""
@@ -82,8 +79,8 @@ def _first_theorem(rows: Sequence[Row]) -> str:
     )
 
 
-def _second_theorem(rows: Sequence[Row]) -> str:
-    summable = of(rows, part="summable")
+def _second_theorem(rows: Sequence[ResultRow]) -> str:
+    summable = select(rows, part="summable")
     to_noiseless = slope_in_sigma(summable, "to_noiseless")
     if to_noiseless is None:
         return ""
@@ -93,28 +90,28 @@ def _second_theorem(rows: Sequence[Row]) -> str:
     )
 
 
-def _to_the_optimum(rows: Sequence[Row]) -> str:
-    line, plain = slope_in_sigma(rows, "to_optimum"), typical(of(rows, sigma=0.0), "to_optimum")
-    noisy = typical(of(rows, sigma=least_noise(rows)), "to_optimum")
+def _to_the_optimum(rows: Sequence[ResultRow]) -> str:
+    line, plain = slope_in_sigma(rows, "to_optimum"), typical(select(rows, sigma=0.0), "to_optimum")
+    noisy = typical(select(rows, sigma=least_noise(rows)), "to_optimum")
     if line is None or plain is None or noisy is None:
-        return "the optimum within O(σ): not told by these runs."
-    told = "does not apply" if plain > _UNMET * noisy else compare(line, 1.0, _PROPORTIONAL)
+        return "the optimum within O(σ): inconclusive with these runs."
+    verdict = "does not apply" if plain > _UNMET * noisy else compare(line, 1.0, _PROPORTIONAL)
     return (
-        f"the optimum within O(σ): {told}. The noiseless run, of which the theorem supposes that it converges to the optimum, "
+        f"the optimum within O(σ): {verdict}. The theorem assumes that the noiseless run converges to the optimum; here it "
         f"ends {plain:#.2g} from it. With noise the distance to the optimum has slope {line}."
     )
 
 
-def _clipping(rows: Sequence[Row]) -> str:
-    clipped = of(rows, part="clipping")
+def _clipping(rows: Sequence[ResultRow]) -> str:
+    clipped = select(rows, part="clipping")
     if not clipped:
         return ""
     sigma, ends, verdicts = clipped[0]["sigma"], [], []
-    free = of(rows, part="constant", sigma=sigma)
+    free = select(rows, part="constant", sigma=sigma)
     if free:
         ends.append(f"{typical(free, 'to_optimum'):#.2g} from the optimum where nothing is clipped")
     for clip in levels(clipped, "clip"):
-        those = of(clipped, clip=clip)
+        those = select(clipped, clip=clip)
         verdicts.append(_as_a_smaller_step(those, free))
         share = f"{100 * those[0]['clipped_share']:.0f} % of the records clipped"
         ends.append(f"{typical(those, 'to_optimum'):#.2g} with clipping at {clip:g} ({share})")
@@ -124,35 +121,37 @@ def _clipping(rows: Sequence[Row]) -> str:
     )
 
 
-def _as_a_smaller_step(clipped: Sequence[Row], free: Sequence[Row]) -> Told:
-    """Compare where runs end with where those of the same σ do that clip nothing, and whose noise, σ·C, is larger."""
+def _as_a_smaller_step(clipped: Sequence[ResultRow], free: Sequence[ResultRow]) -> ClaimVerdict:
+    """Compare where runs end with where runs of the same σ without clipping end, whose noise, σ·C, is larger."""
     one, other = (summarise(list(settled(each, "to_optimum").values())) if each else None for each in (clipped, free))
     if one is None or other is None or one.margin is None or other.margin is None or nearing(clipped, "to_optimum"):
-        return "not told by these runs"
+        return "inconclusive with these runs"
     if one.mean - one.margin > (1 + _ALIKE) * (other.mean + other.margin):
         return "against the claim"
-    surely_no_further = one.mean + one.margin <= (1 + _ALIKE) * (other.mean - other.margin)
-    return "as claimed" if surely_no_further else "not told by these runs"
+    no_further = one.mean + one.margin <= (1 + _ALIKE) * (other.mean - other.margin)
+    return "as claimed" if no_further else "inconclusive with these runs"
 
 
-def _unclaimed(rows: Sequence[Row]) -> str:
-    sentences, harmonic, lots = [], of(rows, part="harmonic"), of(rows, part="lots")
-    line, plain = slope_in_sigma(harmonic, "to_noiseless"), typical(of(harmonic, sigma=0.0), "to_optimum")
+def _unclaimed(rows: Sequence[ResultRow]) -> str:
+    sentences, harmonic, lots = [], select(rows, part="harmonic"), select(rows, part="lots")
+    line, plain = slope_in_sigma(harmonic, "to_noiseless"), typical(select(harmonic, sigma=0.0), "to_optimum")
     if line is not None and plain is not None:
         sentences.append(
             f"With steps that fall as 1/k the distance to the noiseless run {_in_proportion(line)}: slope {line}; the noiseless "
             f"run ends {plain:#.2g} from the optimum."
         )
     if lots:
-        ends = [f"{typical(of(lots, lot=lot), 'to_optimum'):#.2g} with lots of {lot:g}" for lot in levels(lots, "lot")]
+        ends = [
+            f"{typical(select(lots, lot=lot), 'to_optimum'):#.2g} with lots of {lot:g}" for lot in levels(lots, "lot")
+        ]
         sentences.append(f"With σ={lots[0]['sigma']:g} it ends {' and '.join(ends)} from the optimum.")
     return " ".join(["No claim.", *sentences]) if sentences else ""
 
 
 def _in_proportion(line: Slope) -> str:
-    told = compare(line, 1.0, _PROPORTIONAL)
+    verdict = compare(line, 1.0, _PROPORTIONAL)
     return {"as claimed": "is in proportion to σ", "against the claim": "is not in proportion to σ"}.get(
-        told, "may be in proportion to σ, which these runs do not tell"
+        verdict, "may be in proportion to σ, inconclusive with these runs"
     )
 
 
@@ -160,16 +159,16 @@ def _factor(line: Slope) -> str:
     return str(Slope(value=math.exp(line.value), low=math.exp(line.low), high=math.exp(line.high)))
 
 
-def compare(line: Slope, value: float, tolerance: float) -> Told:
-    """Say whether a slope's interval lies within a share of a value, as is claimed, outside of that, or across."""
+def compare(line: Slope, value: float, tolerance: float) -> ClaimVerdict:
+    """Judge whether a slope's interval lies within a share of a value, as claimed, outside it, or across its ends."""
     low, high = sorted((line.low / value, line.high / value))
     if 1 - tolerance <= low and high <= 1 + tolerance:
         return "as claimed"
-    return "not told by these runs" if low <= 1 + tolerance and high >= 1 - tolerance else "against the claim"
+    return "inconclusive with these runs" if low <= 1 + tolerance and high >= 1 - tolerance else "against the claim"
 
 
-def together(*told: Told) -> Told:
-    """Return the verdict on a claim of several parts."""
-    if "against the claim" in told:
+def together(*verdicts: ClaimVerdict) -> ClaimVerdict:
+    """Combine the verdicts on the parts of a claim."""
+    if "against the claim" in verdicts:
         return "against the claim"
-    return "not told by these runs" if "not told by these runs" in told else "as claimed"
+    return "inconclusive with these runs" if "inconclusive with these runs" in verdicts else "as claimed"

@@ -1,4 +1,4 @@
-"""A strongly convex problem with a known optimum, and runs on it that are watched round by round.
+"""A strongly convex problem with a known optimum, and runs on it recorded round by round.
 
 The loss of a record is that of logistic regression plus λ‖θ‖²/2, so that every agent's objective is strongly convex. Agents'
 records have means of their own, so that their own optima differ. Everything is in float64; the optimum is by L-BFGS.
@@ -13,13 +13,11 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor, nn
 
-from tacit.algorithms import DSGD, DSGT, Algorithm, DiNNO, Plain
+from tacit import DSGD, DSGT, DiNNO, Fast, NoPrivacy, Plain, Privacy, Session, Training
+from tacit.algorithms import Algorithm
 from tacit.data import AgentData
 from tacit.graphs import build
-from tacit.privacy import Fast, NoPrivacy, Privacy
 from tacit.training.runtimes import Stacked
-from tacit.training.session import Session
-from tacit.training.settings import Training
 
 RULES: dict[str, tuple[Algorithm[Any], float]] = {
     "dsgd": (DSGD(), 0.5),
@@ -28,7 +26,7 @@ RULES: dict[str, tuple[Algorithm[Any], float]] = {
 }
 """Each with its first step size. DiNNO descends plainly: Adam from rest does not settle at a point."""
 CLIP = 5.0  # no gradient is as long: records have norm 1 at most, and λ‖θ‖ stays below 1
-LEAST_NOISE = 0.02  # what stands for no noise where records are clipped; the library has no clipping without
+LEAST_NOISE = 0.02  # stands for no noise where records are clipped; the library does not clip without noise
 RECORDS, WIDTH, PENALTY = 40, 10, 0.1
 _HALF = 20  # rounds after which a decaying step begins to be much smaller
 

@@ -1,11 +1,11 @@
-"""What an experiment of the paper is: what varies, what one point of it measures, what is drawn and what is said of it.
+"""An experiment: its points, how one point is measured, and the figure and finding made from all of them.
 
-A point is one unit of work that is kept once it is done. Its settings say what varies and how large the run is; published steps
-and clipping norms follow from them by `hyperparameters`, and are told by the finding.
+A point is one unit of work, kept once it is done. Its settings say what varies and how large the run is. Published steps and
+clipping norms follow from these settings by `hyperparameters`, and the finding reports them.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -18,10 +18,10 @@ if TYPE_CHECKING:  # matplotlib is slow to import
 Profile = Literal["smoke", "laptop", "paper"]
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 Value = str | int | float | None
-Row = dict[str, Any]
+ResultRow = dict[str, Any]
 """The settings of a point and what was measured there: one line of the table of results."""
 
-NONE = "none"  # how nothing is written on the command line and in figures, as in ε: none
+NONE = "none"  # how None is written on the command line and in figures, as in epsilon=none
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class Point:
 
     @property
     def key(self) -> str:
-        """A text that no other point has."""
+        """A text that identifies the point."""
         return json.dumps(self.named, sort_keys=True)
 
     def __getitem__(self, name: str) -> Any:
         return self.named[name]
 
-    def described(self, names: Sequence[str]) -> str:
-        """Say which point it is, by the settings that vary."""
-        return ", ".join(f"{name} {shown(self[name])}" for name in names if name in self.named)
+    def describe(self, names: Sequence[str]) -> str:
+        """Name the point by the settings that vary."""
+        return ", ".join(f"{name} {write(self[name])}" for name in names if name in self.named)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where points are played: the folder of the data sets (TACIT_DATA if None), and the device.
+class Environment:
+    """Where points run: the folder of the data sets (TACIT_DATA if None), and the device.
 
-    progress: whether a point shows on the terminal how far it is.
+    progress: whether a point shows a progress bar on the terminal.
     """
 
     data: Path | None = None
@@ -70,15 +70,15 @@ class Experiment:
     """One figure or table of the paper.
 
     claim: what the paper says, in words.
-    varies: the settings that tell points apart.
+    varies: the settings that distinguish points.
     points: all points of a profile.
-    play: measures one point.
-    draw: the figure of all rows.
-    finding: what the rows say beside the claim, computed from them.
+    run: measures one point.
+    draw: makes the figure of all rows.
+    finding: compares the rows with the claim, in words.
     reduced: the profiles that are smaller than the paper's; of those, smoke shows no trend.
-    seconds: roughly how long a point takes on one of two cores, with which the time left is told.
-    needs_gpu: whether a point is too large for a processor. Nobody has timed those on a GPU, so that their `seconds` only compare
-        them with each other.
+    seconds: roughly how long a point takes on one core, for estimates of the time left.
+    needs_gpu: whether a point is too large for a CPU. Such points were never timed on a GPU, so their `seconds` only compare them
+        with each other.
     """
 
     name: str
@@ -86,32 +86,32 @@ class Experiment:
     claim: str
     varies: tuple[str, ...]
     points: Callable[[Profile], list[Point]]
-    play: Callable[[Point, Place], list[Row]]
-    draw: Callable[[list[Row]], "Figure"]
-    finding: Callable[[list[Row]], str]
+    run: Callable[[Point, Environment], list[ResultRow]]
+    draw: Callable[[list[ResultRow]], "Figure"]
+    finding: Callable[[list[ResultRow]], str]
     seconds: Callable[[Point], float]
     reduced: tuple[Profile, ...] = ("smoke", "laptop")
     needs_gpu: Callable[[Point], bool] = lambda point: False
 
     def total_seconds(self, points: Sequence[Point]) -> float | None:
-        """Roughly how long some points take on one core; None if some of them were never timed where they can be played."""
+        """Estimate how long some points take on one core; None if some of them need a GPU and were never timed."""
         return None if any(map(self.needs_gpu, points)) else sum(map(self.seconds, points))
 
 
-def shown(value: Any) -> str:
-    """Return a setting as it is written on the command line and in figures."""
+def write(value: Any) -> str:
+    """Write a setting as on the command line and in figures."""
     if value is None:
         return NONE
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def budget(epsilon: Value) -> str:
-    """Return ε as a legend and a sentence have it."""
+def write_budget(epsilon: Value) -> str:
+    """Write ε for a legend or a sentence."""
     return "without privacy" if epsilon is None else f"ε = {epsilon:g}"
 
 
-def as_list(begin: str, lines: Sequence[str]) -> str:
-    """Return a sentence with a list below it."""
+def write_list(begin: str, lines: Iterable[str]) -> str:
+    """Write a sentence with a list below it."""
     return "\n".join([begin, "", *(f"- {line}" for line in lines)])
 
 
@@ -135,8 +135,8 @@ def restrict(points: Sequence[Point], only: Mapping[str, str]) -> list[Point]:
         choose("setting", key, {name for point in points for name, _ in point.settings})
         kept = [point for point in left if key in point.named and _same(point[key], text)]
         if not kept:
-            values = dict.fromkeys(shown(point[key]) for point in left if key in point.named)
-            known = ", ".join(values) or "none that fit the rest"
+            values = dict.fromkeys(write(point[key]) for point in left if key in point.named)
+            known = ", ".join(values) or "none that match the rest"
             raise InvalidInput(f"no point has {key}={text}; there are {known}")
         left = kept
     return left
@@ -144,7 +144,7 @@ def restrict(points: Sequence[Point], only: Mapping[str, str]) -> list[Point]:
 
 def _same(value: Value, text: str) -> bool:
     if value is None or isinstance(value, str):
-        return shown(value) == text.lower()
+        return write(value) == text.lower()
     try:
         return float(value) == float(text)
     except ValueError:

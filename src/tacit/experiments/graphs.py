@@ -1,14 +1,11 @@
 """`graphs`: graphs like the paper's two examples, found and drawn."""
 
-from typing import TYPE_CHECKING
-
 import networkx as nx
 
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row
+from tacit.experiments.drawing import EDGE, INK, SERIES, Figure, panels
+from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 from tacit.graphs import find_graph, measure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tacit.report.figures.layout import lay_out
 
 AGENTS = 10
 _TOLERANCE = 0.002  # of the values divided by N: a plain connectivity within 0.02
@@ -23,7 +20,7 @@ def _points(profile: Profile) -> list[Point]:
     ]
 
 
-def _play(point: Point, place: Place) -> list[Row]:
+def _run(point: Point, environment: Environment) -> list[ResultRow]:
     agents = point["agents"]
     graph = find_graph(
         agents,
@@ -46,35 +43,30 @@ def _play(point: Point, place: Place) -> list[Row]:
     ]
 
 
-def graph_of(row: Row) -> nx.Graph:
-    """Return the graph that a row tells of."""
+def graph_of(row: ResultRow) -> nx.Graph:
+    """Return the graph of a row."""
     graph = nx.empty_graph(row["agents"])
     graph.add_edges_from(tuple(map(int, link.split("-"))) for link in row["links"].split())
     return graph
 
 
-def _finding(rows: list[Row]) -> str:
-    sentences = []
-    for row in rows:
-        sentences.append(
-            f"The graph like the {row['graph']} one has algebraic connectivity {row['found_connectivity']:.3f} "
-            f"(published {row['connectivity']:g}), density {row['found_density']:.3f} ({row['density']:g}) and centrality "
-            f"{row['found_centrality']:.3f} of node 0 ({row['centrality']:g}); divided by N its connectivity is "
-            f"{row['found_normalized_connectivity']:.3f}."
-        )
-    return " ".join(sentences) + (
-        " The published connectivities are plain ones. On the scale of the paper's experiments, which divides by N, both "
+def _finding(rows: list[ResultRow]) -> str:
+    sentences = [
+        f"The graph like the {row['graph']} one has algebraic connectivity {row['found_connectivity']:.3f} (published "
+        f"{row['connectivity']:g}), density {row['found_density']:.3f} ({row['density']:g}) and centrality "
+        f"{row['found_centrality']:.3f} of node 0 ({row['centrality']:g}); divided by N its connectivity is "
+        f"{row['found_normalized_connectivity']:.3f}."
+        for row in rows
+    ]
+    end = (
+        "The published connectivities are not divided by N. On the scale of the paper's experiments, which divides by N, both "
         "graphs are near its lowest value, 0.06."
     )
+    return " ".join([*sentences, end])
 
 
-def _draw(rows: list[Row]) -> "Figure":
-    from tacit.experiments.drawing import panels, style
-    from tacit.report.figures.layout import lay_out
-    from tacit.report.figures.palette import EDGE, INK, SERIES
-
-    with style():
-        figure, axes = panels(1, len(rows), width=3.6, height=3.6)
+def _draw(rows: list[ResultRow]) -> Figure:
+    with panels(1, len(rows), width=3.6, height=3.6) as (figure, axes):
         for ax, row in zip(axes[0], rows, strict=True):
             graph = graph_of(row)
             places = lay_out(graph)
@@ -100,7 +92,7 @@ EXPERIMENT = Experiment(
     "right one 0.62, 0.29 and 0.5. The text has connectivities divided by N.",
     varies=("graph",),
     points=_points,
-    play=_play,
+    run=_run,
     draw=_draw,
     finding=_finding,
     reduced=(),

@@ -1,23 +1,23 @@
 """The paper's hyperparameters, in one place: what the MNIST and CIFAR-100 experiments fix.
 
 They were tuned for the published code, which mixes agents one after another and loses its momentum (rows 5 and 7 of
-`docs/errata.md`). They are used as they stand, also in shorter runs, where η goes through the same range in fewer rounds.
+`docs/errata.md`). They are used unchanged, also in shorter runs, where η covers the same range in fewer rounds.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, DiNNO, Momentum
+from tacit import DSGD, DSGT, SGD, Constant, DiNNO, LogSpaced, Momentum
+from tacit.algorithms import Algorithm
 from tacit.errors import InvalidInput
-from tacit.experiments.experiment import Profile, shown
-from tacit.training.schedules import Constant, LogSpaced, Schedule
+from tacit.experiments.experiment import Profile, write
 
 AGENTS = 10
 DELTA = 1e-5
 DECENTRALIZED = ("dsgd", "dsgt", "dinno")
 CENTRAL = "central"
 NAMES = {"dsgd": "DSGD", "dsgt": "DSGT", "dinno": "DiNNO", "central": "central"}
-"""The algorithms as they are written in figures and findings."""
+"""The names of the algorithms in figures and findings."""
 _BUDGETS = (0.5, 1.0, 10.0, 100.0, None)  # ε; None is without privacy
 
 Steps = tuple[float, float]
@@ -43,7 +43,7 @@ class Setting:
     """A rule with its step sizes and clipping norm."""
 
     rule: Algorithm[Any]
-    lr: Schedule
+    lr: Constant | LogSpaced
     clip: float
 
 
@@ -76,7 +76,7 @@ def steps(algorithm: str, epsilon: float | None, dataset: str) -> Steps:
     if dataset == "cifar100":
         return _CIFAR[algorithm]
     if epsilon not in _BUDGETS:
-        raise InvalidInput(f"no step sizes are published for ε={shown(epsilon)}")
+        raise InvalidInput(f"no step sizes are published for ε={write(epsilon)}")
     return _MNIST[algorithm][_BUDGETS.index(epsilon)]
 
 
@@ -90,5 +90,5 @@ def setting(algorithm: str, epsilon: float | None, dataset: str) -> Setting:
         "dinno": DiNNO(inner_steps=2 if cifar else 1),
         "central": SGD(step=Momentum(0.9)),
     }
-    lr: Schedule = Constant(start) if start == finish else LogSpaced(start, finish)
+    lr: Constant | LogSpaced = Constant(start) if start == finish else LogSpaced(start, finish)
     return Setting(rule=rules[algorithm], lr=lr, clip=1.0 if algorithm == CENTRAL else 10.0)

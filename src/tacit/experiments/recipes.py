@@ -5,121 +5,155 @@ network with a smaller clipping norm and steps to match. `features` is a linear 
 of the last two are the best of those that `tuning` tries on validation records, see `docs/results/tuning`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.algorithms import DSGD, DSGT, SGD, Algorithm, Averaged, DiNNO
+from tacit import DSGD, DSGT, SGD, Averaged, DiNNO, LogSpaced, Plain
+from tacit.algorithms import Algorithm
 from tacit.experiments.experiment import Point, Profile, Value
-from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, Steps, setting
+from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, MNIST, Setting, setting
 from tacit.experiments.hyperparameters import steps as published_steps
 from tacit.experiments.trials import PIXELS, SCATTERING
-from tacit.training.schedules import LogSpaced
 
 EPSILON = 1.0
 PUBLISHED, NETWORK, FEATURES = "published", "network", "features"
+MASKS = "masks"  # DSGT with noise that cancels, against one curious agent, with the steps of central training
 ALGORITHMS = (CENTRAL, *DECENTRALIZED)
+_NOTHING: Mapping[str, Value] = {}
 _RULES: dict[str, Algorithm[Any]] = {"central": SGD(), "dsgd": DSGD(), "dsgt": DSGT(), "dinno": DiNNO()}
+
+
+@dataclass(frozen=True)
+class Try:
+    """Step sizes from `start` to `finish`, over so many rounds."""
+
+    start: float
+    finish: float
+    rounds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """The steps of one system: all that were tried, and those that are used.
+
+    settings: further settings of all tries.
+    later: settings that were chosen afterwards, with the steps that are used.
+    """
+
+    used: Try
+    tried: tuple[Try, ...]
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    later: Mapping[str, Value] = field(default_factory=dict)
+
+
+def _tuned(used: int, *tried: Try, **more: Any) -> Tuned:
+    return Tuned(used=tried[used], tried=tried, **more)
+
+
+def _tries(rounds: int, *steps: tuple[float, float]) -> tuple[Try, ...]:
+    return tuple(Try(start, finish, rounds) for start, finish in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One way to train all algorithms.
-
-    tried: the starts and finishes of η that were tried, for each algorithm.
-    chosen: those that are used.
-    rho: DiNNO's penalty, tried at the steps that are used.
-    """
+    """One way to train all systems."""
 
     features: str
     model: str
-    rounds: int
     lot: int
     clip: float
-    tried: dict[str, tuple[Steps, ...]]
-    chosen: dict[str, Steps]
-    rho: float
+    systems: dict[str, Tuned]
 
 
 RECIPES = {
     NETWORK: Recipe(
         features=PIXELS,
         model="convnet",
-        rounds=1000,
         lot=256,
         clip=1.0,
-        tried={
-            "central": ((1.0, 0.2), (2.0, 0.4), (4.0, 0.8), (8.0, 1.6)),
-            "dsgd": ((0.25, 0.025), (0.5, 0.05), (1.0, 0.1)),
-            "dsgt": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
-            "dinno": ((0.003, 0.0005), (0.01, 0.0005), (0.03, 0.0005)),
+        systems={
+            "central": _tuned(
+                4,
+                *_tries(1000, (1.0, 0.2), (2.0, 0.4), (4.0, 0.8), (8.0, 1.6)),
+                *_tries(300, (4.0, 0.8), (8.0, 0.8), (16.0, 0.8)),
+            ),
+            "dsgd": _tuned(1, *_tries(1000, (0.25, 0.025), (0.5, 0.05), (1.0, 0.1))),
+            "dsgt": _tuned(
+                6,
+                *_tries(1000, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
+                *_tries(300, (1.0, 0.1), (2.0, 0.2), (4.0, 0.4)),
+            ),
+            "dinno": _tuned(
+                1, *_tries(300, (0.5, 0.05), (1.0, 0.05), (2.0, 0.1)), settings={"rho": 0.05, "growth": 1.001}
+            ),
         },
-        chosen={
-            "central": (4.0, 0.8),
-            "dsgd": (0.5, 0.05),
-            "dsgt": (4.0, 0.4),
-            "dinno": (0.01, 0.0005),
-        },
-        rho=0.1,
     ),
     FEATURES: Recipe(
         features=SCATTERING,
         model="logistic",
-        rounds=200,
         lot=256,
         clip=1.0,
-        tried={
-            "central": ((2.0, 0.5), (4.0, 1.0), (8.0, 2.0)),
-            "dsgd": ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2)),
-            "dsgt": ((0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0)),
-            "dinno": ((0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)),
+        systems={
+            "central": _tuned(1, *_tries(200, (2.0, 0.5), (4.0, 1.0), (8.0, 2.0))),
+            "dsgd": _tuned(1, *_tries(200, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2))),
+            "dsgt": _tuned(2, *_tries(200, (0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0))),
+            "dinno": _tuned(1, *_tries(200, (0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)), later={"rho": 0.1}),
         },
-        chosen={
-            "central": (4.0, 1.0),
-            "dsgd": (1.0, 0.1),
-            "dsgt": (2.0, 0.5),
-            "dinno": (0.01, 0.001),
-        },
-        rho=0.1,
     ),
 }
 
 
-def recipe_point(profile: Profile, recipe: str, algorithm: str, graph: str, trials: int, **changed: Value) -> Point:
-    """Return the point of an algorithm on a graph by a recipe, but for settings that are changed.
+def recipe_point(
+    profile: Profile,
+    recipe: str,
+    system: str,
+    graph: str,
+    trials: int,
+    changed: Mapping[str, Value] = _NOTHING,
+    tried: Try | None = None,
+) -> Point:
+    """Return the point of a system on a graph by a recipe, with some settings changed.
 
     Central training has all records and the lot of all agents together; by the published recipe it has that of one.
+
+    tried: steps other than those that are used.
     """
     scale, smoke = MNIST[profile], profile == "smoke"
-    central = algorithm == CENTRAL
+    algorithm = "dsgt" if system == MASKS else system
+    tuned: dict[str, Value] = {"curious": 1} if system == MASKS else {}
     if recipe == PUBLISHED:
-        start, finish = published_steps(algorithm, EPSILON, scale.dataset)
+        steps = Try(*published_steps(algorithm, EPSILON, scale.dataset), MNIST["paper"].rounds)
         features, model, lot, clip = PIXELS, scale.model, scale.lot, setting(algorithm, EPSILON, scale.dataset).clip
-        rounds = scale.rounds if smoke else MNIST["paper"].rounds
     else:
         ours = RECIPES[recipe]
-        start, finish = ours.chosen[algorithm]
-        features, model, rounds, lot, clip = ours.features, ours.model, ours.rounds, ours.lot, ours.clip
+        found = ours.systems[CENTRAL if system == MASKS else system]
+        steps, features, model, lot, clip = found.used, ours.features, ours.model, ours.lot, ours.clip
+        tuned |= {**found.settings, **({} if tried else found.later)}
         if smoke:
-            model, rounds, lot = scale.model, scale.rounds, scale.lot
-        lot *= AGENTS if central else 1
+            model, lot = scale.model, scale.lot
+        lot *= AGENTS if algorithm == CENTRAL else 1
+    steps = tried or steps
     settings: dict[str, Value] = {
         "recipe": recipe,
         "algorithm": algorithm,
-        "graph": None if central else graph,
+        "graph": None if algorithm == CENTRAL else graph,
         "epsilon": EPSILON,
         "t": 1.0,
         "agents": AGENTS,
         "dataset": scale.dataset,
         "features": features,
         "model": model,
-        "rounds": rounds,
+        "rounds": scale.rounds if smoke else steps.rounds,
         "lot": lot,
         "clip": clip,
-        "start": start,
-        "finish": finish,
+        "start": steps.start,
+        "finish": steps.finish,
         "trials": trials,
+        **tuned,
+        **changed,
     }
-    return Point.of(**{**settings, **changed})
+    return Point.of(**{name: value for name, value in settings.items() if value is not None or name == "graph"})
 
 
 def setting_of(point: Point) -> Setting:
@@ -128,7 +162,9 @@ def setting_of(point: Point) -> Setting:
     if point["recipe"] == PUBLISHED:
         return Setting(rule=setting(point["algorithm"], EPSILON, point["dataset"]).rule, lr=lr, clip=point["clip"])
     rule = _RULES[point["algorithm"]]
-    if rho := point.named.get("rho"):
+    if growth := point.named.get("growth"):
+        rule = DiNNO(rho=point["rho"], rho_growth=growth, step=Plain())
+    elif rho := point.named.get("rho"):
         rule = DiNNO(rho=rho)
     if averaging := point.named.get("averaging"):
         rule = Averaged(rule, averaging)

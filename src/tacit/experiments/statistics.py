@@ -1,16 +1,18 @@
-"""Means, slopes and their intervals, and how they are put into words."""
+"""Means, slopes and their intervals over the rows of an experiment, and how they are put into words."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
+from tacit.experiments.experiment import ResultRow, Value
+
 CONFIDENCE = 0.95
-Verdict = Literal["same", "different", "undecided"]
-Falling = Literal["falls", "does not", "undecided"]
+Verdict = Literal["same", "different", "inconclusive"]
+FallVerdict = Literal["falls", "does not", "inconclusive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +25,15 @@ class Summary:
 
     @property
     def percent(self) -> str:
-        """The mean as a share of a hundred, with its interval."""
+        """The mean in percent, with its interval."""
         spread = "" if self.margin is None else f" ± {100 * self.margin:.1f}"
         return f"{100 * self.mean:.1f}{spread} %"
+
+    @property
+    def points(self) -> str:
+        """A difference of accuracies in percentage points, with its interval."""
+        spread = "" if self.margin is None else f" ± {100 * self.margin:.1f}"
+        return f"{100 * self.mean:+.1f}{spread} points"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +48,24 @@ class Slope:
         return f"{self.value:.3f} (95 % interval {self.low:.3f} to {self.high:.3f})"
 
     def holds(self, value: float) -> bool:
-        """Whether the interval holds a value."""
+        """Whether the interval contains a value."""
         return self.low <= value <= self.high
+
+
+def select(rows: Sequence[ResultRow], **settings: Any) -> list[ResultRow]:
+    """Return the rows with these settings."""
+    return [row for row in rows if all(row.get(name) == value for name, value in settings.items())]
+
+
+def list_levels(rows: Sequence[ResultRow], name: str) -> list[Value]:
+    """List the values of a setting in ascending order, None last."""
+    found = {row[name] for row in rows}
+    return [*sorted(value for value in found if value is not None), *([None] if None in found else [])]
+
+
+def accuracies(rows: Sequence[ResultRow], **settings: Any) -> list[float]:
+    """Return the final accuracies of the trials of one point."""
+    return [row["accuracy"] for row in select(rows, **settings)]
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -53,8 +77,8 @@ def summarise(values: Sequence[float]) -> Summary:
     return Summary(mean=mean, margin=float(stats.t.ppf(0.5 + CONFIDENCE / 2, count - 1)) * error, trials=count)
 
 
-def difference(one: Sequence[float], other: Sequence[float]) -> Summary:
-    """Return the mean of one minus the other with its interval, trial by trial: those of one number share their seed."""
+def subtract(one: Sequence[float], other: Sequence[float]) -> Summary:
+    """Return the mean difference with its interval, paired by trial: trials of one number share their seed."""
     return summarise([first - second for first, second in zip(one, other, strict=True)])
 
 
@@ -67,40 +91,34 @@ def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
     return Slope(value=float(line.slope), low=float(line.slope) - margin, high=float(line.slope) + margin)
 
 
-def verdict(change: Summary, tolerance: float) -> Verdict:
-    """Say whether a change is surely within a tolerance, is beyond it and no chance, or is not to be told by these trials."""
+def judge_change(change: Summary, tolerance: float) -> Verdict:
+    """Judge whether a change is surely within a tolerance, beyond it and not by chance, or neither."""
     if change.margin is None:
-        return "undecided"
+        return "inconclusive"
     if abs(change.mean) + change.margin <= tolerance:
         return "same"
-    return "different" if abs(change.mean) > max(tolerance, change.margin) else "undecided"
+    return "different" if abs(change.mean) > max(tolerance, change.margin) else "inconclusive"
 
 
-def falling(change: Summary, tolerance: float) -> Falling:
-    """Say whether there is a fall, surely none of a tolerance or more, or whether these trials do not tell."""
+def judge_fall(change: Summary, tolerance: float) -> FallVerdict:
+    """Judge whether there is a fall, surely none of the tolerance or more, or neither."""
     if change.margin is None:
-        return "undecided"
+        return "inconclusive"
     if change.mean + change.margin < 0:
         return "falls"
-    return "does not" if change.mean - change.margin > -tolerance else "undecided"
+    return "does not" if change.mean - change.margin > -tolerance else "inconclusive"
 
 
-def within(change: Summary, points: float) -> str:
-    """Say whether something is at most so far below what it is compared with, in points of a hundred."""
-    margin, words = change.margin or 0.0, f"{100 * points:.0f} points"
+def judge_margin(change: Summary, points: float) -> str:
+    """Say whether something is at most so many percentage points below what it is compared with."""
+    margin, words = change.margin or 0.0, f"{100 * points:g} points"
     if change.mean - margin >= -points:
         return f"within the {words}"
-    return f"more than the {words}" if change.mean + margin < -points else f"not to be told from the {words}"
+    return f"more than the {words}" if change.mean + margin < -points else f"inconclusive about the {words}"
 
 
-def doubt(change: Summary, tolerance: float) -> str:
-    """Say what trials do not tell that leave a change undecided."""
+def state_doubt(change: Summary, tolerance: float) -> str:
+    """Say what is open after an inconclusive comparison."""
     if change.margin is None or abs(change.mean) <= change.margin:
-        return "which these trials do not tell from none"
-    return f"and these trials do not tell whether it is more than {100 * tolerance:.0f} points"
-
-
-def change_in_points(change: Summary) -> str:
-    """Write a difference of accuracies with its interval."""
-    margin = "" if change.margin is None else f" ± {100 * change.margin:.1f}"
-    return f"{100 * change.mean:+.1f}{margin} points"
+        return "inconclusive: these trials cannot distinguish it from zero"
+    return f"inconclusive: it may or may not be more than {100 * tolerance:.0f} points"

@@ -1,18 +1,34 @@
 """What `connectivity` and `density` share: accuracy over a measure of the graph, for all algorithms and budgets."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.experiments.experiment import Experiment, Place, Point, Profile, Row, Value, as_list, budget
+from tacit.experiments.descriptions import PROMISE, describe_graphs, describe_steps, describe_training
+from tacit.experiments.drawing import (
+    DASHED,
+    GREY,
+    SERIES,
+    Figure,
+    add_legend_below,
+    draw_summaries,
+    panels,
+    show_accuracy,
+)
+from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, Value, write_budget, write_list
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, MNIST, NAMES
-from tacit.experiments.statistics import change_in_points, difference, doubt, falling, summarise, verdict, within
-from tacit.experiments.telling import PROMISE, described, described_graphs, described_steps
-from tacit.experiments.trials import accuracies, final_row, seconds, train_point, training_point
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from tacit.experiments.statistics import (
+    accuracies,
+    judge_change,
+    judge_fall,
+    judge_margin,
+    list_levels,
+    select,
+    state_doubt,
+    subtract,
+    summarise,
+)
+from tacit.experiments.trials import estimate_seconds, run_final, training_point
 
 _CLOSE = 0.03
 INVARIANT = 0.02  # accuracies that surely differ by less than two points are called the same
@@ -23,141 +39,121 @@ Levels = dict[Profile, tuple[tuple[float, ...], tuple[float | None, ...]]]
 def topology_experiment(
     *, name: str, title: str, claim: str, measure: str, label: str, threshold: float, levels: Levels
 ) -> Experiment:
-    """Return the experiment; `threshold` is the value above which the paper says that all stay the same."""
+    """Return the experiment; the paper says that accuracy stays the same where the measure is above `threshold`."""
 
-    def grid(profile: Profile) -> list[Point]:
+    def points(profile: Profile) -> list[Point]:
         values, budgets = levels[profile]
-        scale = MNIST[profile]
-        found = []
-        for epsilon in budgets:
-            found.append(training_point(scale, {measure: None}, algorithm=CENTRAL, epsilon=epsilon))
-            for algorithm in DECENTRALIZED:
-                found += [
-                    training_point(scale, {measure: value}, algorithm=algorithm, epsilon=epsilon) for value in values
-                ]
-        return found
+        systems = [(CENTRAL, None), *((algorithm, value) for algorithm in DECENTRALIZED for value in values)]
+        return [
+            training_point(MNIST[profile], {measure: value}, algorithm=algorithm, epsilon=epsilon)
+            for epsilon in budgets
+            for algorithm, value in systems
+        ]
 
     return Experiment(
         name=name,
         title=title,
         claim=claim,
         varies=("algorithm", "epsilon", measure),
-        points=grid,
-        play=play_final,
+        points=points,
+        run=run_final,
         draw=lambda rows: _draw(rows, measure, label),
         finding=lambda rows: _finding(rows, measure, threshold),
-        seconds=seconds,
+        seconds=estimate_seconds,
     )
 
 
-def play_final(point: Point, place: Place) -> list[Row]:
-    """Train a point and return one row for each trial."""
-    return [final_row(trial, result) for trial, result in enumerate(train_point(point, place))]
-
-
-def levels_of(rows: Sequence[Row], name: str) -> list[Value]:
-    """Return the values of a setting, nothing last."""
-    found = {row[name] for row in rows}
-    return [*sorted(value for value in found if value is not None), *([None] if None in found else [])]
-
-
-def _finding(rows: list[Row], measure: str, threshold: float) -> str:
-    sentences = [
-        f"{described(rows)}. Means over agents and trials on test records, with 95 % intervals; differences are taken trial by "
-        f"trial, and are called none where they surely are within {100 * INVARIANT:.0f} points."
+def _finding(rows: list[ResultRow], measure: str, threshold: float) -> str:
+    begin = (
+        f"{describe_training(rows)}. Means over agents and trials on test records, with 95 % intervals. Differences are paired by "
+        f"trial; accuracies count as the same where they surely differ by at most {100 * INVARIANT:.0f} points."
+    )
+    budgets = list_levels(rows, "epsilon")
+    lines = [
+        line
+        for algorithm in DECENTRALIZED
+        for epsilon in budgets
+        if (line := _describe_one(select(rows, algorithm=algorithm, epsilon=epsilon), measure, threshold))
     ]
-    for algorithm in DECENTRALIZED:
-        for epsilon in levels_of(rows, "epsilon"):
-            sentences += _of_one(rows, algorithm, epsilon, measure, threshold)
-    sentences += _beside_central(rows, measure)
-    sentences += [described_graphs(rows, measure), described_steps(rows)]
-    return as_list(sentences[0], sentences[1:])
+    lines += [line for epsilon in budgets if (line := _beside_central(select(rows, epsilon=epsilon), measure))]
+    return write_list(begin, [*lines, describe_graphs(rows, measure), describe_steps(rows)])
 
 
-def _of_one(rows: list[Row], algorithm: str, epsilon: Value, measure: str, threshold: float) -> list[str]:
-    own = [row for row in rows if row["algorithm"] == algorithm and row["epsilon"] == epsilon]
-    found = {
-        float(value): accuracies(own, **{measure: value}) for value in levels_of(own, measure) if value is not None
-    }
+def _describe_one(own: list[ResultRow], measure: str, threshold: float) -> str:
+    found = {float(value): accuracies(own, **{measure: value}) for value in list_levels(own, measure) if value}
     if not found:
-        return []
+        return ""
+    algorithm, epsilon = own[0]["algorithm"], own[0]["epsilon"]
     listed = ", ".join(f"{summarise(values).percent} at {value:g}" for value, values in found.items())
-    words = f"{NAMES[algorithm]}, {budget(epsilon)}: {listed}."
-    claimed = epsilon is not None  # the paper's claims are of private training
+    words = f"{NAMES[algorithm]}, {write_budget(epsilon)}: {listed}."
+    claimed = epsilon is not None  # the paper's claims are about private training
     if len(found) == 1:
-        return [words]
+        return words
     if algorithm == "dsgt":
-        return [f"{words} Over all of them {_span(found, claimed=claimed)}."]
+        return f"{words} Over all of them {_span(found, claimed=claimed)}."
     above = {value: values for value, values in found.items() if value >= threshold}
     if len(above) > 1:
         words += f" From {min(above):g} up {_span(above, claimed=claimed)}."
     if min(found) < threshold:
         words += f" From {max(found):g} to {min(found):g} {_decline(found, claimed=claimed)}."
-    return [words]
+    return words
 
 
 def _span(found: dict[float, list[float]], *, claimed: bool) -> str:
     """Say how far the best and the worst are apart, and what follows."""
     means = {value: summarise(values).mean for value, values in found.items()}
     best, worst = max(means, key=lambda value: means[value]), min(means, key=lambda value: means[value])
-    change = difference(found[best], found[worst])
-    said = {
+    change = subtract(found[best], found[worst])
+    words = {
         "same": "so it is the same" + (", as claimed" if claimed else ""),
         "different": "so it is not the same" + (", against the claim" if claimed else ""),
-        "undecided": doubt(change, INVARIANT),
+        "inconclusive": state_doubt(change, INVARIANT),
     }
-    return f"best and worst differ by {change_in_points(change)}, {said[verdict(change, INVARIANT)]}"
+    return f"best and worst differ by {change.points}, {words[judge_change(change, INVARIANT)]}"
 
 
 def _decline(found: dict[float, list[float]], *, claimed: bool) -> str:
-    change = difference(found[min(found)], found[max(found)])
-    said = {
+    change = subtract(found[min(found)], found[max(found)])
+    words = {
         "falls": "a decline" + (", as claimed" if claimed else ""),
         "does not": f"no decline of {100 * INVARIANT:.0f} points" + (", against the claim" if claimed else ""),
-        "undecided": doubt(change, INVARIANT),
+        "inconclusive": state_doubt(change, INVARIANT),
     }
-    return f"it changes by {change_in_points(change)}, {said[falling(change, INVARIANT)]}"
+    return f"it changes by {change.points}, {words[judge_fall(change, INVARIANT)]}"
 
 
-def _beside_central(rows: list[Row], measure: str) -> list[str]:
-    sentences = []
-    for epsilon in levels_of(rows, "epsilon"):
-        own = [row for row in rows if row["epsilon"] == epsilon]
-        central = accuracies(own, algorithm=CENTRAL)
-        tracking = [row for row in own if row["algorithm"] == "dsgt"]
-        if not central or not tracking:
-            continue
-        by_graph = [accuracies(tracking, **{measure: value}) for value in levels_of(tracking, measure)]
-        gap = difference([float(np.mean(trial)) for trial in zip(*by_graph, strict=True)], central)
-        words = (
-            f"DSGT, over all graphs, is {change_in_points(gap)} from central training with a lot of {own[0]['lot']}, "
-        )
-        words += f"as large as one agent's, {budget(epsilon)} ({summarise(central).percent})"
-        if epsilon == 1.0:
-            words += f", {within(gap, _CLOSE)} of the claim"
-        sentences.append(f"{words}.")
-    return sentences
+def _beside_central(own: list[ResultRow], measure: str) -> str:
+    central, tracking = accuracies(own, algorithm=CENTRAL), select(own, algorithm="dsgt")
+    if not central or not tracking:
+        return ""
+    by_graph = [accuracies(tracking, **{measure: value}) for value in list_levels(tracking, measure)]
+    gap = subtract([float(np.mean(trial)) for trial in zip(*by_graph, strict=True)], central)
+    epsilon = own[0]["epsilon"]
+    return (
+        f"DSGT, over all graphs, is {gap.points} from central training with a lot of {own[0]['lot']}, as large as one agent's, "
+        f"{write_budget(epsilon)} ({summarise(central).percent})"
+        f"{f', {judge_margin(gap, _CLOSE)} of the claim' if epsilon == 1.0 else ''}."
+    )
 
 
-def _draw(rows: list[Row], measure: str, label: str) -> "Figure":
-    from tacit.experiments.drawing import GREY, accuracy_axis, draw_summaries, legend_below, panels, style
-    from tacit.report.figures.palette import SERIES
+def draw_levels(ax: "object", rows: Sequence[ResultRow], name: str, **look: object) -> None:
+    """Draw the accuracy of one system over the levels of a setting."""
+    levels: list[Value] = list_levels(rows, name)
+    means = [summarise(accuracies(rows, **{name: level})) for level in levels]
+    draw_summaries(ax, [float(level or 0) for level in levels], means, **look)  # type: ignore[arg-type]
 
-    budgets = levels_of(rows, "epsilon")
-    shown_algorithms = [name for name in DECENTRALIZED if any(row["algorithm"] == name for row in rows)]
-    with style():
-        figure, axes = panels(1, max(1, len(shown_algorithms)), sharey=True)
-        for ax, algorithm in zip(axes[0], shown_algorithms, strict=False):
-            own = [row for row in rows if row["algorithm"] == algorithm]
-            for colour, epsilon in zip(SERIES, budgets, strict=False):
-                values = levels_of([row for row in own if row["epsilon"] == epsilon], measure)
-                means = [summarise(accuracies(own, epsilon=epsilon, **{measure: value})) for value in values]
-                look = {"color": colour, "marker": "o", "label": budget(epsilon)}
-                draw_summaries(ax, [float(value or 0) for value in values], means, **look)
+
+def _draw(rows: list[ResultRow], measure: str, label: str) -> Figure:
+    algorithms = [name for name in DECENTRALIZED if select(rows, algorithm=name)]
+    with panels(1, max(1, len(algorithms)), sharey=True) as (figure, axes):
+        for ax, algorithm in zip(axes[0], algorithms, strict=False):
+            for colour, epsilon in zip(SERIES, list_levels(rows, "epsilon"), strict=False):
+                own = select(rows, algorithm=algorithm, epsilon=epsilon)
+                draw_levels(ax, own, measure, color=colour, marker="o", label=write_budget(epsilon))
                 if central := accuracies(rows, algorithm=CENTRAL, epsilon=epsilon):
-                    ax.axhline(summarise(central).mean, color=colour, ls=(0, (4, 3)), lw=1)
+                    ax.axhline(summarise(central).mean, color=colour, **DASHED)
             ax.set(title=NAMES[algorithm], xlabel=label)
-        accuracy_axis(axes[0, 0])
-        axes[0, 0].plot([], [], color=GREY, ls=(0, (4, 3)), lw=1, label="central")
-        legend_below(figure, axes[0, 0], PROMISE)
+        show_accuracy(axes[0, 0])
+        axes[0, 0].plot([], [], color=GREY, label="central", **DASHED)
+        add_legend_below(figure, axes[0, 0], PROMISE)
         return figure

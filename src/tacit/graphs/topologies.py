@@ -1,4 +1,4 @@
-"""Communication graphs by name: fixed families here, random ones from `random_graphs`, all through `build`.
+"""Communication graphs by name: fixed families here, random ones in `random_graphs`, all through `build`.
 
 Every function returns an undirected, simple, connected `networkx.Graph` whose nodes are exactly 0..N-1. Every
 fixed family shrinks sensibly: a ring of two agents is one edge, and a family of one agent is a single node.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.errors import GraphError, choose
 from tacit.graphs.adjacency import Pairs, from_pairs
 from tacit.graphs.arguments import Seed, whole
-from tacit.graphs.random_graphs import erdos_renyi, random_regular, small_world
+from tacit.registry import GRAPHS
 
 Numbers = NDArray[np.int64]
 
@@ -87,34 +87,16 @@ def exponential(agents: int) -> nx.Graph:
     return from_pairs(agents, _hops(agents, lambda numbers, hop: (numbers + hop) % agents))
 
 
-KINDS: dict[str, Callable[..., nx.Graph]] = {
-    builder.__name__: builder
-    for builder in (
-        complete,
-        ring,
-        path,
-        star,
-        wheel,
-        grid,
-        torus,
-        hypercube,
-        exponential,
-        small_world,
-        random_regular,
-        erdos_renyi,
-    )
-}
-
-
 def build(kind: str, agents: int, seed: Seed = 0, **options: Any) -> nx.Graph:
     """Return the graph of this kind, as its own function would; fixed kinds do not use the seed."""
-    builder = KINDS[choose("graph kind", kind, KINDS)]
+    builder = GRAPHS[choose("graph kind", kind, GRAPHS)]
     parameters = set(inspect.signature(builder).parameters)
     for name in options:
         if parameters <= {"agents", "seed"}:
             raise GraphError(f"graph kind {kind!r} takes no options, got {name!r}")
         choose(f"option of graph kind {kind!r}", name, parameters - {"agents", "seed"})
-    return builder(agents, **options, **({"seed": seed} if "seed" in parameters else {}))
+    made: nx.Graph = builder(agents, **options, **({"seed": seed} if "seed" in parameters else {}))
+    return made
 
 
 def _cycle(first: int, end: int) -> Pairs:

@@ -2,8 +2,9 @@
 
 from tacit.models.checks import check_module
 from tacit.models.functional import FlatModel, Loss, cross_entropy
-from tacit.models.views import CROSS, LOSSES, Shift, View, Views, views_cross_entropy
-from tacit.models.zoo import MODELS, build, convnet, logistic, mlp, resnet9
+from tacit.models.views import CROSS, Shift, View, Views, views_cross_entropy
+from tacit.models.zoo import build, convnet, logistic, mlp, resnet9
+from tacit.registry import LOSSES, MODELS
 
 __all__ = [
     "CROSS",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import InvalidInput
-from tacit.models.functional import Loss, cross_entropy
+from tacit.models.functional import cross_entropy
 
 View = Callable[[Tensor], Tensor]
 """Makes another version of every record of a batch, each by itself."""
@@ -66,7 +66,3 @@ def views_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(outputs, targets)
     losses = [cross_entropy(outputs[:, view], targets) for view in range(outputs.shape[1])]
     return torch.stack(losses, dim=1).mean(dim=1)
-
-
-LOSSES: dict[str, Loss] = {"cross_entropy": cross_entropy, "views_cross_entropy": views_cross_entropy}
-"""The losses that `tacit train --loss` knows by name."""

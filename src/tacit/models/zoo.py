@@ -1,12 +1,13 @@
 """Models to start with. Each is a plain module that treats every record on its own (no batch norm)."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from torch import Tensor, nn
 
 from tacit.errors import ModelError, choose
+from tacit.registry import MODELS
 
 
 def logistic(input_shape: Sequence[int], classes: int) -> nn.Module:
@@ -58,17 +59,10 @@ def resnet9(input_shape: Sequence[int], classes: int, groups: int = 16, width: i
     return nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(8 * width, classes))
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "logistic": logistic,
-    "mlp": mlp,
-    "convnet": convnet,
-    "resnet9": resnet9,
-}
-
-
 def build(name: str, input_shape: Sequence[int], classes: int) -> nn.Module:
     """Build a model by name."""
-    return MODELS[choose("model", name, MODELS)](input_shape, classes)
+    model: nn.Module = MODELS[choose("model", name, MODELS)](input_shape, classes)
+    return model
 
 
 class _Residual(nn.Module):

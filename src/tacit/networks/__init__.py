@@ -1,7 +1,7 @@
 """How neighbours' values arrive: who hears whom in which round, the format of messages, and their transport."""
 
 from tacit.networks.checks import check_topology
-from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK
+from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK, find_codec
 from tacit.networks.echo import EchoInbox, EchoNetwork
 from tacit.networks.interface import Inbox, Messages, Network, Transport
 from tacit.networks.measures import ScheduleMeasures, measure_schedule
@@ -52,6 +52,7 @@ __all__ = [
     "as_topology",
     "base_graphs",
     "check_topology",
+    "find_codec",
     "measure_schedule",
     "one_peer_exponential",
     "schedule",

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tacit.errors import InvalidInput
+from tacit.errors import InvalidInput, choose
+from tacit.registry import CODECS
 
 
 class Packet(NamedTuple):
@@ -117,6 +118,20 @@ class TopK:
 
 
 DENSE = Dense()
+
+
+def find_codec(text: str) -> Codec:
+    """Return a codec by name, with its number behind it where it has one: `bfloat16`, `topk:0.1`."""
+    name, _, number = text.strip().partition(":")
+    make = CODECS[choose("codec", name, CODECS)]
+    example = CODECS.lines[name].example or name
+    try:
+        made: Codec = make(*([float(number)] if number else []))
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"codec is {text!r}; write it as in {example}") from None
+    return made
 
 
 def _raw(row: Tensor) -> bytes:

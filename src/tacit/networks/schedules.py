@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from scipy.spatial import cKDTree
 from tacit.errors import GraphError, choose
 from tacit.graphs.arguments import whole
 from tacit.networks.topology import Cycle, Links, Several, Topology, links_from_pairs
+from tacit.registry import SCHEDULES
 
 _REMEMBERED = 64
 _MATCHING_WINDOW = 32  # rounds: the probability that this many matchings leave some agents disconnected is below 3⁻³¹
@@ -110,26 +111,21 @@ class Moving:
         return (links_from_pairs(self.agents, pairs.astype(np.int64).reshape(-1, 2)),)
 
 
-SCHEDULES: dict[str, Callable[..., Topology]] = {
-    "matchings": RandomMatchings,
-    "one_peer_exponential": one_peer_exponential,
-    "base": base_graphs,
-    "moving": Moving,
-}
-
-
 def schedule(kind: str, agents: int, seed: int = 0, *, exchanges: int = 1, **options: Any) -> Topology:
     """Return a schedule by name; those that are not random do not use the seed.
 
     `exchanges` is the number of exchanges in each round.
     """
     make = SCHEDULES[choose("schedule", kind, SCHEDULES)]
-    known = set(inspect.signature(make).parameters) - {"agents"}
+    parameters = inspect.signature(make).parameters
+    known = set(parameters) - {"agents"}
     for name in options:
         choose(f"option of {kind!r}", name, (known - {"seed"}) | {"exchanges"})
-    if missing := [name for name in ("reach",) if name in known and name not in options]:
-        raise GraphError(f"how far do agents hear each other? Give {missing[0]}, as in {kind}:{missing[0]}=0.4")
-    made = make(agents, **options, **({"seed": seed} if "seed" in known else {}))
+    needed = [name for name in parameters if name in known and parameters[name].default is inspect.Parameter.empty]
+    if missing := [name for name in needed if name not in options]:
+        example = SCHEDULES.lines[kind].example
+        raise GraphError(f"{kind} needs {' and '.join(missing)}{f'; write it as in {example}' if example else ''}")
+    made: Topology = make(agents, **options, **({"seed": seed} if "seed" in known else {}))
     return made if exchanges == 1 else Several(made, exchanges)
 
 

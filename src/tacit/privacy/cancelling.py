@@ -14,6 +14,7 @@ from typing import Literal
 import networkx as nx
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import linprog
 
 from tacit.errors import PrivacyError
 from tacit.privacy.coalitions import protection
@@ -25,7 +26,10 @@ MOST_COMPLETE = 64
 _RATIOS = tuple(2.0 ** (step / 4) for step in range(-12, 25))  # from an eighth to 64
 _NEAR = 1.02  # of two ratios that are nearly as good, the smaller is taken
 _ENOUGH = 1.06  # times the own noise that would remain with masks of any size: where the rule's response is not known
-_STEPS, _CLOSE = 100, 1e-9
+_STEPS, _CLOSE = 30, 1e-9  # of Newton's method, and how far from what is wanted it may end
+_CUTS, _NEARLY = 60, 1e-5
+_MOST_CUT = 64  # agents for whom the least noise is worth searching for
+_ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,28 +140,77 @@ def usual_ratio(needed: Sequence[float], keys: Keys, removed: int) -> float:
 
 
 def _own_variances(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> np.ndarray:
-    """Return the smallest variances of own noise that protect every agent as wanted.
+    """Return small variances of own noise that protect every agent as wanted.
 
-    Newton steps on the agents' protections, which are concave. No agent has less than its share of central noise: with less, others
-    would gain nothing, and it would lose all protection against everybody else together.
+    No agent has less than its share of central noise: with less, others would gain nothing, and it would lose all protection against
+    everybody else together.
+    """
+    own, settled = _by_newton(wanted, mask, keys, removed)
+    if not settled and keys.agents <= _MOST_CUT:
+        own = _by_cuts(wanted, mask, keys, removed)
+    return _protect_all(own, wanted, mask, keys, removed)
+
+
+def _by_newton(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> tuple[np.ndarray, bool]:
+    """Return the variances with which nobody is protected more than wanted, and whether the steps settled there.
+
+    They do not where another coalition becomes the worst at every step, as for agents that differ a little on a ring of keys.
     """
     least = wanted / keys.agents
     own = wanted.copy()
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if keys.agents <= _MOST_CUT else _STEPS // 3):
         found = protection(own, mask, keys, removed)
         missing = wanted - found.variances
         free = (own > least) | (missing > 0)
         if (np.abs(missing[free]) <= _CLOSE * wanted[free]).all():
-            break
+            return own, True
         step = np.zeros_like(own)
         step[free] = np.linalg.lstsq(found.slopes[np.ix_(free, free)], missing[free], rcond=None)[0]
         own = np.clip(own + step, np.maximum(least, own / 4), wanted)
-    # Where the worst coalition changes from step to step, steps may not settle; what is missing is then added in growing parts.
-    more = 10 * _CLOSE
-    while ((protection(own, mask, keys, removed).variances < wanted) & (own < wanted)).any():
-        own = np.minimum(wanted, own * (1 + more))
-        more *= 2
+    return own, False
+
+
+def _by_cuts(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> np.ndarray:
+    """Return nearly the variances of the least sum that protect everybody as wanted, by Kelley's cutting planes.
+
+    Protection is concave in own noise, so its tangents bound it from above. The least sum under the tangents so far is a linear
+    program, and each of its solutions adds the tangents there.
+    """
+    bounds = list(zip((wanted / keys.agents).tolist(), wanted.tolist(), strict=True))
+    own = wanted.copy()
+    slopes: list[np.ndarray] = []
+    needs: list[np.ndarray] = []
+    for _ in range(_CUTS):
+        found = protection(own, mask, keys, removed)
+        if (found.variances >= wanted * (1 - _NEARLY)).all() and slopes:
+            break
+        slopes.append(found.slopes)
+        needs.append(wanted - found.variances + found.slopes @ own)
+        solved = linprog(np.ones(len(own)), A_ub=-np.concatenate(slopes), b_ub=-np.concatenate(needs), bounds=bounds)
+        if solved.x is None:
+            return wanted.copy()
+        own = solved.x
     return own
+
+
+def _protect_all(
+    own: Float[np.ndarray, " agents"], wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int
+) -> np.ndarray:
+    """Return the variances moved towards the wanted ones, with which masks are not needed, until everybody is protected."""
+
+    def moved(share: float) -> np.ndarray:
+        return np.minimum(wanted, own + share * (wanted - own))
+
+    def protects(share: float) -> bool:
+        return bool((protection(moved(share), mask, keys, removed).variances >= wanted * (1 - _ROUNDING)).all())
+
+    if protects(0.0):
+        return own
+    low, high = 0.0, 1.0
+    while high - low > (_CLOSE if keys.agents <= _MOST_CUT else 0.01 * high):
+        middle = math.sqrt(max(low, _CLOSE / 4) * high)
+        low, high = (low, middle) if protects(middle) else (middle, high)
+    return moved(high)
 
 
 def _round_up(value: float) -> float:

@@ -1,18 +1,19 @@
 """Makes what the settings of `tacit train` describe: data, links, model, loss, rule, and all of it as a `Training`."""
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import networkx as nx
 
-from tacit.algorithms import DSGT, RULES, Adam, Algorithm, Averaged, DiNNO, Momentum, Plain, Step
+from tacit.algorithms import STEPS, Algorithm, Averaged, Momentum
 from tacit.data import AgentData, DataSet
 from tacit.errors import GraphError, InvalidInput
 from tacit.models import Loss
 from tacit.networks import Topology
 from tacit.privacy import Cancelling, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
 from tacit.runs.config import RunConfig
+from tacit.runs.config_checks import OF_RULES, fields_set_by_settings
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.rules import make_shipped_rule
 from tacit.runs.shipped import shipped_loss, shipped_model
 from tacit.runs.specs import is_schedule, is_shipped, load_dataset, parse_graph, parse_links, parse_split
 from tacit.runs.user_code import UserCode, find, is_user_code
@@ -81,21 +82,11 @@ def make_rule(config: RunConfig) -> Algorithm[Any]:
 
 
 def _shipped_rule(config: RunConfig) -> Algorithm[Any]:
-    steps: dict[str, Step] = {"plain": Plain(), "momentum": Momentum(config.momentum), "adam": Adam()}
-    if config.algorithm == "dsgt":
-        if config.step is not None:
-            raise InvalidInput(f"dsgt takes plain steps along its tracker; step = {config.step!r} does not apply to it")
-        return DSGT()
-    if config.algorithm == "dinno":
-        return DiNNO(
-            rho=config.rho,
-            rho_growth=config.rho_growth,
-            inner_steps=config.inner_steps,
-            step=steps[config.step or "adam"],
-            carry=config.carry,
-        )
-    rule: Callable[..., Algorithm[Any]] = RULES[config.algorithm]  # one that takes a step
-    return rule(step=steps[config.step or "plain"])
+    settings = {key: getattr(config, key) for key in fields_set_by_settings(config.algorithm) if key in OF_RULES}
+    settings = {key: value for key, value in settings.items() if value != RunConfig.model_fields[key].default}
+    if config.step is not None:
+        settings["step"] = Momentum(config.momentum) if config.step == "momentum" else STEPS[config.step]()
+    return make_shipped_rule(config.algorithm, settings)
 
 
 def make_training(

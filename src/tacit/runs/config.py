@@ -17,6 +17,7 @@ from pydantic_core import PydanticKnownError
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.registry import DATA_SETS, LOSSES, MODELS, RULES, rule_line
 from tacit.runs.config_checks import KEYS, OPTIONS, as_option, check_numbers_of_agents, check_together, displaced
 from tacit.runs.user_code import is_user_code
 
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
     from tacit.training.settings import Training
 
 
-ALGORITHMS = ("sgd", "local", "dsgd", "dsgt", "dinno")  # those of `tacit.algorithms.RULES`, which takes PyTorch to read
+_OWN = "or your own as file.py:NAME"
 
 
 def _algorithm(value: Any) -> Any:
     """Return the name of a rule, shipped or the user's own."""
     if not isinstance(value, str):
         raise PydanticKnownError("string_type")
-    if value not in ALGORITHMS and not is_user_code(value):
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, ALGORITHMS))})
+    if rule_line(value) is None and not is_user_code(value):
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, RULES))})
     return value
 
 
@@ -116,12 +117,11 @@ class RunConfig(KeptSettings):
 
     algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
         "dsgt",
-        description="dsgt, dsgd, dinno, local (nobody talks), sgd (all data in one place), or your own as file.py:NAME",
+        description=RULES.listed(f"each with options behind it, as in dinno:rho=1; {_OWN}"),
     )
     dataset: str = Field(
         "digits",
-        description="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as "
-        "file.py:NAME",
+        description=DATA_SETS.listed("synthetic:RECORDS", _OWN),
     )
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
@@ -137,8 +137,8 @@ class RunConfig(KeptSettings):
         "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
     )
     allow_drift: bool = Field(False, description="let weights through that move the average")
-    model: str = Field("logistic", description="logistic, mlp, convnet, resnet9, or your own as file.py:NAME")
-    loss: str = Field("cross_entropy", description="cross_entropy, views_cross_entropy, or your own as file.py:NAME")
+    model: str = Field("logistic", description=MODELS.listed(_OWN))
+    loss: str = Field("cross_entropy", description=LOSSES.listed(_OWN))
 
     private: bool = Field(True, description="clip and add noise")
     epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
@@ -261,12 +261,26 @@ class RunConfig(KeptSettings):
             lines = [mistake(as_option(key) if key in given else key, each) for key, each in found]
             raise InvalidInput("; ".join(lines)) from None
         check_together(config, KEYS if options is None else OPTIONS)
+        if options is not None and rule_line(config.algorithm) and (":" in config.algorithm or config.step is not None):
+            config.rule()  # so that its options are refused before anything is loaded
         return config
 
     @property
     def total_rounds(self) -> int:
         """All rounds, also those in which models are only mixed."""
         return self.rounds + self.gossip_rounds
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether one agent trains on all records."""
+        line = rule_line(self.algorithm)
+        return line is not None and line.pooled
+
+    @property
+    def has_exchanges(self) -> bool:
+        """Whether agents exchange messages, as far as the name of the rule shows."""
+        line = rule_line(self.algorithm)
+        return line is None or line.exchanges
 
     def pinned(self) -> "RunConfig":
         """Return the same settings with where the user's own code is defined, and the hashes of these files.
@@ -291,7 +305,7 @@ class RunConfig(KeptSettings):
         from tacit.runs.building import deal
 
         dealt = deal(self) if self._dealt is None else self._dealt
-        return dealt.pooled() if self.algorithm == "sgd" else dealt
+        return dealt.pooled() if self.is_pooled else dealt
 
     def prepare(self, on_step: Callable[[str], None]) -> "Training":
         """Load what the settings name and return a run's settings as the library takes them; `on_step` is called with what is being done."""
@@ -303,7 +317,7 @@ class RunConfig(KeptSettings):
         """Build or read the graph, or none where nobody talks."""
         from tacit.runs.building import links
 
-        return None if self.algorithm in ("sgd", "local") else links(self, agents)
+        return links(self, agents) if self.has_exchanges else None
 
     def training(
         self,

@@ -1,10 +1,12 @@
 """Which settings of a run make sense together, and how an error names them: as keys of a file, or as options of a command line."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import Field, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from tacit.errors import InvalidInput
+from tacit.registry import RULES, rule_line
 from tacit.runs.user_code import is_user_code
 
 if TYPE_CHECKING:
@@ -14,6 +16,8 @@ PER_AGENT = ("epsilon", "noise_multiplier", "clip", "lot_size")
 """Settings that may have one value for each agent."""
 OF_MASKS = ("curious", "keys", "mask_ratio", "lost")
 """Settings that mean something only where noise cancels."""
+OF_RULES = ("carry", "inner_steps", "rho", "rho_growth")
+"""Settings for fields of a rule, besides its step."""
 _OF_LINKS = {"graph", "mixing", "allow_drift", "noise", *OF_MASKS, "gossip_rounds", "exchanges_per_query", "absences"}
 
 
@@ -22,14 +26,14 @@ def as_option(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-class _Keys(dict[str, str]):
+class _FileNames(dict[str, str]):
     """Names a setting as a file does."""
 
     def __missing__(self, key: str) -> str:
         return key
 
 
-class _Options(dict[str, str]):
+class _OptionNames(dict[str, str]):
     """Names a setting as a command line does."""
 
     def __missing__(self, key: str) -> str:
@@ -38,8 +42,8 @@ class _Options(dict[str, str]):
 
 Names = Mapping[str, str]
 """What each setting is called in an error."""
-KEYS: Names = _Keys(no_private="private = false", cancelling='noise = "cancelling"')
-OPTIONS: Names = _Options(no_private="--no-private", cancelling="--noise cancelling")
+KEYS: Names = _FileNames(no_private="private = false", cancelling='noise = "cancelling"')
+OPTIONS: Names = _OptionNames(no_private="--no-private", cancelling="--noise cancelling")
 
 
 def displaced(options: Mapping[str, Any]) -> Collection[str]:
@@ -54,20 +58,41 @@ def displaced(options: Mapping[str, Any]) -> Collection[str]:
     if options.get("noise") == "local":
         found |= set(OF_MASKS)
     if options.get("algorithm") is not None:
-        found |= _idle(str(options["algorithm"]))
+        algorithm = str(options["algorithm"])
+        found |= _idle(algorithm) | _idle_fields(algorithm)
     return found
 
 
 def _idle(algorithm: str) -> set[str]:
-    """Return the settings that mean nothing to an algorithm."""
-    idle = set() if algorithm == "dinno" else {"rho", "rho_growth", "inner_steps", "carry"}
-    if algorithm == "dsgt" or is_user_code(algorithm):  # which have steps of their own
-        idle |= {"step", "momentum"}
-    if algorithm == "dinno":  # which sums its neighbours instead of mixing them
-        idle |= {"exchanges_per_query"}
-    if algorithm in ("sgd", "local"):
-        idle |= _OF_LINKS
-    return idle
+    """Return the settings of links that mean nothing to an algorithm."""
+    line = rule_line(algorithm)
+    if line is not None and not line.exchanges:
+        return _OF_LINKS
+    return set() if line is None or line.mixes else {"exchanges_per_query"}
+
+
+def _idle_fields(algorithm: str) -> set[str]:
+    """Return the settings of rules that mean nothing to an algorithm. To know its fields, it is imported."""
+    idle = {*OF_RULES, "step", "momentum"}
+    if rule_line(algorithm) is None:  # a rule of the user's own has its own settings
+        return idle
+    return idle - fields_set_by_settings(algorithm) - ({"momentum"} if "step" in fields_of_rule(algorithm) else set())
+
+
+def fields_of_rule(algorithm: str) -> "dict[str, Field[Any]]":
+    """Return the fields of a shipped rule by name."""
+    return {field.name: field for field in fields(RULES[algorithm.strip().partition(":")[0]])}
+
+
+def fields_set_by_settings(algorithm: str) -> set[str]:
+    """Return which settings of a run set fields of a shipped rule.
+
+    A field that has the name of a setting, but another default, is set only behind the rule's name.
+    """
+    from tacit.runs.config import RunConfig
+
+    settings, own = RunConfig.model_fields, fields_of_rule(algorithm)
+    return {key for key in OF_RULES if key in own and own[key].default == settings[key].default} | {"step"} & set(own)
 
 
 def need_tensorboard(named: str) -> None:
@@ -79,9 +104,12 @@ def need_tensorboard(named: str) -> None:
 def check_together(config: "RunConfig", named: Names) -> None:
     """Refuse settings that contradict each other."""
     _check_privacy(config, named)
-    for key in sorted(_idle(config.algorithm)):
+    idle = _idle(config.algorithm)
+    if not all(_is_default(config, key) for key in (*OF_RULES, "step", "momentum")):
+        idle = idle | _idle_fields(config.algorithm)
+    for key in sorted(idle):
         if key == "step" and not is_user_code(config.algorithm):
-            continue  # the rule itself says why
+            continue  # refused where the rule is made
         if not _is_default(config, key):
             raise InvalidInput(f"{named[key]} means nothing to {config.algorithm}; leave it out")
     if config.noise == "local":
@@ -90,7 +118,7 @@ def check_together(config: "RunConfig", named: Names) -> None:
                 raise InvalidInput(
                     f"{named[key]} means nothing without {named['cancelling']}; leave it out, or set that"
                 )
-    if config.algorithm != "dsgt" and not _is_default(config, "momentum") and config.step != "momentum":
+    if not _is_default(config, "momentum") and config.step != "momentum":
         raise InvalidInput("momentum means nothing without step momentum; leave it out, or set the step")
     if not (is_user_code(config.dataset) and not config.dataset.strip().startswith("synthetic:")):
         check_numbers_of_agents(config, named)  # the user's own records may determine how many agents there are
@@ -124,12 +152,12 @@ def _check_privacy(config: "RunConfig", named: Names) -> None:
 
 def check_numbers_of_agents(config: "RunConfig", named: Names) -> None:
     """Refuse lists without one value for each agent, masks that nobody honest shares, and absences of agents that do not exist."""
-    agents = 1 if config.algorithm == "sgd" else config.agents
+    agents = 1 if config.is_pooled else config.agents
     for key in PER_AGENT:
         value = getattr(config, key)
         if isinstance(value, list) and len(value) != agents:
             raise InvalidInput(
-                f"{named[key]} has {len(value)} values, and {'sgd trains one agent' if agents == 1 else f'there are {agents} agents'}; "
+                f"{named[key]} has {len(value)} values, and {f'{config.algorithm} trains one agent' if agents == 1 else f'there are {agents} agents'}; "
                 "give one for each, or one for all"
             )
     if config.noise == "cancelling" and config.curious + config.lost > agents - 2:

@@ -3,10 +3,10 @@
 from typing import Any
 
 from tacit import models
-from tacit.algorithms import RULES
 from tacit.data import AgentData, DataSet
 from tacit.errors import InvalidInput, choose
 from tacit.models import LOSSES, Loss
+from tacit.runs.rules import make_shipped_rule
 from tacit.runs.specs import is_shipped, load_dataset, parse_links
 from tacit.runs.user_code import UserCode, find, is_user_code
 from tacit.runs.user_parts import make_user_part
@@ -29,7 +29,7 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
     if key == "data":
         return load_dataset(text, seed=seed)
     if key == "algorithm":
-        return RULES[choose("algorithm", text, RULES)]()
+        return make_shipped_rule(text)
     if key == "loss":
         return shipped_loss(text)
     if not isinstance(data, AgentData):
@@ -39,7 +39,8 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
 
 def shipped_loss(name: str) -> Loss:
     """Return a loss."""
-    return LOSSES[choose("loss", name, LOSSES)]
+    loss: Loss = LOSSES[choose("loss", name, LOSSES)]
+    return loss
 
 
 def shipped_model(name: str, data: DataSet) -> Model:

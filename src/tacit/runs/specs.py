@@ -6,18 +6,18 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import networkx as nx
 
 from tacit.data import IID, ByClass, DataSet, Dirichlet, Partition, load, synthetic
 from tacit.errors import GraphError, InvalidInput, choose
 from tacit.graphs import build, find_graph, read_graph
-from tacit.graphs.topologies import KINDS, sides
+from tacit.graphs.topologies import sides
 from tacit.networks import Topology, schedule
-from tacit.networks.schedules import SCHEDULES
+from tacit.registry import GRAPHS, SCHEDULES, Registry, Shipped
 
-Read = Callable[[str], float]
+Read = type[int] | type[float]
 
 _SEARCH: dict[str, Read] = {
     "fiedler": float,
@@ -26,10 +26,7 @@ _SEARCH: dict[str, Read] = {
     "tolerance": float,
     "restarts": int,
 }
-_BUILD: dict[str, Read] = {"degree": int, "rows": int, "rewire": float, "probability": float}
-_OPTIONS: dict[str, Read] = {**_SEARCH, **_BUILD, "seed": int}
 _TABLES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".json", ".jsonl", ".pt", ".h5", ".arrow", ".xlsx")
-_SCHEDULE: dict[str, Read] = {"peers": int, "reach": float, "leg": int, "window": int, "exchanges": int, "seed": int}
 
 
 def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> DataSet:
@@ -52,7 +49,7 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
 def is_shipped(key: str, text: str) -> bool:
     """Tell whether a text of the form of a user's own name begins with something that this library knows."""
     first = text.strip().partition(":")[0].replace("-", "_")
-    return first in {"dataset": ("synthetic",), "graph": (*KINDS, *SCHEDULES, "random")}.get(key, ())
+    return first in {"dataset": ("synthetic",), "graph": (*GRAPHS, *SCHEDULES, "random")}.get(key, ())
 
 
 def parse_split(text: str) -> Partition:
@@ -106,9 +103,11 @@ def parse_graph(
     """
     kind, _, rest = text.strip().partition(":")
     kind = kind.replace("-", "_")
-    names = (*KINDS, "random")
+    names = (*GRAPHS, "random")
     if kind not in names and (os.path.isfile(text) or os.sep in text or "." in kind):
         return _from_file(text, agents, options)
+    if kind in SCHEDULES:
+        raise GraphError(f"{text!r} changes from round to round, and one graph is needed here; give one, such as ring")
     if kind not in names:
         try:
             choose("graph kind", kind, (*names, *SCHEDULES))
@@ -136,11 +135,12 @@ def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
     Each with `exchanges=N` exchanges in a round, if there should be more than one.
     """
     kind, _, rest = text.strip().partition(":")
-    own = {*_taken_by(SCHEDULES[kind.replace("-", "_")]), "exchanges"}
-    options = _read_options(kind, rest, _SCHEDULE, own)
+    kind = choose("schedule", kind.replace("-", "_"), SCHEDULES)
+    own = {*_taken_by(SCHEDULES[kind]), "exchanges"}
+    options = _read_options(kind, rest, _all_taken(SCHEDULES) | {"exchanges": int, "seed": int}, own)
     if agents is None:
         raise GraphError(f"how many agents? A schedule of {kind} can have any number; give --agents")
-    return schedule(kind.replace("-", "_"), agents, int(options.pop("seed", seed)), **options)
+    return schedule(kind, agents, int(options.pop("seed", seed)), **options)
 
 
 def is_schedule(text: str) -> bool:
@@ -193,19 +193,27 @@ def _read_options(
     return options
 
 
-def _taken_by(make: Callable[..., Any]) -> set[str]:
-    """Return the options that a kind of graph or schedule takes."""
-    return set(inspect.signature(make).parameters) - {"agents", "seed"}
+def _taken_by(make: Callable[..., Any]) -> dict[str, Read]:
+    """Return the options that a kind of graph or schedule takes, each with its type."""
+    hints = get_type_hints(vars(make)["__init__"] if isinstance(make, type) else make)
+    names = [name for name in inspect.signature(make).parameters if name not in ("agents", "seed")]
+    return {name: float if float in (hints[name], *get_args(hints[name])) else int for name in names}
+
+
+def _all_taken(kinds: Registry[Shipped]) -> dict[str, Read]:
+    """Return the options of all kinds, so that one of another kind is refused by its name and not by its value."""
+    return {name: read for make in kinds.values() for name, read in _taken_by(make).items()}
 
 
 def _options(kind: str, rest: str, given: Mapping[str, float] | None) -> dict[str, Any]:
     """Return the options in `name=value,…` together with those given, each once and each one that the kind can have."""
-    own = _SEARCH if kind == "random" else _taken_by(KINDS[kind])
-    options = _read_options(kind, rest, _OPTIONS, own, given)
+    own = _SEARCH if kind == "random" else _taken_by(GRAPHS[kind])
+    built = _all_taken(GRAPHS)
+    options = _read_options(kind, rest, {**built, **_SEARCH, **own, "seed": int}, own, given)
     for name in options:
-        if kind != "random" and name in _SEARCH:
+        if kind != "random" and name in _SEARCH and name not in own:
             raise GraphError(f"{name!r} is something to search for: use kind 'random' instead of {kind!r}")
-        if kind == "random" and name in _BUILD:
+        if kind == "random" and name not in _SEARCH and name in built:
             raise GraphError(f"graph kind 'random' has no option {name!r}; it has {', '.join(_SEARCH)}")
     return options
 

@@ -35,7 +35,7 @@ def noise_response(
             rounds=rounds,
             schedule=only_rows(schedule, range(agents), _rows_of(schedule, rounds, agents)),
             network=StackedNetwork(topology, dtype=torch.float64),
-            oracle=_Noise(keys, seed),
+            oracle=_KnownNoise(keys, seed),
             seed=seed,
             public_loss=_no_loss,
         )
@@ -60,7 +60,7 @@ def _no_loss(theta: Tensor) -> Tensor:
     raise NotLinear
 
 
-class _Noise:
+class _KnownNoise:
     """Answers with own noise in the first third of all coordinates, masks in the second, and both, of unlike sizes, in the third."""
 
     def __init__(self, keys: Keys, seed: int) -> None:

@@ -25,7 +25,7 @@ LEAST_NOISE = 0.02
 log = logging.getLogger(__name__)
 
 
-class _Shape(TypedDict):
+class _ThetaShape(TypedDict):
     width: int
     dtype: torch.dtype
 
@@ -42,7 +42,7 @@ def count_queries(
 ) -> Cost:
     """Play the rule through for the hosted agents without data: along the run's own graph, and without links to check its rows."""
     rule, rounds, seed = training.algorithm, training.rounds, training.seed
-    agents, shape = hosted.agents, _Shape(width=width, dtype=dtype)
+    agents, shape = hosted.agents, _ThetaShape(width=width, dtype=dtype)
 
     def echo(device: torch.device) -> EchoNetwork:
         return EchoNetwork(topologies, agents, trials=trials, device=device)

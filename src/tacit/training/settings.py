@@ -9,8 +9,8 @@ import torch
 from scipy import sparse
 from torch import nn
 
-from tacit.algorithms import SGD, Algorithm
-from tacit.algorithms.averaged import rule_of
+from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import is_pooled, name_of
 from tacit.algorithms.interface import check_rule
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
@@ -112,9 +112,9 @@ class Training:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**62:
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
-        if type(rule_of(self.algorithm)) is SGD and self.data.agents > 1:
+        if is_pooled(self.algorithm) and self.data.agents > 1:
             raise InvalidInput(
-                f"SGD trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
+                f"{name_of(self.algorithm)} trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
         if self.data.dataset.classes is None and self.loss in (cross_entropy, views_cross_entropy):

@@ -33,7 +33,7 @@ class Attack(Protocol):
 
 
 @dataclass(frozen=True, order=True)
-class _Batch:
+class _AttackBatch:
     number: int
     present: bool
     runs: int
@@ -70,12 +70,12 @@ def collect(
         if value < 1:
             raise InvalidInput(f"{name} is {value}; it must be at least 1")
     wanted = [
-        _Batch(number, side, min(batch, runs - first))
+        _AttackBatch(number, side, min(batch, runs - first))
         for number, first in enumerate(range(0, runs, batch))
         for side in (False, True)
     ]
     facts = {**(facts or {}), "batch": batch}
-    done: dict[_Batch, Scores] = {}
+    done: dict[_AttackBatch, Scores] = {}
     if file is not None:
         kept = journal.read(file, facts, _parse, pieces="scores", work="attack")
         done = {each: scores for each, scores in kept if each in wanted}
@@ -93,8 +93,8 @@ def collect(
 
 
 def _play(
-    attack: Attack, batches: Sequence[_Batch], size: int, workers: int
-) -> Generator[tuple[_Batch, Scores], None, None]:
+    attack: Attack, batches: Sequence[_AttackBatch], size: int, workers: int
+) -> Generator[tuple[_AttackBatch, Scores], None, None]:
     score = partial(_scores, attack, size)
     if workers > 1 and len(batches) > 1:
         yield from spread(partial(_score_in_worker, score), batches, workers)
@@ -103,17 +103,17 @@ def _play(
         yield each, score(each)
 
 
-def _score_in_worker(score: Callable[[_Batch], Scores], batch: _Batch) -> Scores:
+def _score_in_worker(score: Callable[[_AttackBatch], Scores], batch: _AttackBatch) -> Scores:
     keep_pages()
     return score(batch)
 
 
-def _scores(attack: Attack, size: int, batch: _Batch) -> Scores:
+def _scores(attack: Attack, size: int, batch: _AttackBatch) -> Scores:
     # The two sides start from the same public models.
     return attack.scores(batch.runs, present=batch.present, seed=batch.number * size)
 
 
-def _line(batch: _Batch, scores: Scores) -> dict[str, Any]:
+def _line(batch: _AttackBatch, scores: Scores) -> dict[str, Any]:
     # The score of a run that overflowed is not a number, which JSON cannot hold.
     listed = {
         name: [each if math.isfinite(each) else None for each in values.tolist()] for name, values in scores.items()
@@ -121,8 +121,8 @@ def _line(batch: _Batch, scores: Scores) -> dict[str, Any]:
     return {"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed}
 
 
-def _parse(line: dict[str, Any]) -> tuple[_Batch, Scores]:
-    batch = _Batch(line["batch"], line["present"], line["runs"])
+def _parse(line: dict[str, Any]) -> tuple[_AttackBatch, Scores]:
+    batch = _AttackBatch(line["batch"], line["present"], line["runs"])
     scores = {name: np.asarray(values, dtype=np.float64) for name, values in line["scores"].items()}
     if any(values.shape != (batch.runs,) for values in scores.values()):
         raise ValueError(f"batch {batch.number} is incomplete")

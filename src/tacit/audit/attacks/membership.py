@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from tacit.algorithms import DSGD, DSGT, SGD, DiNNO, Momentum
+from tacit.algorithms import DSGD, DSGT, RULES, SGD, DiNNO, Momentum
 from tacit.algorithms.interface import Algorithm
 from tacit.audit.attacks.collection import Scores
 from tacit.audit.attacks.world import World
 from tacit.audit.attacks.worlds import images
 from tacit.data import DataSet
+from tacit.errors import choose
 from tacit.privacy import Privacy, Sources
 from tacit.privacy.accounting import Event
 from tacit.training.schedules import LogSpaced, Schedule
@@ -26,6 +27,14 @@ SETTINGS: dict[str, tuple[Algorithm, float, float | Schedule]] = {
     "dsgt": (DSGT(), 1.0, 0.1),
     "dinno": (DiNNO(), 1.0, LogSpaced(0.01, 0.0005)),
 }
+_CLIP, _LR = 1.0, 0.1
+
+
+def settings_for(rule: str) -> tuple[Algorithm, float, float | Schedule]:
+    """Return a rule, its clipping norm and its step size for this attack; rules without settings of their own have those of DSGD."""
+    if rule in SETTINGS:
+        return SETTINGS[rule]
+    return RULES[choose("algorithm", rule, RULES)](), _CLIP, _LR
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +62,7 @@ class Membership:
 def paper_attack(
     data_set: DataSet, rule: str, *, epsilon: float, delta: float, rounds: int, lot_size: float = 10.0
 ) -> Membership:
-    """Return the paper's attack on one of its algorithms."""
-    algorithm, clip, lr = SETTINGS[rule]
+    """Return the paper's attack on one of its algorithms, or on any other shipped rule."""
+    algorithm, clip, lr = settings_for(rule)
     privacy = Privacy(epsilon=epsilon, delta=delta, clip=clip, lot_size=lot_size)
     return Membership(world=images(data_set, algorithm, privacy=privacy, rounds=rounds, lr=lr, compile=True))

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms import SGD, Algorithm
-from tacit.algorithms.averaged import rule_of
+from tacit.algorithms import Algorithm
+from tacit.algorithms.averaged import is_pooled
 from tacit.audit.attacks.world import World
 from tacit.data import AgentData, DataSet, Records
 from tacit.errors import InvalidInput
@@ -143,7 +143,7 @@ def images(
     data = AgentData.from_parts(
         chosen, name=data_set.name, test=data_set.validation, classes=data_set.classes, prepare=data_set.prepare
     )
-    central = type(rule_of(algorithm)) is SGD
+    central = is_pooled(algorithm)
     if central:
         data, privacy = data.pooled(), replace(privacy, lot_size=agents * _one_number("lot_size", privacy.lot_size))
     blank = torch.zeros_like(data_set.train.table[:1])

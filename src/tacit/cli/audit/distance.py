@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Leaks = Mapping[str, Sequence[Mapping[str, Any]]]
 """What an observer learns about each target, by algorithm."""
 
-_RULES = ("dsgd", "dsgt", "dinno")
 _SYMMETRIC = ("ring", "complete", "hypercube")
 
 
@@ -39,7 +38,9 @@ class DistanceAudit(Options):
     Example: tacit audit distance --algorithm all --graph ring --agents 12 --plot leaks.png
     """
 
-    algorithm: Annotated[list[str] | None, system("NAME", "dsgd, dsgt, dinno or all; may be repeated. \\[dsgd]")] = None
+    algorithm: Annotated[
+        list[str] | None, system("NAME", f"{of.name_list((*of.linear_rules(), 'all'))}; may be repeated. \\[dsgd]")
+    ] = None
     agents: of.TenAgents = None
     graph: of.Graph = "ring"
     observers: Annotated[
@@ -66,7 +67,7 @@ class DistanceAudit(Options):
     def run(self) -> None:
         """Compute what leaks, and print it."""
         check_picture(self.plot)
-        asked = {choose("algorithm", name, (*_RULES, "all")) for name in self.algorithm or ["dsgd"]}
+        asked = {choose("algorithm", name, (*of.linear_rules(), "all")) for name in self.algorithm or ["dsgd"]}
         observers = sorted(set(self.observers or [0]))
         targets = self.targets or ("nearest" if self._is_symmetric(observers) else "all")
         found: dict[str, list[dict[str, Any]]] = {}
@@ -76,7 +77,7 @@ class DistanceAudit(Options):
                     from tacit.cli.audit.systems import make_graph, name_observers, plain_dinno
 
                     graph = make_graph(self.graph, self.agents, self.seed, default=10)
-                for rule in [rule for rule in _RULES if asked & {rule, "all"}]:
+                for rule in [rule for rule in of.linear_rules() if asked & {rule, "all"}]:
                     with working(f"{rule}: running"):
                         found[rule] = self._leaks(rule, graph, observers, nearest=targets == "nearest")
             except KeyboardInterrupt:

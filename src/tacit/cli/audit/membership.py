@@ -7,6 +7,7 @@ from tacit.cli.audit import options as of
 from tacit.cli.audit.batched import AttackCase, BatchedAudit
 from tacit.cli.audit.options import execution, system
 from tacit.cli.terminal.command import NOT_RECORDED, command_of
+from tacit.registry import DATA_SETS
 
 _SEARCHED = "among those that were tried (0.003 to 1) the one that moves the loss on the record most"
 _NOT_SEARCHED = "which was not searched for; others may leak more"
@@ -27,10 +28,9 @@ class MembershipAudit(BatchedAudit):
 
     kind: ClassVar[str] = "membership"
     algorithm: Annotated[
-        Literal["sgd", "dsgd", "dsgt", "dinno", "all"],
-        system("NAME", "sgd, dsgd, dsgt, dinno, or all of them in turn."),
+        of.AttackedRule, system("NAME", f"{', '.join(of.attacked_rules())}; or all: those of the paper in turn.")
     ] = "dsgd"
-    dataset: Annotated[str, system("NAME", "Images: mnist, fashion-mnist, digits, cifar10.")] = "mnist"
+    dataset: Annotated[str, system("NAME", f"Images: {DATA_SETS.listed()}.")] = "mnist"
     data_dir: of.DataFolder = None
     runs: of.Runs = 500
     batch: of.Batch = 100
@@ -42,7 +42,7 @@ class MembershipAudit(BatchedAudit):
 
     def cases(self) -> list[AttackCase]:
         """Return the attack on an algorithm, or on each of them."""
-        from tacit.audit.attacks.membership import SETTINGS, paper_attack
+        from tacit.audit.attacks.membership import SETTINGS, paper_attack, settings_for
         from tacit.audit.bounds.findings import Claim
         from tacit.cli.audit.neighbor import is_worth_compiling
         from tacit.cli.audit.systems import display_name
@@ -62,7 +62,7 @@ class MembershipAudit(BatchedAudit):
             attack = replace(made, world=replace(made.world, compile=auto or self.compile == "true"))
             central, held = attack.world.graph is None, attack.world.data.sizes
             agents = "all data in one place" if len(held) == 1 else f"{len(held)} agents"
-            _, clip, lr = SETTINGS[rule]
+            _, clip, lr = settings_for(rule)
             description = {
                 "title": "Membership by loss",
                 "about": f"{display_name(rule)} on {self.dataset} · {agents} · {self.rounds:,} rounds",

@@ -71,7 +71,6 @@ class NeighborAudit(BatchedAudit):
 
     def cases(self) -> list[AttackCase]:
         """Return the attack on the worst record, or on a blank image."""
-        from tacit.algorithms import DiNNO
         from tacit.audit.bounds.findings import Claim
         from tacit.cli.audit.systems import choose_observers, display_name, links_of, make_graph, make_rule
         from tacit.privacy import Privacy
@@ -92,7 +91,7 @@ class NeighborAudit(BatchedAudit):
             attack, most = self._natural(settings["dataset"], rule, observers, system)
             view = attack.view
             images = f"{settings['dataset']}, {sum(attack.world.data.sizes):,} images"
-        if isinstance(rule, DiNNO):
+        if hasattr(rule, "inner_steps"):
             settings |= {"inner_steps": rule.inner_steps, "step": "adam" if self.adam else "plain"}
         on = "" if images is None else f" on {settings['dataset']}"
         description = {

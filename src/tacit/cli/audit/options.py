@@ -1,10 +1,12 @@
 """Options that several audits have. Each audit is a dataclass with such fields; see `tacit.cli.terminal.command`."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from tacit.cli.terminal.command import NOT_RECORDED, option
+from tacit.registry import RULES
 
 system = partial(option, panel="System")
 """An option about the system under attack."""
@@ -13,7 +15,30 @@ execution = partial(option, panel="Audit")
 
 _AGENTS_HELP = "How many; default {}, or the number in the graph's file."
 
-Rule = Annotated[Literal["dsgd", "dsgt", "dinno"], system("NAME", "dsgd, dsgt or dinno.")]
+
+def linear_rules() -> tuple[str, ...]:
+    """Return the rules whose answers audits can reconstruct from messages."""
+    return tuple(name for name, line in RULES.lines.items() if line.exchanges and line.linear)
+
+
+def attacked_rules() -> tuple[str, ...]:
+    """Return the rules whose final models can be attacked: all but those of agents that learn alone."""
+    return tuple(name for name, line in RULES.lines.items() if line.exchanges or line.pooled)
+
+
+def name_list(names: Sequence[str]) -> str:
+    """Return names as in `dsgd, dsgt or dinno`."""
+    return " or ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+if TYPE_CHECKING:
+    LinearRule: TypeAlias = str
+    AttackedRule: TypeAlias = str
+else:
+    LinearRule = Literal[linear_rules()]
+    AttackedRule = Literal[(*attacked_rules(), "all")]
+
+Rule = Annotated[LinearRule, system("NAME", f"{name_list(linear_rules())}.")]
 Agents = Annotated[int | None, system("N", _AGENTS_HELP.format(3))]
 TenAgents = Annotated[int | None, system("N", _AGENTS_HELP.format(10))]
 Graph = Annotated[str, system("KIND", "A kind such as ring, or a file.")]

@@ -1,13 +1,14 @@
 """Parts of the systems that audits attack, made from options: the rule, the graph and the observers."""
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import networkx as nx
 
 from tacit.algorithms import RULES, Adam, Algorithm, DiNNO, Plain
-from tacit.errors import InvalidInput
-from tacit.graphs.topologies import KINDS
+from tacit.errors import InvalidInput, choose
+from tacit.registry import GRAPHS
 from tacit.report.wording import agents as listed
 from tacit.runs.specs import parse_graph
 
@@ -16,17 +17,22 @@ AGENTS = 3
 
 def display_name(algorithm: str) -> str:
     """Return the name of a rule as it is printed: DSGT for dsgt."""
-    return RULES[algorithm].__name__
+    return RULES.lines[algorithm].class_name
 
 
 def make_rule(algorithm: str, inner_steps: int | None = None, adam: bool | None = None) -> Algorithm[Any]:
-    """Return the rule of this name; DiNNO takes one plain inner step by default."""
-    if algorithm == "dinno":
-        return DiNNO(step=Adam() if adam else Plain(), inner_steps=1 if inner_steps is None else inner_steps)
-    for name, value in (("--inner-steps", inner_steps), ("--adam" if adam else "--plain", adam)):
-        if value is not None:
-            raise InvalidInput(f"{name} is an option for DiNNO's inner steps; {algorithm} has none")
-    return RULES[algorithm]()
+    """Return the rule of this name, with plain steps unless Adam is asked for; DiNNO takes one in a round by default."""
+    make = RULES[choose("algorithm", algorithm, RULES)]
+    names = {field.name for field in fields(make)}
+    settings: dict[str, Any] = {"step": Adam() if adam else Plain()} if "step" in names else {}
+    if "inner_steps" in names:
+        settings |= {} if inner_steps is None else {"inner_steps": inner_steps}
+    else:
+        for name, value in (("--inner-steps", inner_steps), ("--adam" if adam else "--plain", adam)):
+            if value is not None:
+                raise InvalidInput(f"{name} is an option for DiNNO's inner steps; {algorithm} has none")
+    rule: Algorithm[Any] = make(**settings)
+    return rule
 
 
 def plain_dinno() -> dict[str, Any]:
@@ -39,7 +45,7 @@ def plain_dinno() -> dict[str, Any]:
 def make_graph(graph: str, agents: int | None, seed: int, *, default: int = AGENTS) -> nx.Graph:
     """Return the graph of this kind, with `default` agents if no number is given; a file has its own number."""
     kind = graph.strip().partition(":")[0].replace("-", "_")
-    if agents is None and kind in (*KINDS, "random"):
+    if agents is None and kind in (*GRAPHS, "random"):
         agents = default
     return parse_graph(graph, agents, seed)
 

@@ -12,6 +12,7 @@ from tacit.cli.terminal.command import DataFolder, Json, Plot, option
 from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.output import console, plain_table, print_json, working
 from tacit.errors import InvalidInput
+from tacit.registry import DATA_SETS
 from tacit.report.wording import counted
 from tacit.runs.config import RunConfig
 
@@ -35,7 +36,7 @@ def command(
         str,
         typer.Argument(
             metavar="NAME",
-            help="digits, mnist, fashion-mnist, cifar10, cifar100, cifar100-small, synthetic:RECORDS, or your own as file.py:NAME.",
+            help=DATA_SETS.listed("synthetic:RECORDS", "or your own as file.py:NAME."),
         ),
     ],
     agents: Annotated[int | None, option("N", "How many share the training records; default 10.")] = None,

@@ -12,6 +12,7 @@ from tacit.cli.terminal.command import Json, Plot, option
 from tacit.cli.terminal.files import check_output, check_picture, save_picture
 from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_apart, print_json, working
 from tacit.errors import GraphError
+from tacit.registry import GRAPHS, SCHEDULES
 from tacit.report.wording import counted
 
 if TYPE_CHECKING:
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from tacit.graphs import Measures
     from tacit.networks import ScheduleMeasures, Topology
 
-_KINDS = (
-    "complete, ring, path, star, wheel, grid, torus, hypercube, exponential, small_world, random_regular, erdos_renyi"
-)
-_SCHEDULES = "matchings, one_peer_exponential, base:peers=2, moving:reach=0.4, each with exchanges=N in a round"
 _LISTED = 32  # agents whose neighbours are still worth listing
 _BAR_WIDTH = 12
 _DRAWN = 2_000  # agents that can still be seen in a picture
@@ -35,7 +32,8 @@ def command(
         str,
         typer.Argument(
             metavar="KIND|FILE",
-            help=f"One of {_KINDS}; random, to search; a file to read; or links that change: {_SCHEDULES}.",
+            help=f"One of {GRAPHS.listed()}; random, to search; a file to read; or links that change: "
+            f"{SCHEDULES.listed()}, each with exchanges=N in a round.",
         ),
     ],
     agents: Annotated[int | None, option("N", "How many; default: the number in a file.")] = None,

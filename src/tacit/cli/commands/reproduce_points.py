@@ -20,17 +20,18 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
     EXPERIMENTS,
     PROFILES,
+    Environment,
     Experiment,
-    Place,
     Point,
     Progress,
     Reproduction,
+    find_missing,
     load_experiment,
     parse_only,
     reproduce,
     restrict,
 )
-from tacit.experiments.running import FINDING, POINTS, missing
+from tacit.experiments.runner import FINDING, POINTS
 from tacit.io.lock import held
 from tacit.io.stopping import Stopping
 from tacit.report.wording import counted, duration
@@ -60,7 +61,7 @@ def print_experiments(*, as_json: bool) -> None:
 
 
 def play_all(experiments: Sequence[Experiment], options: Reproduce) -> None:
-    """Play the missing points of each experiment, write its folder, and print what was found."""
+    """Run the missing points of each experiment, write its folder, and print what was found."""
     _check_device(options.device)
     only = parse_only(options.only or ())
     chosen = [(each, restrict(each.points(options.profile), only)) for each in experiments]
@@ -104,7 +105,7 @@ def _check_folder(experiment: Experiment, wanted: Sequence[Point], options: Repr
     """Return the points to play; refuse a folder that has some of them already without --resume."""
     folder = _folder(experiment, options)
     check_output(folder / FINDING)
-    left, kept = missing(experiment, options.profile, wanted, folder)
+    left, kept = find_missing(experiment, options.profile, wanted, folder)
     if left and kept and not options.resume:
         total = len(experiment.points(options.profile))
         raise InvalidInput(
@@ -116,7 +117,7 @@ def _check_folder(experiment: Experiment, wanted: Sequence[Point], options: Repr
 def _play(experiment: Experiment, wanted: list[Point], options: Reproduce, screen: Console) -> Reproduction:
     folder = _folder(experiment, options)
     folder.mkdir(parents=True, exist_ok=True)
-    kept, where = 0, Place(data=options.data_dir, device=options.device, progress=options.shown)
+    kept, where = 0, Environment(data=options.data_dir, device=options.device, progress=options.shown)
 
     def count(progress: Progress) -> None:
         nonlocal kept
@@ -131,11 +132,17 @@ def _play(experiment: Experiment, wanted: list[Point], options: Reproduce, scree
         try:
             what = f"{experiment.name}: points"
             with count_progress(screen, what, len(wanted), shown=options.shown) as update:
-                left, _ = missing(experiment, options.profile, wanted, folder)
+                left, _ = find_missing(experiment, options.profile, wanted, folder)
                 kept = len(wanted) - len(left)
                 workers = options.workers_for(sum(map(experiment.seconds, left)))
                 return reproduce(
-                    experiment, options.profile, folder, wanted=wanted, place=where, workers=workers, told=count
+                    experiment,
+                    options.profile,
+                    folder,
+                    wanted=wanted,
+                    environment=where,
+                    workers=workers,
+                    on_progress=count,
                 )
         except KeyboardInterrupt:
             screen.print(f"stopped; {remedy()}", soft_wrap=True)
@@ -153,7 +160,7 @@ def _play(experiment: Experiment, wanted: list[Point], options: Reproduce, scree
 
 def _draw_so_far(experiment: Experiment, options: Reproduce, screen: Console) -> None:
     folder = _folder(experiment, options)
-    _, finished = missing(experiment, options.profile, [], folder)
+    _, finished = find_missing(experiment, options.profile, [], folder)
     if finished:
         reproduce(experiment, options.profile, folder, wanted=[])
         screen.print(f"the finished points are drawn in {folder}", soft_wrap=True)

@@ -1,19 +1,20 @@
-"""What findings say of how their rows were made: what was trained, with which steps, on graphs of what kind."""
+"""What findings say about how their rows were made: what was trained, with which steps, on which graphs."""
 
 from collections.abc import Sequence
 
-from tacit.experiments.experiment import Point, Row, budget
+from tacit.experiments.experiment import Point, ResultRow, write_budget
 from tacit.experiments.hyperparameters import DELTA, NAMES, setting, steps
+from tacit.experiments.statistics import select
 from tacit.experiments.trials import graph_of
 from tacit.graphs import density, eigenvector_centrality, normalized_algebraic_connectivity
 from tacit.report.wording import ADJACENCIES, counted
 
 PROMISE = f"ε at δ = {DELTA:g}, {ADJACENCIES['add_remove']} adjacency"
-"""What every ε of a figure or finding stands for."""
+"""What every ε of a figure or finding means."""
 
 
-def described(rows: Sequence[Row]) -> str:
-    """Say what was trained, how often, and what ε means in all that follows."""
+def describe_training(rows: Sequence[ResultRow]) -> str:
+    """Say what was trained, how often, and what ε means."""
     one = rows[0]
     own = " with classes of their own (t = 1)" if all(row["t"] == 1.0 for row in rows) else ""
     return (
@@ -22,28 +23,28 @@ def described(rows: Sequence[Row]) -> str:
     )
 
 
-def described_steps(rows: Sequence[Row]) -> str:
+def describe_steps(rows: Sequence[ResultRow]) -> str:
     """Say with which steps and clipping norms the rows were trained: the published ones."""
-    told = []
+    parts = []
     for algorithm in dict.fromkeys(row["algorithm"] for row in rows):
-        budgets = dict.fromkeys(row["epsilon"] for row in rows if row["algorithm"] == algorithm)
+        budgets = dict.fromkeys(row["epsilon"] for row in select(rows, algorithm=algorithm))
         every = {epsilon: steps(algorithm, epsilon, rows[0]["dataset"]) for epsilon in budgets}
-        listed = ", ".join(f"{_steps(*each)} ({budget(epsilon)})" for epsilon, each in every.items())
+        listed = ", ".join(f"{_write_steps(*each)} ({write_budget(epsilon)})" for epsilon, each in every.items())
         clip = setting(algorithm, next(iter(budgets)), rows[0]["dataset"]).clip
-        told.append(f"{NAMES[algorithm]} η {listed}, C = {clip:g}")
+        parts.append(f"{NAMES[algorithm]} η {listed}, C = {clip:g}")
     whose = "the published ones" if rows[0]["dataset"] in ("mnist", "cifar100") else "the published ones of MNIST"
-    return f"Steps are {whose}, not tuned again: {'; '.join(told)}."
+    return f"Steps are {whose}, not tuned again: {'; '.join(parts)}."
 
 
-def _steps(start: float, finish: float) -> str:
+def _write_steps(start: float, finish: float) -> str:
     return f"{start:g}" if start == finish else f"{start:g} to {finish:g}"
 
 
-def described_graphs(rows: Sequence[Row], asked: str) -> str:
-    """Say what the graphs of the trials are really like, for each value of what was `asked` for."""
-    told = []
+def describe_graphs(rows: Sequence[ResultRow], asked: str) -> str:
+    """Say which properties the graphs of the trials really have, for each value of the one that was `asked` for."""
+    parts = []
     for value in sorted({row[asked] for row in rows} - {None}):
-        own = [row for row in rows if row[asked] == value]
+        own = select(rows, **{asked: value})
         point = Point.of(agents=own[0]["agents"], **{asked: value})
         found = [graph_of(point, trial) for trial in sorted({row["trial"] for row in own})]
         kinds = {
@@ -52,10 +53,10 @@ def described_graphs(rows: Sequence[Row], asked: str) -> str:
         }
         if asked == "centrality":
             kinds["a centrality of node 0 of"] = [float(eigenvector_centrality(graph)[0]) for graph in found]
-        told.append(f"at {value:g} " + ", ".join(f"{name} {_range(values)}" for name, values in kinds.items()))
-    return f"The graphs of the trials have {'; '.join(told)}."
+        parts.append(f"at {value:g} " + ", ".join(f"{name} {_write_range(values)}" for name, values in kinds.items()))
+    return f"The graphs of the trials have {'; '.join(parts)}."
 
 
-def _range(values: Sequence[float]) -> str:
+def _write_range(values: Sequence[float]) -> str:
     low, high = (f"{end(values):.2g}" for end in (min, max))
     return low if low == high else f"{low} to {high}"

@@ -1,0 +1,215 @@
+"""Runs the missing points of an experiment in its folder, and writes its results, figure and finding.
+
+A folder has `points.jsonl`, which grows point by point. Everything else is made from it: `results.csv` and `results.json`,
+`figure.png` and `figure.pdf`, and `finding.md`.
+"""
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tacit
+from tacit.errors import InvalidInput
+from tacit.experiments import journal
+from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
+from tacit.experiments.journal import Facts, Finished, PointResult
+from tacit.io.files import finite, write_atomically
+from tacit.io.processes import spread
+from tacit.report.wording import duration
+
+POINTS, TABLE, DOCUMENT, FINDING = "points.jsonl", "results.csv", "results.json", "finding.md"
+FIGURES = ("figure.png", "figure.pdf")
+_SMOKE = (
+    "The smoke profile only shows that everything runs. Its data set is small and its runs are short and few, so the numbers "
+    "below show no trend and say nothing about the claim."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How many of the wanted points are finished, and roughly how long the rest takes.
+
+    seconds: estimated from the cost of the points and from how long the finished ones took; None while it is unknown.
+    timed: whether any point was timed in this run.
+    """
+
+    done: int
+    total: int
+    seconds: float | None
+    timed: bool
+    last: str
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """What a folder holds in the end."""
+
+    folder: Path
+    rows: list[ResultRow]
+    finding: str
+    document: dict[str, Any]
+    written: tuple[Path, ...]
+
+
+def find_missing(
+    experiment: Experiment, profile: Profile, wanted: Sequence[Point], folder: Path
+) -> tuple[list[Point], int]:
+    """Return the wanted points that a folder lacks, and how many points it has; nothing is written."""
+    finished = journal.read(folder / POINTS, _facts(experiment, profile), experiment.points(profile))
+    return [point for point in wanted if point.key not in finished], len(finished)
+
+
+def reproduce(
+    experiment: Experiment,
+    profile: Profile,
+    folder: Path,
+    *,
+    wanted: Sequence[Point] | None = None,
+    environment: Environment | None = None,
+    workers: int = 1,
+    on_progress: OnProgress = lambda progress: None,
+) -> Reproduction:
+    """Run the wanted points, all by default, that the folder lacks, and write the results of all points it has.
+
+    workers: how many processes run points side by side, each on one thread; with one, this process runs them.
+    """
+    if workers < 1:
+        raise InvalidInput(f"workers is {workers}; it must be at least 1")
+    points = experiment.points(profile)
+    wanted = points if wanted is None else wanted
+    facts, file = _facts(experiment, profile), folder / POINTS
+    if not file.exists() and folder.is_dir() and any((folder / name).exists() for name in (DOCUMENT, FINDING)):
+        raise InvalidInput(f"{folder} holds other results; choose another folder")
+    finished = journal.read(file, facts, points)
+    left = [point for point in wanted if point.key not in finished]
+    if left:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        workers, environment = min(workers, len(left)), environment or Environment()
+        estimate = _TimeEstimate(experiment, left, len(wanted), workers, on_progress, device=environment.device)
+        with closing(_run(experiment, left, environment, workers)) as results:
+            for point, result in results:
+                journal.append(file, facts, point, result)
+                finished[point.key] = result
+                estimate.update(point, result)
+    rows = [{**point.named, **row} for point in points if point.key in finished for row in finished[point.key].rows]
+    return _write(experiment, profile, folder, rows, finished, of=len(points))
+
+
+class _TimeEstimate:
+    """Reports the progress of an experiment: at once, and after each point."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        left: Sequence[Point],
+        total: int,
+        workers: int,
+        on_progress: OnProgress,
+        *,
+        device: str,
+    ) -> None:
+        self._varies, self._on_progress, self._total, self._workers = experiment.varies, on_progress, total, workers
+        self._known = device == "cpu" and experiment.total_seconds(left) is not None
+        self._costs = {point.key: experiment.seconds(point) for point in left}
+        self._expected = self._taken = 0.0
+        self._report(1.0, "")
+
+    def update(self, point: Point, result: PointResult) -> None:
+        """Report that a point is finished."""
+        self._expected += self._costs.pop(point.key)
+        self._taken += result.seconds or 0.0
+        self._report(self._taken / max(self._expected, 1e-9), point.describe(self._varies))
+
+    def _report(self, pace: float, last: str) -> None:
+        done, timed = self._total - len(self._costs), bool(last)
+        left = pace * sum(self._costs.values()) / self._workers if timed or self._known else None
+        self._on_progress(Progress(done=done, total=self._total, seconds=left, timed=timed, last=last))
+
+
+def _run(
+    experiment: Experiment, points: Sequence[Point], environment: Environment, workers: int
+) -> Generator[tuple[Point, PointResult], None, None]:
+    """Yield each point with its result, in the order in which they finish."""
+    if workers > 1:
+        yield from spread(partial(_run_one, experiment.run, replace(environment, progress=False)), points, workers)
+        return
+    for point in points:
+        yield point, _run_one(experiment.run, environment, point)
+
+
+def _run_one(
+    run: Callable[[Point, Environment], list[ResultRow]], environment: Environment, point: Point
+) -> PointResult:
+    started = time.monotonic()
+    rows = run(point, environment)
+    return PointResult(json.loads(json.dumps(finite(rows))), round(time.monotonic() - started, 1))
+
+
+def _facts(experiment: Experiment, profile: Profile) -> Facts:
+    return {"experiment": experiment.name, "profile": profile, "tacit": tacit.__version__}
+
+
+def _write(
+    experiment: Experiment, profile: Profile, folder: Path, rows: list[ResultRow], finished: Finished, *, of: int
+) -> Reproduction:
+    taken = [each.seconds for each in finished.values()]
+    finding = experiment.finding(rows)
+    if profile == "smoke" and profile in experiment.reduced:
+        finding = f"{_SMOKE}\n\n{finding}"
+    if len(finished) < of:
+        finding = f"Points finished so far: {len(finished)} of {of}.\n\n{finding}"
+    document: dict[str, Any] = {
+        **_facts(experiment, profile),
+        "title": experiment.title,
+        "claim": experiment.claim,
+        "finding": finding,
+        "points": len(finished),
+        "of": of,
+        "seconds": round(sum(each or 0.0 for each in taken), 1) if all(each is not None for each in taken) else None,
+    }
+    write_atomically(folder / TABLE, _table(rows))
+    whole = json.dumps({**document, "rows": rows}, indent=1, allow_nan=False)
+    write_atomically(folder / DOCUMENT, whole.encode() + b"\n")
+    from tacit.report.figures.style import save_figure  # matplotlib is slow to import
+
+    figure = experiment.draw(rows)
+    for name in FIGURES:
+        save_figure(figure, folder / name)
+    page = (
+        f"# {experiment.title}\n\n**The paper.** {experiment.claim}\n\n"
+        f"**Here**, profile `{profile}`. {finding}\n\n![{experiment.title}]({FIGURES[0]})\n\n"
+        f"`tacit reproduce {experiment.name} --profile {profile}` runs all of it: {_time_taken(taken, of)}.\n"
+    )
+    write_atomically(folder / FINDING, page.encode())
+    files = tuple(folder / each for each in (TABLE, DOCUMENT, *FIGURES, FINDING))
+    return Reproduction(folder=folder, rows=rows, finding=finding, document=document, written=files)
+
+
+def _time_taken(taken: Sequence[float | None], of: int) -> str:
+    """Say how many points there are, and how long they took as far as that is known: older ones were not timed."""
+    timed = [each for each in taken if each is not None]
+    points, total = f"{len(taken)} of {of} points are here", f"took {duration(sum(timed))} in total"
+    if not timed:
+        return f"{points}; none was timed"
+    return (
+        f"{points} and {total}" if len(timed) == len(taken) else f"{points}; the {len(timed)} that were timed {total}"
+    )
+
+
+def _table(rows: list[ResultRow]) -> bytes:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
