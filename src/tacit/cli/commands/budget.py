@@ -79,14 +79,12 @@ def command(
     """Find how much noise an ε needs, or how much ε a noise spends.
 
     Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
-    everybody else together. With --noise cancelling, it holds against any K curious agents, and ε against more is shown, too; σ is
+    everybody else together. With --noise cancelling --agents N, it holds against any K curious agents, and ε against more is shown, too; σ is
     then the noise that an agent without masks would need.
 
     [bold]Example[/]
 
     tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000
-
-    tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000 --noise cancelling --agents 10 --curious 2
     """
     _check_masks(
         noise,
