@@ -17,13 +17,20 @@ class Absence(Protocol):
     """One agent that is away, as `tacit.Absence` and the settings of a run have it."""
 
     @property
-    def agent(self) -> int: ...
+    def agent(self) -> int:
+        """Who is away."""
+
     @property
-    def first(self) -> int: ...
+    def first(self) -> int:
+        """The first round in which it is away."""
+
     @property
-    def until(self) -> int | None: ...
+    def until(self) -> int | None:
+        """The round in which it is back; None if it left for good."""
+
     @property
-    def rekey(self) -> int | None: ...
+    def rekey(self) -> int | None:
+        """The round from which masks are shared without it."""
 
 
 def describe_absences(absences: Sequence[Absence], masks: Masks | None, rounds: int) -> list[str]:
