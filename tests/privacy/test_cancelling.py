@@ -94,6 +94,15 @@ def test_settings_are_checked():
     assert Cancelling(keys="graph").keys_of(3, [(0, 1), (1, 2)]).pairs == ((0, 1), (1, 2))
 
 
+def test_own_noise_is_found_on_a_key_graph_where_steps_do_not_settle():
+    graph = nx.cycle_graph(10)
+    graph.add_edges_from([(2, 5), (6, 9)])
+    needed, keys = [1.0] * 10, Keys.of(graph)
+    masks = masks_for(needed, keys, 1, ratio=5.0)
+    assert protection(np.square(masks.own), masks.size**2, keys, 1).variances.min() >= 1.0
+    assert np.mean(np.square(masks.own)) < 0.2
+
+
 @pytest.mark.parametrize("keys", [Keys.of(nx.cycle_graph(10)), Keys.of(nx.path_graph(10)), Keys.of(nx.star_graph(9))])
 @pytest.mark.parametrize("ratio", [0.3, 5.0, 64.0])
 def test_agents_that_differ_a_little_are_protected_without_much_more_noise(keys, ratio):

@@ -7,10 +7,30 @@ agents that may be left out of the masks count as curious.
 import math
 from collections.abc import Collection, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from tacit.privacy.mechanisms import Masks
 from tacit.report.wording import number
-from tacit.training.absences import Absence, Absences
+
+
+class Absence(Protocol):
+    """One agent that is away, as `tacit.Absence` and the settings of a run have it."""
+
+    @property
+    def agent(self) -> int:
+        """Who is away."""
+
+    @property
+    def first(self) -> int:
+        """The first round in which it is away."""
+
+    @property
+    def until(self) -> int | None:
+        """The round in which it is back; None if it left for good."""
+
+    @property
+    def rekey(self) -> int | None:
+        """The round from which masks are shared without it."""
 
 
 def describe_absences(absences: Sequence[Absence], masks: Masks | None, rounds: int) -> list[str]:
@@ -48,12 +68,12 @@ def _sentence(absence: Absence) -> str:
 
 
 def _describe_noise(each: Sequence[Absence], masks: Masks, rounds: int) -> str:
-    absences = Absences(each, masks.keys.agents)
     changes = {change for absence in each for change in (absence.first, absence.until, absence.rekey) if change}
     starts = sorted(change for change in {0, *changes} if change < rounds)
     affected, most = 0, 0.0
     for start, end in pairwise([*starts, rounds]):
-        away, left_out = absences.away(start), absences.left_out(start)
+        away = {a.agent for a in each if a.first <= start and (a.until is None or start < a.until)}
+        left_out = {a.agent for a in each if a.rekey is not None and a.rekey <= start}
         if away - left_out:
             affected += end - start
             most = max(most, noise_of_average(masks, away, left_out))

@@ -79,14 +79,12 @@ def command(
     """Find how much noise an ε needs, or how much ε a noise spends.
 
     Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
-    everybody else together. With --noise cancelling, it holds against any K curious agents, and ε against more is shown, too; σ is
+    everybody else together. With --noise cancelling --agents N, it holds against any K curious agents, and ε against more is shown, too; σ is
     then the noise that an agent without masks would need.
 
     [bold]Example[/]
 
     tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000
-
-    tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000 --noise cancelling --agents 10 --curious 2
     """
     _check_masks(
         noise,
@@ -189,8 +187,8 @@ def _draw_observers(
     curves = []
     for observer in shown:
         values = [planned.epsilon(masked.sigma_against(observer), asked, count) for count in counts]
-        look = {"name": f"against {observer}", "asked": observer == masked.promised}
-        curves.append(Curve(queries=[0, *counts], epsilons=[0.0, *values], **look))
+        name, asked_for = f"against {observer}", observer == masked.promised
+        curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=asked_for))
     title = f"ε over queries at own σ = {digits(max(masked.own))}, masks of {digits(masked.masks.size)}, δ = {planned.delta:g}"
     save_picture(draw_spending(curves, title=title, budget=target), path)
 

@@ -37,15 +37,9 @@ def print_ledger(
         screen.print("nothing was spent")
     else:
         of = "each owner" if every else "the owner with the highest ε"
-        observers = {row.add_remove.observer for row in rows}
-        screen.print(f"spent at {terms}, by the pld accountant, of {of}", soft_wrap=True)
-        if len(observers) == 1:
-            screen.print(f"ε holds against {EVERYBODY}")
-        else:
-            screen.print(
-                f"where agents shared masks, ε is shown against those that it was promised against, and against {EVERYBODY}",
-                soft_wrap=True,
-            )
+        masked = len({row.add_remove.observer for row in rows}) > 1
+        against = f"those whom it was promised against, and against {EVERYBODY}" if masked else EVERYBODY
+        screen.print(f"spent at {terms}, by the pld accountant, of {of}, against {against}", soft_wrap=True)
     for table in _tables(rows, every):
         screen.print()
         screen.print(table)

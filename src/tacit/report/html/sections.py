@@ -15,8 +15,8 @@ from tacit.report.html.frame import listing, table, text
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
 from tacit.report.wording import agents, attacks, counted, epsilon, number, percent
+from tacit.runs.config import AbsenceSettings
 from tacit.runs.event_types import PlanEvent
-from tacit.training.absences import Absence
 
 Row = TypeVar("Row")
 
@@ -65,7 +65,7 @@ def _describe_masks(masks: Masks | None, plan: PlanEvent) -> str:
 
 def _absences(run: RecordedRun, masks: Masks | None) -> str:
     """Say who was planned to be away when, and what the average suffers."""
-    away = [Absence(**each) for each in run.plan.absences]
+    away = [AbsenceSettings(**each) for each in run.plan.absences]
     if not away:
         return ""
     items = "".join(f"<li>{text(words)}</li>" for words in describe_absences(away, masks, run.plan.rounds))
