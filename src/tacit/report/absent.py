@@ -13,7 +13,7 @@ from tacit.privacy.mechanisms import Masks
 from tacit.report.wording import number
 
 
-class Absence(Protocol):
+class AbsenceFacts(Protocol):
     """One agent that is away, as `tacit.Absence` and the settings of a run have it."""
 
     @property
@@ -33,7 +33,7 @@ class Absence(Protocol):
         """The round from which masks are shared without it."""
 
 
-def describe_absences(absences: Sequence[Absence], masks: Masks | None, rounds: int) -> list[str]:
+def describe_absences(absences: Sequence[AbsenceFacts], masks: Masks | None, rounds: int) -> list[str]:
     """Return a sentence for every absence and, if there are masks, one about the noise of the average meanwhile.
 
     `rounds` are those with queries, counted from 0 as in a run's settings.
@@ -56,7 +56,7 @@ def noise_of_average(masks: Masks, away: Collection[int], left_out: Collection[i
     return math.sqrt((own + alone * masks.size**2) / sum(each**2 for each in masks.own))
 
 
-def _sentence(absence: Absence) -> str:
+def _sentence(absence: AbsenceFacts) -> str:
     if absence.until is None:
         when = f"from round {absence.first} on, for good"
     elif absence.until == absence.first + 1:
@@ -67,7 +67,7 @@ def _sentence(absence: Absence) -> str:
     return words if absence.rekey is None else f"{words}; masks are shared without it from round {absence.rekey} on"
 
 
-def _describe_noise(each: Sequence[Absence], masks: Masks, rounds: int) -> str:
+def _describe_noise(each: Sequence[AbsenceFacts], masks: Masks, rounds: int) -> str:
     changes = {change for absence in each for change in (absence.first, absence.until, absence.rekey) if change}
     starts = sorted(change for change in {0, *changes} if change < rounds)
     affected, most = 0, 0.0

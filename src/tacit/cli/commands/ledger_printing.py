@@ -39,7 +39,7 @@ def print_ledger(
         of = "each owner" if every else "the owner with the highest ε"
         masked = len({row.add_remove.observer for row in rows}) > 1
         against = f"those whom it was promised against, and against {EVERYBODY}" if masked else EVERYBODY
-        screen.print(f"spent at {terms}, by the pld accountant, of {of}, against {against}", soft_wrap=True)
+        screen.print(f"spent at {terms}, by the pld accountant, of {of},\nagainst {against}", soft_wrap=True)
     for table in _tables(rows, every):
         screen.print()
         screen.print(table)
