@@ -320,7 +320,7 @@ def check_heads(run: RunEvidence) -> Iterator[str]:
     if events.finish is not None and events.played_head not in run.anchors and run.summary is not None:
         yield f"the ledger does not have the head of the finished events of run {name!r}"
     for line, (event, follows) in enumerate([] if run.running else _followed(events), 1):
-        # A run that was killed in between goes on with a resume, and the last event may have no time for it.
+        # A run that was killed in between continues with a resume, and after the last event there may have been no time.
         due = isinstance(event, PlanEvent | CheckpointEvent | FinishEvent) and follows is not None
         if due and not isinstance(follows, ResumeEvent) and events.hashes[line - 1] not in run.anchors:
             yield f"the ledger does not have the head of the events of run {name!r} at line {line}, a {event.event}"

@@ -76,7 +76,7 @@ def settle_plan(
         return _check_noise(training.privacy.plan(sizes, queries))
     if absences.lost > noise.lost:
         raise PrivacyError(
-            f"masks are to be shared without {absences.lost} agents that leave, and the noise is planned for {noise.lost}; give "
+            f"masks are to be shared without {absences.lost} of the agents, which leave, but the noise is planned for {noise.lost}; give "
             f"Cancelling(lost={absences.lost})"
         )
     rule, pairs, response = training.algorithm, edges_over(topology, training.rounds), None
