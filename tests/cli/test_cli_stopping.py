@@ -42,9 +42,9 @@ def test_a_signal_stops_at_a_round_saves_and_says_how_to_resume(tmp_path, number
             assert run.poll() is None, run.stderr.read()
             time.sleep(0.05)
         run.send_signal(number)
-        _, run = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=120)
     assert run.returncode == code
-    assert "and saved. Resume with: tacit resume runs/long" in one_line(run)
+    assert "and saved. Resume with: tacit resume runs/long" in one_line(errors)
     assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
 
 

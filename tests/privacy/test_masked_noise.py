@@ -10,8 +10,9 @@ import torch
 from ideal import ideal
 from scipy import stats
 
+import tacit
 from tacit.errors import PrivacyError
-from tacit.privacy import Fast, Secret, Seeded, noise
+from tacit.privacy import Fast, PrivateOracle, Secret, Seeded, noise
 from tacit.privacy.noise import MASK_BLOCK, End, GridNoise, grid
 from tacit.privacy.randomness import ChaChaStream, mask_key
 
@@ -193,3 +194,46 @@ def test_a_secret_source_of_masks_neither_goes_back_nor_is_copied():
 def test_masks_too_large_to_be_rounded_right_are_refused():
     with pytest.raises(PrivacyError, match="smaller ratio"):
         masked(1e9)
+
+
+def _oracle_with(change):
+    digits = tacit.data.load("digits")
+    training = tacit.Training(
+        algorithm=tacit.DSGD(),
+        model=lambda: tacit.models.logistic(digits.input_shape, 10),
+        data=digits.split(4, tacit.data.IID()),
+        graph=tacit.graphs.complete(4),
+        rounds=2,
+        lr=1.0,
+        privacy=tacit.Privacy(
+            noise_multiplier=2.0, delta=1e-3, clip=1.0, lot_size=48, noise=tacit.Cancelling(curious=1, ratio=2.0)
+        ),
+    )
+    session = tacit.Session(training)
+    oracle = session.real_oracle
+    return PrivateOracle(
+        model=oracle._model,
+        engine=oracle._engine,
+        data=training.data,
+        plan=oracle._plan,
+        sources=training.chosen_sources.make(4),
+        accounts=session.accounts,
+        shared=change(oracle._shared),
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda shared: None,
+        lambda shared: shared._replace(ends=[ends[:1] for ends in shared.ends]),
+        lambda shared: shared._replace(ends=[[End(mask, 1) for mask, _ in ends] for ends in shared.ends]),
+        lambda shared: shared._replace(ends=[shared.ends[0]] * 4),
+        lambda shared: shared._replace(sources=[shared.sources[0]] * len(shared.sources)),
+    ],
+    ids=["none", "one each", "all added", "one agent's", "one source"],
+)
+def test_an_oracle_adds_every_mask_that_it_charges_for_or_refuses(change):
+    with pytest.raises(PrivacyError, match="not those of the plan"):
+        _oracle_with(change)
+    _oracle_with(lambda shared: shared)

@@ -284,7 +284,7 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
     monkeypatch.setattr(GradientKernel, "clipped", record_by_record)
     (failed,) = tacit.audit.check(settings).failed
     assert failed.name == "own sum"
-    assert failed.measured.startswith("one patient moves it by 1.9")
+    assert failed.measured.startswith("one patient moves it by at most 1.9")
 
 
 def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promised_to_records(patients):

@@ -93,9 +93,7 @@ def _finding(rows: list[ResultRow]) -> str:
         if found:
             nominal = f"σ={found[0]['noise_multiplier']:.4g}, nominal ε={found[0]['nominal_epsilon']:g} (replace-one, δ={DELTA:g})"
             shown = "; ".join(f"{row['what']}, ε is {_value(row)} ({_adjacency(row)}, δ={DELTA:g})" for row in found)
-            lines.append(
-                f"Row {number}. {words}. {nominal}. {_sentence(shown)}. {_sentence(_verdict(found[-1]))}."
-            )
+            lines.append(f"Row {number}. {words}. {nominal}. {_sentence(shown)}. {_sentence(_verdict(found[-1]))}.")
     return write_list(
         "By privacy loss distributions. The claim is under replace-one adjacency, where ε is never smaller than under "
         "add-or-remove-one: replacing a record by one whose gradient is zero has the same effect as removing it.",

@@ -99,6 +99,10 @@ class Observer:
 EVERYBODY = Observer()
 
 
+_MOST_RATIO = 1e3
+"""Times an agent's own noise that masks may be: linear algebra loses twice as many digits."""
+
+
 @dataclass(frozen=True)
 class Masks:
     """The noise of all agents where pairs share masks: each agent's own noise, and the masks. Everything but the drawn values is public.
@@ -119,6 +123,11 @@ class Masks:
             raise PrivacyError(f"own noise is a positive number for each of {self.keys.agents} agents")
         if not 0 < self.size < math.inf:
             raise PrivacyError(f"the size of masks is {self.size}; it must be positive and finite")
+        if self.size > _MOST_RATIO * min(self.own):
+            raise PrivacyError(
+                f"masks are up to {self.size / min(self.own):.2g} times as large as an agent's own noise; beyond {_MOST_RATIO:g} times, how "
+                "they protect cannot be computed exactly. Take a smaller ratio, or lots and clips that differ less"
+            )
         if type(self.lost) is not int or not 0 <= self.lost < self.keys.agents:
             raise PrivacyError(f"lost is {self.lost!r}; it must be a whole number, and fewer than all agents")
 
@@ -161,7 +170,7 @@ def _deviations(masks: Masks, curious: int) -> tuple[float, ...]:
 
 def _round_down(value: float) -> float:
     scale = 10.0 ** (9 - math.floor(math.log10(value)))
-    return math.floor(value * scale * (1 - 1e-12)) / scale
+    return math.floor(value * scale * (1 - 1e-9)) / scale
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
 from tacit.privacy.gradients.queries import Queries
 from tacit.privacy.lots import LotDrawer, LotPiece, Rows
 from tacit.privacy.masks import SharedMasks
+from tacit.privacy.mechanisms import Masked
 from tacit.privacy.noise import make_noise
 from tacit.privacy.planning import Plan
 from tacit.privacy.randomness import Source
@@ -92,6 +93,7 @@ class PrivateOracle:
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
         self._shared = SharedMasks((), (), [()] * plan.agents) if shared is None else shared
+        _check_masks(self._shared, plan)
         self._left_out: frozenset[int] = frozenset()
         self._noise = make_noise(plan.mechanisms, self._shared.ends, self._device)
         self._drawer = LotDrawer(data, plan, sources, self._device)
@@ -322,6 +324,30 @@ def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) ->
         raise PrivacyError(
             "the accounts do not belong to this data and plan; every query must be charged as it is made"
         )
+
+
+def _check_masks(shared: SharedMasks, plan: Plan) -> None:
+    """Refuse masks other than the plan's: what is charged counts on every mask of every agent, each from a source of its own."""
+    expected: list[set[tuple[int, int]]] = [set() for _ in range(plan.agents)]
+    for row, mechanism in enumerate(plan.mechanisms):
+        if isinstance(mechanism.noise, Masked):
+            pairs = mechanism.noise.masks.keys.all_pairs
+            expected[row] = {pair for pair in pairs if mechanism.noise.agent in pair}
+    rows = [[(shared.pairs[end.mask], end.sign) for end in ends] for ends in shared.ends]
+    numbers = [each.noise.agent if isinstance(each.noise, Masked) else row for row, each in enumerate(plan.mechanisms)]
+    made = [
+        [pair for pair, sign in ends if sign == (1 if pair[0] == number else -1)]
+        for ends, number in zip(rows, numbers, strict=False)
+    ]
+    adders = [(end.mask, end.sign) for ends in shared.ends for end in ends]
+    if (
+        len(shared.ends) != plan.agents
+        or [sorted(pairs) for pairs in made] != [sorted(pairs) for pairs in expected]
+        or sum(map(len, rows)) != sum(map(len, made))
+        or len(set(adders)) != len(adders)
+        or len({id(source) for source in shared.sources}) != len(shared.sources)
+    ):
+        raise PrivacyError("the masks are not those of the plan; every mask that is counted on must be added")
 
 
 def _check_held(held: Sequence[int], plan: Plan) -> None:
