@@ -91,7 +91,7 @@ def _noise(runner: Runner) -> list[tuple[str, str]]:
     pairs = "all pairs" if keys.pairs is None else counted(len(keys.all_pairs), "pair")
     rows = [
         ("own noise σ", _span(plan.noise_multipliers)),
-        ("masks", f"{_span(sizes)} in units of σ, shared by {pairs}"),
+        ("masks", f"{_span(sizes)} (like σ, in units of the clipping norm), shared by {pairs}"),
     ]
     if cut_off := find_cut_off(plan.mechanisms, plan.observer):
         rows.append(("without masks' protection", f"agents {agents(cut_off)}: own noise alone against {plan.observer}"))
