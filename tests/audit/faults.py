@@ -319,10 +319,11 @@ class _FaultyMask:
 
 
 def add_masks_at_both_ends(patch: pytest.MonkeyPatch) -> None:
-    """Let both ends of a key add its mask, so that it does not cancel."""
-    from tacit.privacy import masks
+    """Let both ends of a key add its mask, so that it does not cancel, and skip the check that would refuse it."""
+    from tacit.privacy import masks, oracle
 
     patch.setattr(masks, "End", lambda mask, sign: End(mask, 1))
+    patch.setattr(oracle, "_check_masks", lambda shared, plan: None)
 
 
 def keep_the_curious_in_the_graph(patch: pytest.MonkeyPatch) -> None:
