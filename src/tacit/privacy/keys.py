@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -49,3 +50,12 @@ class Keys:
     def all_pairs(self) -> Pairs:
         """All pairs that share a key."""
         return tuple(combinations(range(self.agents), 2)) if self.pairs is None else self.pairs
+
+    @cached_property
+    def by_agent(self) -> dict[int, list[tuple[int, int]]]:
+        """The pairs of each agent, in ascending order."""
+        found: dict[int, list[tuple[int, int]]] = {agent: [] for agent in range(self.agents)}
+        for pair in self.all_pairs:
+            found[pair[0]].append(pair)
+            found[pair[1]].append(pair)
+        return found

@@ -38,13 +38,14 @@ def share_masks(
     """Return the masks of these agents in each trial. `sources` makes the sources of a list of pairs in one trial."""
     if masks is None:
         return SharedMasks((), (), [()] * (len(agents) * trials))
-    pairs = [pair for pair in masks.keys.all_pairs if set(pair) & set(agents)]
+    pairs = sorted({pair for agent in agents for pair in masks.keys.by_agent[agent]})
+    number = {pair: place for place, pair in enumerate(pairs)}
     made: list[MaskSource] = []
     ends = []
     for trial in range(trials):
         first = len(made)
         made += sources(pairs, trial)
         for agent in agents:
-            mine = [(number, pair) for number, pair in enumerate(pairs) if agent in pair]
-            ends.append([End(first + number, 1 if pair[0] == agent else -1) for number, pair in mine])
+            own = masks.keys.by_agent[agent]
+            ends.append([End(first + number[pair], 1 if pair[0] == agent else -1) for pair in own])
     return SharedMasks(made, pairs * trials, ends)

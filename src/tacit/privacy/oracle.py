@@ -328,25 +328,17 @@ def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) ->
 
 def _check_masks(shared: SharedMasks, plan: Plan) -> None:
     """Refuse masks other than the plan's: what is charged counts on every mask of every agent, each from a source of its own."""
-    expected: list[set[tuple[int, int]]] = [set() for _ in range(plan.agents)]
-    for row, mechanism in enumerate(plan.mechanisms):
-        if isinstance(mechanism.noise, Masked):
-            pairs = mechanism.noise.masks.keys.all_pairs
-            expected[row] = {pair for pair in pairs if mechanism.noise.agent in pair}
-    rows = [[(shared.pairs[end.mask], end.sign) for end in ends] for ends in shared.ends]
-    numbers = [each.noise.agent if isinstance(each.noise, Masked) else row for row, each in enumerate(plan.mechanisms)]
-    made = [
-        [pair for pair, sign in ends if sign == (1 if pair[0] == number else -1)]
-        for ends, number in zip(rows, numbers, strict=False)
-    ]
-    adders = [(end.mask, end.sign) for ends in shared.ends for end in ends]
-    if (
-        len(shared.ends) != plan.agents
-        or [sorted(pairs) for pairs in made] != [sorted(pairs) for pairs in expected]
-        or sum(map(len, rows)) != sum(map(len, made))
-        or len(set(adders)) != len(adders)
-        or len({id(source) for source in shared.sources}) != len(shared.sources)
-    ):
+    expected: list[list[tuple[tuple[int, int], int]]] = []
+    for noise in (mechanism.noise for mechanism in plan.mechanisms):
+        expected.append([])
+        if isinstance(noise, Masked):
+            expected[-1] += [
+                (pair, 1 if pair[0] == noise.agent else -1) for pair in noise.masks.keys.by_agent[noise.agent]
+            ]
+    made = [[(shared.pairs[end.mask], end.sign) for end in ends] for ends in shared.ends]
+    ends = [end for each in shared.ends for end in each]
+    apart = len(set(ends)) == len(ends) and len({id(source) for source in shared.sources}) == len(shared.sources)
+    if made != expected or not apart:
         raise PrivacyError("the masks are not those of the plan; every mask that is counted on must be added")
 
 
