@@ -170,7 +170,7 @@ def test_reading_prints_nothing_and_is_repeatable(capfd):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: epsilon([], delta=1e-5, accountant="rdp", adjacency="replace_one"), "use accountant='pld'"),
+        (lambda: epsilon([], delta=1e-5, accountant="rdp", adjacency="replace_one"), "the pld accountant has one"),
         (lambda: epsilon([], delta=0.0), "delta is 0.0"),
         (lambda: epsilon([], delta=1e-5, accountant="pdl"), "did you mean 'pld'"),
         (lambda: epsilon([], delta=1e-5, adjacency="add-remove"), "did you mean 'add_remove'"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy.cancelling import Cancelling, Response, best_ratio, masks_for, usual_ratio
+from tacit.privacy import cancelling
+from tacit.privacy.cancelling import Cancelling, Response, _protect_all, best_ratio, masks_for, usual_ratio
 from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
 from tacit.privacy.mechanisms import EVERYBODY, Observer
@@ -70,6 +71,34 @@ def test_the_best_ratio_weighs_the_average_against_the_disagreement():
     assert best_ratio([1.0] * 10, Keys(10), 1, Response(own=1.0, masks=1e3)) == 0
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        Keys(10),
+        Keys.of(nx.cycle_graph(7)),
+        pytest.param(Keys.of(nx.path_graph(6)), marks=pytest.mark.slow),
+        pytest.param(Keys.of(nx.random_regular_graph(3, 8, seed=1)), marks=pytest.mark.slow),
+        pytest.param(Keys.of(nx.star_graph(5)), marks=pytest.mark.slow),
+    ],
+    ids=["complete", "ring", "path", "random", "star"],
+)
+@pytest.mark.parametrize("spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
+def test_the_ratios_are_those_of_trying_all(keys, spread):
+    needed = np.exp(spread * np.random.default_rng(3).standard_normal(keys.agents))
+    wanted = needed**2
+    ratios = np.array(cancelling._RATIOS)
+    own = np.array([cancelling._own_variances(wanted, ratio**2 * wanted.mean(), keys, 1).mean() for ratio in ratios])
+    for masks in (0.0, 1e-4, 1e-2, 1.0, 100.0):
+        moved = own / wanted.mean() + ratios**2 * masks
+        expected = 0.0
+        if moved.min() < 1:
+            expected = float(ratios[np.argmax(moved <= min(1.0, moved.min() * cancelling._NEAR))])
+        assert best_ratio(needed, keys, 1, Response(own=1.0, masks=masks)) == expected
+    enough = ratios[np.argmax(own <= own[-1] * cancelling._ENOUGH**2)]
+    useless = own[-1] > wanted.mean() * (1 - cancelling._NEARLY)
+    assert usual_ratio(needed, keys, 1) == (0.0 if useless else enough)
+
+
 def test_without_a_rule_masks_are_as_large_as_hardly_leaves_anything_to_gain():
     assert usual_ratio([1.0] * 10, Keys(10), 1) == pytest.approx(1, abs=0.2)
     assert usual_ratio([1.0] * 10, Keys.of(nx.cycle_graph(10)), 1) == pytest.approx(5, abs=0.5)
@@ -120,3 +149,15 @@ def test_agents_with_sizes_of_a_real_split_are_planned_for():
     masks = masks_for(needed, Keys.of(nx.cycle_graph(10)), 1, ratio=5.0)
     assert (protected(masks, 1) >= needed * (1 - 1e-12)).all()
     assert np.sqrt(np.square(masks.own).sum()) < 1.25, "ring keys with one curious: 1.11 for equal agents"
+
+
+def test_many_agents_that_lack_a_hair_of_protection_get_it():
+    """The search for a share of additional noise ends also where almost none is needed; own noise protects everybody as wanted."""
+    keys = Keys.of(nx.random_regular_graph(4, 70, seed=1))
+    wanted = np.linspace(0.9, 1.1, 70)
+    masks = masks_for(wanted, keys, 1, ratio=2.0)
+    assert (protected(masks, 1) >= wanted * (1 - 1e-12)).all()
+    own = np.square(masks.own) * (1 - 1e-9)
+    moved = _protect_all(own, wanted**2, masks.size**2, keys, 1, quick=True)
+    assert (moved >= own).all()
+    assert (moved <= own + 1e-6).all()

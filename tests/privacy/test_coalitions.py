@@ -126,6 +126,18 @@ def test_noise_of_the_average_beside_that_of_central_training(graph, ratio, curi
     assert np.sqrt(10 * high) == pytest.approx(gap, abs=0.006)
 
 
+@pytest.mark.parametrize(("curious", "gap"), [((0, 1), 1.17), ((0, 5), 1.61), ((0, 2), 3.16)])
+def test_two_curious_agents_on_a_ring_by_where_they_are(curious, gap):
+    """Adjacent, opposite, and with one agent between them, who stands alone; ring keys, masks of 5, the least own noise for unit protection."""
+    graph, low, high = nx.cycle_graph(10), 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        own = np.full(10, middle)
+        least = min(obvious(own, 25.0, graph, agent, curious) for agent in graph if agent not in curious)
+        low, high = (middle, high) if least < 1 else (low, middle)
+    assert np.sqrt(10 * high) == pytest.approx(gap, abs=0.006)
+
+
 def test_keys_are_checked():
     assert Keys.of(nx.complete_graph(4)).pairs is None
     assert Keys(3).all_pairs == ((0, 1), (0, 2), (1, 2))
@@ -135,3 +147,27 @@ def test_keys_are_checked():
             Keys(4, wrong)
     with pytest.raises(PrivacyError, match="undirected"):
         Keys.of(nx.DiGraph([(0, 1)]))
+
+
+@pytest.mark.parametrize("curious", [0, 1, 2])
+def test_quick_linear_algebra_finds_what_inverting_again_finds(curious):
+    rng = np.random.default_rng(curious)
+    for agents in (5, 9):
+        graph = nx.gnp_random_graph(agents, 0.5, seed=agents)
+        own, mask, keys = rng.uniform(0.05, 2, agents), float(rng.uniform(0.5, 30)), Keys.of(graph)
+        quick, exact = (protection(own, mask, keys, curious, quick=each) for each in (True, False))
+        assert np.allclose(quick.variances, exact.variances, rtol=1e-9, atol=0)
+        assert np.allclose(quick.slopes, exact.slopes, rtol=1e-6, atol=1e-9)
+
+
+def test_branches_are_the_same_with_dense_and_with_sparse_matrices():
+    keys = Keys.of(nx.random_regular_graph(4, 30, seed=0))
+    own = np.random.default_rng(0).uniform(0.1, 1, 30)
+    for agent in range(30):
+        each = [
+            sorted(parts(own, 2.0, keys, agent), key=lambda part: part[0])
+            for parts in (coalitions._dense_parts, coalitions._sparse_parts)
+        ]
+        for one, other in zip(*each, strict=True):
+            assert one[0] == pytest.approx(other[0], rel=1e-12)
+            assert np.allclose(one[2][np.argsort(one[1])], other[2][np.argsort(other[1])], rtol=1e-10)

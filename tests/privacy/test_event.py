@@ -45,7 +45,7 @@ def test_it_counts_for_no_less_than_any_choice_of_owners_and_runs(accountant, ad
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_owners_who_were_promised_the_same_cost_little_more_together_than_one_of_them(adjacency):
+def test_owners_with_the_same_stated_epsilon_cost_little_more_together_than_one_of_them(adjacency):
     """The largest rate with the least noise of any owner would be ε = 30."""
     promise = {"epsilon": 2.0, "delta": 1e-5, "adjacency": adjacency}
     rates = [24 / size for size in (30, 60, 100, 200, 300)]
@@ -61,6 +61,7 @@ def test_the_filter_counts_the_largest_divergence_at_its_order():
             assert divergence(worst_of(several), order, adjacency) == max(each)
 
 
+@pytest.mark.slow
 def test_very_many_owners_are_taken_together_on_the_safe_side():
     several = [event(rate / 1000, rate / 100) for rate in range(1, 1001)]
     worst = worst_of(several)

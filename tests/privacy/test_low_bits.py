@@ -83,14 +83,14 @@ class System:
         return sum(guess == bool(coin) for guess, coin in zip(guesses, coins, strict=True))
 
 
-def test_low_bits_of_float64_noise_tell_who_is_there():
+def test_low_bits_of_float64_noise_reveal_who_is_there():
     """The attack works on what it is meant for: otherwise its failure below would say nothing."""
     system = System(torch.float64)
     assert system.right_guesses(system.old) == ANSWERS
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_low_bits_of_answers_tell_nothing(dtype):
+def test_low_bits_of_answers_reveal_nothing(dtype):
     """At chance: 35 and more of 40, or 5 and fewer, are right once in 700,000 runs."""
     system = System(dtype)
     assert 5 < system.right_guesses(system.new) < 35

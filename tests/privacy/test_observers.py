@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy import Budget, Cancelling, DurableLedger, Event, Ledger, Observer, Privacy, accounting
 from tacit.privacy.mechanisms import EVERYBODY
@@ -31,7 +32,7 @@ def masked():
     return plan(Cancelling(curious=1, ratio=1.0))
 
 
-def test_the_promised_epsilon_holds_against_as_many_as_are_curious_and_more_lose_more(masked):
+def test_the_stated_epsilon_holds_against_as_many_as_are_curious_and_more_lose_more(masked):
     ledger = opened(Ledger(), masked)
     against = [ledger.guarantee("agent 3", delta=1e-5, observer=Observer(curious)).epsilon for curious in (0, 1, 2, 8)]
     everybody = ledger.guarantee("agent 3", delta=1e-5)
@@ -78,7 +79,7 @@ def test_agents_between_two_curious_neighbours_on_a_ring_have_their_local_epsilo
     assert two == all_others
 
 
-def test_agents_that_differ_are_each_protected_as_promised():
+def test_agents_that_differ_are_each_protected_as_stated():
     sizes, lots, clips = [3000, 6000, 9000] * 3 + [6000], [128, 256, 256] * 3 + [200], [1.0, 2.0, 0.5] * 3 + [1.0]
     epsilons = [1.0, 0.5, 2.0] * 3 + [1.0]
     made = plan(Cancelling(ratio=1.0), sizes=sizes, lot_size=lots, clip=clips, epsilon=epsilons)
@@ -172,3 +173,15 @@ def test_bad_observers_are_refused():
         Budget(epsilon=1.0, delta=1e-5, observer=1)
     with pytest.raises(PrivacyError, match="noise is"):
         Privacy(epsilon=1.0, **TERMS, noise="cancelling")
+
+
+def test_no_more_agents_are_curious_than_there_are_others():
+    data = tacit.data.load("digits").split(4, tacit.data.IID(), seed=0)
+    noise = {"noise_multiplier": 1.0, "delta": 1e-3, "clip": 1.0, "lot_size": 20, "noise": Cancelling()}
+    settings = {"model": "logistic", "data": data, "privacy": Privacy(**noise), "graph": "ring", "rounds": 1, "lr": 0.1}
+    result = tacit.train(tacit.DSGT(), **settings)
+    assert result.guarantees(Observer(3))[0].epsilon == result.guarantees(EVERYBODY)[0].epsilon
+    with pytest.raises(
+        PrivacyError, match=r"any 7 other agents, and of 4 agents each has 3 others; give at most 3, or Obs"
+    ):
+        result.guarantees(Observer(7))

@@ -271,7 +271,7 @@ def test_torchs_global_generator_is_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_diagnostics_tell_lots_clipping_and_loss_only_when_asked():
+def test_diagnostics_have_lots_clipping_and_loss_only_when_asked():
     data = make_data()
     seen = []
     oracle, theta = make_oracle(data, lot_size=20, clip=0.1, diagnostics=seen)

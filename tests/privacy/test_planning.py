@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.errors import PrivacyError
-from tacit.privacy import NoPrivacy, Privacy
+from tacit.errors import InvalidInput, PrivacyError
+from tacit.privacy import Budget, Cancelling, Discrete, NoPrivacy, Privacy, Unit
 
 BASE = {"delta": 1e-5, "clip": 1.0, "lot_size": 10}
 
@@ -66,10 +66,10 @@ def test_without_privacy_epsilon_is_infinite():
         ({"epsilon": True}, "epsilon is True; it must be a number"),
         ({"epsilon": 1.0, "lot_size": -3}, "lot_size is -3"),
         ({"epsilon": 1.0, "delta": 1.0}, "delta is 1.0"),
-        ({"epsilon": 1.0, "adjacency": "replace_one", "accountant": "rdp"}, "use accountant='pld'"),
+        ({"epsilon": 1.0, "adjacency": "replace_one", "accountant": "rdp"}, "the pld accountant has one"),
     ],
 )
-def test_refuses_a_promise_that_makes_no_sense(settings, message):
+def test_refuses_settings_that_make_no_sense(settings, message):
     with pytest.raises(PrivacyError, match=message):
         Privacy(**(BASE | settings))
 
@@ -86,3 +86,18 @@ def test_refuses_a_promise_that_makes_no_sense(settings, message):
 def test_refuses_a_plan_that_does_not_fit(settings, sizes, queries, message):
     with pytest.raises(PrivacyError, match=message):
         Privacy(**(BASE | settings)).plan(sizes, queries)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "message"),
+    [
+        (Cancelling, "curios", "unknown setting of Cancelling 'curios'; did you mean 'curious'"),
+        (Privacy, "epsilno", "unknown setting of Privacy 'epsilno'; did you mean 'epsilon'"),
+        (Discrete, "bit", "unknown setting of Discrete 'bit'; did you mean 'bits'"),
+        (Unit, "nmae", "unknown setting of Unit 'nmae'; did you mean 'name'"),
+        (Budget, "detla", "unknown setting of Budget 'detla'; did you mean 'delta'"),
+    ],
+)
+def test_a_misspelt_setting_is_an_error_that_names_the_nearest_one(make, wrong, message):
+    with pytest.raises(InvalidInput, match=message):
+        make(**{wrong: 1})

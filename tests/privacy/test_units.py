@@ -173,7 +173,7 @@ def promise(**changes):
     return tacit.Privacy(**given | changes)
 
 
-def test_a_unit_is_dealt_as_a_whole_and_lots_are_of_units(patients):
+def test_a_unit_goes_to_one_agent_and_lots_are_of_units(patients):
     data = patients.split(3, tacit.data.IID())
     held = [set(patients.train.units[rows].tolist()) for rows in data.indices]
     assert data.units_held == tuple(map(len, held))
@@ -243,7 +243,7 @@ def test_a_unit_that_makes_no_sense_is_refused(name, most):
         Unit(name, most)
 
 
-def test_a_promise_to_patients_needs_to_know_whose_records_are_whose(patients):
+def test_protecting_patients_needs_to_know_whose_records_are_whose(patients):
     inputs, targets = make_records(60)
     data = DataSet.from_records(name="nobody's", train=(inputs, targets), classes=3).split(2, tacit.data.IID())
     with pytest.raises(DataError, match="privacy is per patient, but nobody's does not say"):
@@ -287,7 +287,7 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
     assert failed.measured.startswith("one patient moves it by at most 1.9")
 
 
-def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promised_to_records(patients):
+def test_a_guarantee_for_patients_says_so_and_is_not_added_to_one_for_records(patients):
     data, ledger = patients.split(2, tacit.data.IID()), tacit.Ledger()
     run = {"model": make_model, "data": data, "rounds": 2, "lr": 0.1, "ledger": ledger}
     result = tacit.train(tacit.Local(), privacy=promise(), **run)
@@ -296,14 +296,14 @@ def test_what_is_promised_to_patients_says_so_and_is_not_added_to_what_is_promis
     assert "per patient at δ=1e-05, add-or-remove-one, pld" in str(first)
     tacit.train(tacit.Local(), privacy=promise(unit=Unit("patient", most=5)), **run)
     with pytest.raises(
-        PrivacyError, match=r"protects every record and run 'Local-1' every patient, on the same records"
+        PrivacyError, match=r"protects every record and run 'local-1' every patient, on the same records"
     ):
         tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
     assert len(ledger.accounts) == 2
     assert ledger.accounts[0].lines[0].mechanism.to_json()["sampler"]["most"] == 2
 
 
-def test_a_column_of_units_that_is_not_used_is_told(patients, caplog):
+def test_a_column_of_units_that_is_not_used_is_reported(patients, caplog):
     data = patients.split(2, tacit.data.IID())
     run = {"model": make_model, "data": data, "rounds": 1, "lr": 0.1}
     tacit.train(tacit.Local(), privacy=promise(), **run)

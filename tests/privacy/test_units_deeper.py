@@ -1,5 +1,8 @@
 """What a reader found who was told to break what is new: units, several inputs, hosted agents. Each says how far it moved."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -10,7 +13,7 @@ import tacit
 from tacit.algorithms import Local
 from tacit.data import IID, AgentData, DataSet, Records
 from tacit.errors import BudgetExceeded, DataError, ModelError, PrivacyError
-from tacit.privacy import Budget, Ledger, NoPrivacy, Seeded, Unit
+from tacit.privacy import Budget, Ledger, NoPrivacy, Seeded, Unit, noise_multiplier
 from tacit.privacy.mechanisms import Mechanism
 
 
@@ -46,6 +49,9 @@ class Bare:
 
     def __init__(self):
         self.sums = []
+
+    def begin(self, query):
+        pass
 
     def release(self, sums, streams, masks, agents, out):
         self.sums.append(sums.clone())
@@ -134,7 +140,7 @@ def opened(ledger, run, records, *mechanisms, owners=("hospital",)):
     return account
 
 
-def test_promises_to_patients_and_to_records_of_one_owner_are_not_added_up():
+def test_guarantees_for_patients_and_for_records_of_one_owner_are_not_added_up():
     """By other names of the data, or by owners in another order, they were: ε=3.36 was stated for both."""
     ledger = Ledger()
     opened(ledger, "a", "ward 2023", mechanism("patient", 8))
@@ -151,7 +157,7 @@ def records_of(who):
 def test_parts_number_their_patients_by_themselves():
     """Strangers were one patient, and pooled, one patient moved the sum by 3 C."""
     data = AgentData.from_parts([records_of(["anna", "bert"]), records_of(["bert", "carl"])], name="x")
-    assert data.dataset.train.units.tolist() == [0, 1, 2, 3]
+    assert len(data.dataset.train.units.unique()) == 4
     with pytest.raises(DataError, match="numbers its units by itself"):
         data.pooled()
 
@@ -213,7 +219,7 @@ def test_a_run_without_privacy_exposes_records_that_come_divided_in_another_way(
     assert ledger.readers_without_privacy(whole.owners) == {whole.owners[0]: ("plain",)}
 
 
-def test_units_are_dealt_under_a_label_of_their_own_and_only_once():
+def test_units_are_divided_under_a_label_of_their_own_and_only_once():
     table = DataSet.from_records(name="ward", train=(torch.randn(40, 2), torch.zeros(40)), units=np.arange(40) // 2)
     assert table.split(2, IID()).partition.endswith("/by unit")
 
@@ -229,7 +235,7 @@ def test_units_are_dealt_under_a_label_of_their_own_and_only_once():
             return [np.arange(len(targets)), np.arange(3)]
 
     assert table.split(2, Half()).sizes == (10, 10)
-    with pytest.raises(DataError, match="deals a unit twice"):
+    with pytest.raises(DataError, match="gives a unit to two agents"):
         table.split(2, Twice())
 
 
@@ -270,7 +276,8 @@ def test_a_column_that_would_make_one_of_strangers_is_refused(column):
 
 def test_texts_that_differ_are_different_units():
     units = Records(torch.zeros(4, 1), torch.zeros(4)).of_units(["a", "a\0", "b", "a"]).units
-    assert units.tolist() == [0, 1, 2, 0]
+    assert units[0] == units[3]
+    assert len(units.unique()) == 3
 
 
 def test_a_ledgers_text_is_read_strictly():
@@ -308,7 +315,7 @@ def test_scoring_leaves_public_records_as_they_are():
     assert bool((held_out == 1).all())
 
 
-def test_a_model_whose_units_cannot_be_computed_is_told_in_words():
+def test_a_model_whose_units_cannot_be_computed_is_refused_in_words():
     table = DataSet.from_records(name="x", train=(torch.randn(12, 2), torch.randn(12)), units=np.arange(12) // 2).split(
         1, IID()
     )
@@ -323,3 +330,48 @@ def test_a_model_whose_units_cannot_be_computed_is_told_in_words():
 
     with pytest.raises(ModelError, match="the summed gradients of a patient's records cannot be computed"):
         session(table, Unit("patient", 2), model=Recurrent())
+
+
+def test_a_unit_that_may_be_at_several_agents_is_warned_of(caplog):
+    parts = [Records(torch.randn(6, 2), torch.randn(6, 1)).of_units([1, 1, 2, 2, 3, 3]) for _ in range(2)]
+    session(AgentData.from_parts(parts, name="stay"), Unit("patient", 2))
+    assert "someone at several loses more" in caplog.text
+
+
+def test_other_names_of_the_owners_do_not_restart_a_budget():
+    """Three runs of ε = 1.9 were admitted under a budget of 2."""
+    parts = [(torch.randn(40, 2), torch.randn(40, 1)) for _ in range(2)]
+    ledger = Ledger(Budget(epsilon=2.0, delta=1e-4))
+    privacy = tacit.Privacy(epsilon=1.9, delta=1e-4, clip=1.0, lot_size=20)
+    session(AgentData.from_parts(parts, name="stay"), privacy=privacy, ledger=ledger)
+    for owners in (["north", "south"], ["North", "South"]):
+        with pytest.raises(BudgetExceeded):
+            session(AgentData.from_parts(parts, name="stay", owners=owners), privacy=privacy, ledger=ledger)
+
+
+def test_threads_that_open_accounts_at_once_are_admitted_one_by_one(monkeypatch):
+    ledger = Ledger(Budget(epsilon=2.0, delta=2e-4))
+    sigma = noise_multiplier(epsilon=1.9, delta=1e-4, sample_rate=0.1, queries=200)
+    mechanism = Mechanism.gaussian(sample_rate=0.1, clip=1.0, lot=20.0, noise_multiplier=sigma)
+    keep, start, admitted = Ledger._keep, threading.Barrier(4), []
+
+    def keep_late(self, account):
+        time.sleep(0.05)  # whoever checks meanwhile would not see this run
+        keep(self, account)
+
+    def run(number):
+        start.wait()
+        try:
+            ledger.open(run=f"{number}", owners=["north"], mechanisms=[mechanism], queries=200, release=True)
+            admitted.append(number)
+        except BudgetExceeded:
+            pass
+
+    monkeypatch.setattr(Ledger, "_keep", keep_late)
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == 1
+    assert ledger.guarantee("north", delta=2e-4).epsilon < 2.0

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from tacit.privacy.oracle import Diagnostics, Oracle, PlainOracle, PrivateOracle
     from tacit.privacy.planning import NoPrivacy, Plan, Privacy
     from tacit.privacy.randomness import Fast, Secret, Seeded, Sources
+    from tacit.privacy.rounding import Discrete
     from tacit.privacy.store import DurableAccount, DurableLedger
+    from tacit.privacy.teachers import VoteOracle, students_data
     from tacit.privacy.units import Unit
+    from tacit.privacy.votes import Voting
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -35,8 +38,11 @@ else:
             "tacit.privacy.oracle": ("Diagnostics", "Oracle", "PlainOracle", "PrivateOracle"),
             "tacit.privacy.randomness": ("Fast", "Secret", "Seeded", "Sources"),
             "tacit.privacy.planning": ("NoPrivacy", "Plan", "Privacy"),
+            "tacit.privacy.rounding": ("Discrete",),
             "tacit.privacy.store": ("DurableAccount", "DurableLedger"),
+            "tacit.privacy.teachers": ("VoteOracle", "students_data"),
             "tacit.privacy.units": ("Unit",),
+            "tacit.privacy.votes": ("Voting",),
         },
     )
 
@@ -51,6 +57,7 @@ __all__ = [
     "Compile",
     "Decision",
     "Diagnostics",
+    "Discrete",
     "DurableAccount",
     "DurableLedger",
     "Engine",
@@ -77,7 +84,10 @@ __all__ = [
     "Sources",
     "Unit",
     "VmapEngine",
+    "VoteOracle",
+    "Voting",
     "choose_engine",
     "epsilon",
     "noise_multiplier",
+    "students_data",
 ]

@@ -3,7 +3,10 @@
 An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
 Gaussian noise of σ times the clipping norm, or by the worst of several mechanisms. Everything is an upper bound computed by `dp-accounting`:
 privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combination that the accountant
-cannot handle is an error, never a guess. Calibration is by secant steps on the accountant itself, from a guess by the
+cannot handle is an error, never a guess. Discrete noise has known Rényi divergences of whole orders only, so whatever is counted together
+with it is counted by these (`rounding` has the proof). Where groups of records take turns, a record that replaces another may be in
+another group: its turns are then other queries, and no pair of distributions of one query covers both. Under replace-one, whatever is
+counted together with such queries is counted as a removal and an addition, by Rényi divergences. Calibration is by secant steps on the accountant itself, from a guess by the
 central limit theorem: as fast as a bracket by Rényi divergences, and valid for both adjacencies. The distance between noise on
 its grid and ideal noise is part of δ.
 """
@@ -35,6 +38,8 @@ _LARGEST_CELL = 2.0**-7
 _COARSE_CELL = 4e-4
 _RATE_GRID = 1.02
 _MANY = 12
+WHOLE_ORDERS = (*range(2, 128), *range(128, 512, 16), 512, 1024, 2048)
+"""The orders of Rényi divergences that are known for discrete noise: dp-accounting computes them by the formula for whole orders."""
 _SIGMA_RANGE = (0.05, 1e6)
 MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 """A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `for_ideal_noise`."""
@@ -48,7 +53,7 @@ def check(accountant: str, adjacency: str, delta: float) -> None:
     choose("adjacency", adjacency, get_args(Adjacency))
     if accountant == "rdp" and adjacency == "replace_one":
         raise PrivacyError(
-            "the rdp accountant has no bound for Poisson lots under replace-one adjacency; use accountant='pld'"
+            "the rdp accountant has no bound for Poisson lots under replace-one adjacency; the pld accountant has one, but not for discrete noise"
         )
     if not 0 < delta < 1:
         raise PrivacyError(f"delta is {delta}; it must lie strictly between 0 and 1")
@@ -141,11 +146,12 @@ def noise_multiplier(
     queries: int,
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
+    discrete: bool = False,
 ) -> float:
     """Return the smallest σ (to five digits, rounded up) whose `queries` queries stay within (ε, δ)."""
     check(accountant, adjacency, delta)
     _check_target(epsilon, sample_rate, queries)
-    return _calibrate(epsilon, delta, sample_rate, queries, accountant, adjacency, _CELL)
+    return _calibrate(epsilon, delta, sample_rate, queries, accountant, adjacency, _CELL, discrete=discrete)
 
 
 def noise_multipliers(
@@ -156,6 +162,7 @@ def noise_multipliers(
     queries: int,
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
+    discrete: bool = False,
 ) -> list[float]:
     """Calibrate many agents at once. Equal ones are calibrated once; very many distinct rates are rounded up."""
     check(accountant, adjacency, delta)
@@ -171,7 +178,7 @@ def noise_multipliers(
     for target, rate in sorted(set(targets)):
         if guess is not None:  # σ is close to proportional to the rate
             guess *= rate / before
-        guess = _calibrate(target, delta, rate, queries, accountant, adjacency, cell, guess)
+        guess = _calibrate(target, delta, rate, queries, accountant, adjacency, cell, guess, discrete=discrete)
         sigma[target, rate], before = guess, rate
     return [sigma[target] for target in targets]
 
@@ -191,10 +198,14 @@ def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:
         first.setdefault(tuple(events), place)
     front: list[tuple[Event, ...]] = []
     # A dominated history comes after the one that dominates it.
-    for events in sorted(first, key=lambda all_of: [(-e.sample_rate, e.noise_multiplier, -e.count) for e in all_of]):
+    for events in sorted(first, key=lambda all_of: [_size(event) for event in all_of]):
         if not any(_dominates(other, events) for other in front):
             front.append(events)
     return sorted(first[events] for events in front)
+
+
+def _size(event: Event) -> tuple[float, float, int, bool, bool]:
+    return (-event.sample_rate, event.noise_multiplier, -event.count, not event.discrete, not event.cyclic)
 
 
 def _dominates(one: Sequence[Event], other: Sequence[Event]) -> bool:
@@ -203,10 +214,15 @@ def _dominates(one: Sequence[Event], other: Sequence[Event]) -> bool:
 
 def _merge(events: Sequence[Event]) -> tuple[Event, ...]:
     """Add up the counts of equal mechanisms, in a canonical order: the order does not matter for composition."""
-    counts: dict[tuple[Case, ...], int] = {}
+    counts: dict[tuple[tuple[Case, ...], bool, bool], int] = {}
     for event in events:
-        counts[event.cases] = counts.get(event.cases, 0) + event.count
-    return tuple(Event.of(cases, count) for cases, count in sorted(counts.items()) if count)
+        kind = (event.cases, event.discrete, event.cyclic)
+        counts[kind] = counts.get(kind, 0) + event.count
+    return tuple(
+        Event.of(cases, count, discrete=discrete, cyclic=cyclic)
+        for (cases, discrete, cyclic), count in sorted(counts.items())
+        if count
+    )
 
 
 @lru_cache(maxsize=65536)
@@ -215,22 +231,42 @@ def _epsilon(
 ) -> float:
     if not events:
         return 0.0
-    kept = for_ideal_noise(delta)
+    kept, used = for_ideal_noise(delta), accountant_of(events, accountant, adjacency)
     with _quiet():
-        epsilon = _by_renyi(events, kept) if accountant == "rdp" else _by_losses(events, kept, adjacency, cell)
+        epsilon = _by_renyi(events, kept, adjacency) if used == "rdp" else _by_losses(events, kept, adjacency, cell)
     return epsilon if epsilon <= MOST_EPSILON else math.inf
 
 
-def _by_renyi(events: tuple[Event, ...], delta: float) -> float:
+def accountant_of(events: Sequence[Event], accountant: Accountant, adjacency: Adjacency) -> Accountant:
+    """Return the accountant that counts these events: the one asked for, or Rényi divergences where only they are known to hold.
+
+    That is where noise is discrete and, under replace-one, where groups of records take turns.
+    """
+    replaced = adjacency == "replace_one"
+    return "rdp" if any(event.discrete or (event.cyclic and replaced) for event in events) else accountant
+
+
+def _by_renyi(events: tuple[Event, ...], delta: float, adjacency: Adjacency) -> float:
     import numpy as np
     from dp_accounting import rdp
 
-    def divergences(case: Case) -> "np.ndarray":
-        accountant = rdp.RdpAccountant()  # of add-or-remove-one, the only adjacency it has
+    orders = np.asarray(rdp.RdpAccountant().orders)
+    if any(event.discrete for event in events):
+        orders = np.asarray(WHOLE_ORDERS)
+
+    def added_or_removed(case: Case, at: "np.ndarray") -> "np.ndarray":
+        accountant = rdp.RdpAccountant(at)  # of add-or-remove-one, the only adjacency it has
         return np.asarray(accountant.compose(_dp_event(Event.of([case], 1))).rdp)
 
+    def divergences(case: Case) -> "np.ndarray":
+        if adjacency == "add_remove":
+            return added_or_removed(case, orders)
+        # To replace a record is to remove one and to add one; `filters` names the proposition.
+        removed, added = added_or_removed(case, 2 * orders), added_or_removed(case, 2 * orders - 1)
+        return (orders - 0.5) / (orders - 1) * removed + added
+
     total = sum(event.count * np.max([divergences(case) for case in event.cases], axis=0) for event in events)
-    return float(rdp.compute_epsilon(rdp.RdpAccountant().orders, total, delta)[0])
+    return float(rdp.compute_epsilon(orders, total, delta)[0])
 
 
 def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, cell: float) -> float:
@@ -284,9 +320,11 @@ def _calibrate(
     adjacency: Adjacency,
     cell: float,
     guess: float | None = None,
+    *,
+    discrete: bool = False,
 ) -> float:
     def events(sigma: float) -> tuple[Event, ...]:
-        return (Event(sample_rate=rate, noise_multiplier=sigma, count=queries),)
+        return (Event(sample_rate=rate, noise_multiplier=sigma, count=queries, discrete=discrete),)
 
     def spent(sigma: float) -> float:
         return _epsilon(events(sigma), delta, accountant, adjacency, cell)
@@ -338,7 +376,8 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
 
 
 def _rates_up(event: Event) -> Event:
-    return Event.of([(_round_rate_up(rate), sigma) for rate, sigma in event.cases], event.count)
+    cases = [(_round_rate_up(rate), sigma) for rate, sigma in event.cases]
+    return Event.of(cases, event.count, discrete=event.discrete, cyclic=event.cyclic)
 
 
 def _round_rate_up(rate: float) -> float:

@@ -7,8 +7,10 @@ graph. See `coalitions` for what protects whom.
 """
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import networkx as nx
@@ -16,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, refuse_misspelt
 from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
 from tacit.privacy.mechanisms import Masks, Observer
@@ -32,6 +34,7 @@ _MOST_CUT = 64  # agents for whom the least noise is worth searching for
 _ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
 
 
+@refuse_misspelt
 @dataclass(frozen=True, kw_only=True)
 class Cancelling:
     """Noise of which a part is shared by pairs of agents and cancels when agents are averaged.
@@ -107,40 +110,67 @@ def masks_for(needed: Sequence[float], keys: Keys, removed: int, *, ratio: float
     """
     wanted = np.square(np.asarray(needed, dtype=np.float64))
     size = ratio * math.sqrt(float(wanted.mean()))
-    own = np.sqrt(_own_variances(wanted, size**2, keys, removed))
+    own = np.sqrt(_own_variances(wanted, size**2, keys, removed, exact=True))
     return Masks(tuple(_round_up(value) for value in own.tolist()), _round_up(size), keys, lost)
 
 
-def deviations(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> Float[np.ndarray, "ratios 2"]:
-    """Return ratios, each with the mean square by which noise moves an agent's model, relative to noise without masks."""
-    wanted = np.square(np.asarray(needed, dtype=np.float64))
-    mean = float(wanted.mean())
-    found = []
-    for ratio in _RATIOS:
-        own = _own_variances(wanted, ratio**2 * mean, keys, removed)
-        deviation = float(own.mean()) * response.own + ratio**2 * mean * response.masks
-        found.append((ratio, deviation / (mean * response.own)))
-    return np.array(found)
-
-
 def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> float:
-    """Return the ratio at which noise moves an agent's model least; 0 if any masks would move it more."""
-    found = deviations(needed, keys, removed, response)
-    least = found[:, 1].min()
+    """Return the ratio at which noise moves an agent's model least, or a smaller one that is nearly as good; 0 if any masks would move it more.
+
+    Protection is jointly concave in own noise and masks, so the least own noise is convex in b², and so is the mean square by which noise
+    moves a model. It is therefore enough to look where it falls and where it rises.
+    """
+    deviation, lowest = _deviations(needed, keys, removed, response)
+    least = deviation(lowest)
     if least >= 1:
         return 0.0
-    return float(found[np.argmax(found[:, 1] <= min(1.0, least * _NEAR)), 0])
+    enough = min(1.0, least * _NEAR)
+    return _RATIOS[bisect_left(range(lowest), True, key=lambda place: deviation(place) <= enough)]
+
+
+def least_deviation(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> float:
+    """Return the least mean square by which noise moves an agent's model with masks of any size, relative to noise without masks; at most 1."""
+    deviation, lowest = _deviations(needed, keys, removed, response)
+    return min(1.0, deviation(lowest))
+
+
+def _deviations(
+    needed: Sequence[float], keys: Keys, removed: int, response: Response
+) -> tuple[Callable[[int], float], int]:
+    """Return the mean square deviation of a model by the place in `_RATIOS`, relative to noise without masks, and where it is least."""
+    wanted = np.square(np.asarray(needed, dtype=np.float64))
+    own = _own_by_ratio(wanted, keys, removed)
+
+    def deviation(place: int) -> float:
+        return own(place) / float(wanted.mean()) + _RATIOS[place] ** 2 * response.masks / response.own
+
+    last = len(_RATIOS) - 1
+    return deviation, bisect_left(range(last), True, key=lambda place: deviation(place) <= deviation(place + 1))
 
 
 def usual_ratio(needed: Sequence[float], keys: Keys, removed: int) -> float:
-    """Return the smallest ratio with hardly more own noise than masks of any size would need, for an unknown rule."""
+    """Return the smallest ratio with hardly more own noise than masks of any size would need, for an unknown rule; 0 if none helps."""
     wanted = np.square(np.asarray(needed, dtype=np.float64))
-    own = [_own_variances(wanted, ratio**2 * float(wanted.mean()), keys, removed).mean() for ratio in _RATIOS]
-    return next(ratio for ratio, value in zip(_RATIOS, own, strict=True) if value <= own[-1] * _ENOUGH**2)
+    own, last = _own_by_ratio(wanted, keys, removed), len(_RATIOS) - 1
+    if own(last) > wanted.mean() * (1 - _NEARLY):
+        return 0.0
+    return _RATIOS[bisect_left(range(last), True, key=lambda place: own(place) <= own(last) * _ENOUGH**2)]
 
 
-def _own_variances(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> np.ndarray:
-    """Return small variances of own noise that protect every agent as wanted.
+def _own_by_ratio(wanted: Float[np.ndarray, " agents"], keys: Keys, removed: int) -> Callable[[int], float]:
+    """Return a function of the place in `_RATIOS`: the mean variance of own noise that agents then need. It remembers what it found."""
+
+    @cache
+    def own(place: int) -> float:
+        return float(_own_variances(wanted, _RATIOS[place] ** 2 * float(wanted.mean()), keys, removed).mean())
+
+    return own
+
+
+def _own_variances(
+    wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int, *, exact: bool = False
+) -> np.ndarray:
+    """Return small variances of own noise that protect every agent as wanted; unless `exact`, up to what quick linear algebra loses.
 
     No agent has less than its share of central noise: with less, others would gain nothing, and it would lose all protection against
     everybody else together.
@@ -148,7 +178,8 @@ def _own_variances(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys
     own, settled = _by_newton(wanted, mask, keys, removed)
     if not settled and keys.agents <= _MOST_CUT:
         own = _by_cuts(wanted, mask, keys, removed)
-    return _protect_all(own, wanted, mask, keys, removed)
+    quickly = _protect_all(own, wanted, mask, keys, removed, quick=True)
+    return _protect_all(quickly, wanted, mask, keys, removed, quick=False) if exact else quickly
 
 
 def _by_newton(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> tuple[np.ndarray, bool]:
@@ -159,7 +190,7 @@ def _by_newton(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, re
     least = wanted / keys.agents
     own = wanted.copy()
     for _ in range(_STEPS if keys.agents <= _MOST_CUT else _STEPS // 3):
-        found = protection(own, mask, keys, removed)
+        found = protection(own, mask, keys, removed, quick=True)
         missing = wanted - found.variances
         free = (own > least) | (missing > 0)
         if (np.abs(missing[free]) <= _CLOSE * wanted[free]).all():
@@ -181,7 +212,7 @@ def _by_cuts(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, remo
     slopes: list[np.ndarray] = []
     needs: list[np.ndarray] = []
     for _ in range(_CUTS):
-        found = protection(own, mask, keys, removed)
+        found = protection(own, mask, keys, removed, quick=True)
         if (found.variances >= wanted * (1 - _NEARLY)).all() and slopes:
             break
         slopes.append(found.slopes)
@@ -194,7 +225,13 @@ def _by_cuts(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, remo
 
 
 def _protect_all(
-    own: Float[np.ndarray, " agents"], wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int
+    own: Float[np.ndarray, " agents"],
+    wanted: Float[np.ndarray, " agents"],
+    mask: float,
+    keys: Keys,
+    removed: int,
+    *,
+    quick: bool,
 ) -> np.ndarray:
     """Return the variances moved towards the wanted ones, with which masks are not needed, until everybody is protected."""
 
@@ -202,12 +239,13 @@ def _protect_all(
         return np.minimum(wanted, own + share * (wanted - own))
 
     def protects(share: float) -> bool:
-        return bool((protection(moved(share), mask, keys, removed).variances >= wanted * (1 - _ROUNDING)).all())
+        found = protection(moved(share), mask, keys, removed, quick=quick)
+        return bool((found.variances >= wanted * (1 - _ROUNDING)).all())
 
     if protects(0.0):
         return own
     low, high = 0.0, 1.0
-    while high - low > (_CLOSE if keys.agents <= _MOST_CUT else 0.01 * high):
+    while high - low > max(_CLOSE, 0.0 if keys.agents <= _MOST_CUT else 0.01 * high):
         middle = math.sqrt(max(low, _CLOSE / 4) * high)
         low, high = (low, middle) if protects(middle) else (middle, high)
     return moved(high)

@@ -21,6 +21,10 @@ class Event:
     count: int = 1
     otherwise: tuple[Case, ...] = ()
     """Other rates and noises that may have been used instead. Accountants then count the worst case; see `worst_of`."""
+    discrete: bool = False
+    """Whether noise is discrete Gaussian, of which only Rényi divergences of whole orders are known; see `rounding`."""
+    cyclic: bool = False
+    """Whether groups of records take turns, so that a record which replaces another may have other turns; see `accounting`."""
 
     def __post_init__(self) -> None:
         for rate, sigma in self.cases:
@@ -37,19 +41,30 @@ class Event:
         return ((self.sample_rate, self.noise_multiplier), *self.otherwise)
 
     @staticmethod
-    def of(cases: Sequence[Case], count: int) -> "Event":
+    def of(cases: Sequence[Case], count: int, *, discrete: bool = False, cyclic: bool = False) -> "Event":
         """Return `count` queries by one of several mechanisms."""
         (rate, sigma), *otherwise = cases
-        return Event(sample_rate=rate, noise_multiplier=sigma, count=count, otherwise=tuple(otherwise))
+        return Event(
+            sample_rate=rate,
+            noise_multiplier=sigma,
+            count=count,
+            otherwise=tuple(otherwise),
+            discrete=discrete,
+            cyclic=cyclic,
+        )
 
     def dominates(self, other: "Event") -> bool:
         """Return whether it has at least as many queries and, for every case of the other, one with no lower rate and no more noise.
 
         ε follows from two distributions, with and without the record. A lower rate mixes the first with the second, and more noise
-        blurs both: neither makes them easier to distinguish.
+        blurs both: neither makes them easier to distinguish. What is known of discrete noise is a bound for continuous noise, too, and not
+        the other way round. The same goes for groups that take turns.
         """
-        return self.count >= other.count and all(
-            any(rate >= of[0] and sigma <= of[1] for rate, sigma in self.cases) for of in other.cases
+        return (
+            self.count >= other.count
+            and (self.discrete or not other.discrete)
+            and (self.cyclic or not other.cyclic)
+            and all(any(rate >= of[0] and sigma <= of[1] for rate, sigma in self.cases) for of in other.cases)
         )
 
 
@@ -69,4 +84,9 @@ def worst_of(events: Iterable[Event]) -> Event:
             front.append((rate, sigma))
     step = -(-len(front) // _MOST_CASES)
     groups = [front[start : start + step] for start in range(0, len(front), step)]
-    return Event.of([(group[0][0], group[-1][1]) for group in groups], max(event.count for event in several))
+    return Event.of(
+        [(group[0][0], group[-1][1]) for group in groups],
+        max(event.count for event in several),
+        discrete=any(event.discrete for event in several),
+        cyclic=any(event.cyclic for event in several),
+    )

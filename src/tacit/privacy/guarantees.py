@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, refuse_misspelt
 from tacit.privacy.accounting import Accountant, Adjacency, Event, ceil_digits, check
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer
@@ -45,10 +45,14 @@ class Guarantee:
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
             return f"ε=∞: {EXPOSED if self.exposed else 'there is no guarantee'}"
-        against = "" if self.observer == EVERYBODY else f" against {self.observer}"
-        words = f"{per(self.unit, format_epsilon(self.epsilon))}{against} at {terms(self.delta, self.adjacency, self.accountant)}"
+        value, stated = per(self.unit, format_epsilon(self.epsilon)), terms(self.delta, self.adjacency, self.accountant)
+        words = f"{value} against {self.observer} at {stated}"
+        if self.observer == EVERYBODY:
+            words = f"{value} at {stated}, against {self.observer}"
         if self.basis in ("plans", "filter"):
             words += f"; {self.condition}"
+            if self.observer.curious:
+                words += "; counting each party as one agent in every run"
         if not self.release:
             words += "; not a release"
         return f"{words}; {EXPOSED}" if self.exposed else words
@@ -79,6 +83,7 @@ def format_epsilon(epsilon: float) -> str:
     return f"{ceil_digits(epsilon):.4g}"
 
 
+@refuse_misspelt
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """The most that all runs together may spend on one owner's data."""
@@ -120,5 +125,6 @@ class Budget:
         return divergence(event, order_of(self.epsilon, self.delta, self.adjacency), self.adjacency)
 
     def __str__(self) -> str:
-        against = "" if self.observer == EVERYBODY else f" against {self.observer}"
-        return f"ε={self.epsilon:g}{against} at δ={self.delta:g} ({WORDS[self.adjacency]})"
+        if self.observer == EVERYBODY:
+            return f"ε={self.epsilon:g} at δ={self.delta:g} ({WORDS[self.adjacency]}, against {self.observer})"
+        return f"ε={self.epsilon:g} against {self.observer} at δ={self.delta:g} ({WORDS[self.adjacency]})"

@@ -13,7 +13,7 @@ from tacit.privacy.accounts import Account, Line
 from tacit.privacy.event import Event, worst_of
 from tacit.privacy.mechanisms import Observer
 
-Place = tuple[str, str]
+Division = tuple[str, str]
 """A data set, and how it was divided among owners."""
 
 
@@ -45,7 +45,7 @@ class Holders:
     def __init__(self, accounts: Iterable[Account] = ()) -> None:
         self._accounts: list[Account] = []
         self._by_owner: dict[str, list[tuple[Account, Line]]] = {}
-        self._found: dict[frozenset[Place], dict[Account, Access]] = {}
+        self._found: dict[frozenset[Division], dict[Account, Access]] = {}
         for account in accounts:
             self.add(account)
 
@@ -65,7 +65,7 @@ class Holders:
         """Return what was asked under an owner's name."""
         return self._by_owner.get(owner, [])
 
-    def histories(self, owner: str, at: Place | None = None) -> list[list[Access]]:
+    def histories(self, owner: str, at: Division | None = None) -> list[list[Access]]:
         """Return the runs that may have queried a record that the owner held, one list per place, or only for the place `at`."""
         places = dict.fromkeys((line.records, line.partition) for _, line in self.lines_of(owner))
         return [self._history(owner, each, places) for each in (places if at is None else [at])]
@@ -79,7 +79,7 @@ class Holders:
             if (others := tuple(line for line in lines if _is_elsewhere(line, _reach(at, places))))
         ]
 
-    def _history(self, owner: str, at: Place, places: Iterable[Place]) -> list[Access]:
+    def _history(self, owner: str, at: Division, places: Iterable[Division]) -> list[Access]:
         found = dict(self._elsewhere(_reach(at, places)))
         for account, line in self.lines_of(owner):
             if not _is_elsewhere(line, {at}):
@@ -88,7 +88,7 @@ class Holders:
                     found[account] = Access(account, (line, *others))
         return list(found.values())
 
-    def _elsewhere(self, reach: frozenset[Place]) -> dict[Account, Access]:
+    def _elsewhere(self, reach: frozenset[Division]) -> dict[Account, Access]:
         """Return the accounts with lines on the same records, divided among owners in another way."""
         if reach not in self._found:
             self._found[reach] = {
@@ -121,10 +121,10 @@ class EventCounter:
         return [event for access in history if (event := self.event(access, observer)) is not None]
 
 
-def _reach(at: Place, places: Iterable[Place]) -> frozenset[Place]:
+def _reach(at: Division, places: Iterable[Division]) -> frozenset[Division]:
     """Return where else a record of this place may be: data sets of other names may contain it too."""
     return frozenset({at, *(place for place in places if place[0] != at[0])})
 
 
-def _is_elsewhere(line: Line, places: Iterable[Place]) -> bool:
+def _is_elsewhere(line: Line, places: Iterable[Division]) -> bool:
     return any(records and line.records == records and line.partition != partition for records, partition in places)

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from tacit.errors import PrivacyError
 from tacit.io.chains import parse
-from tacit.privacy.accounting import Accountant, Adjacency, Event, epsilons
+from tacit.privacy.accounting import Accountant, Adjacency, Event, accountant_of, epsilons
 from tacit.privacy.accounts import Account, Entry, State, lines_of_json, lines_to_json
 from tacit.privacy.decisions import read_decision
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
@@ -111,10 +111,12 @@ class Ledger(AccountBook):
                 )
         readers, filtered = self._readers(owners), self._filter()
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
-        values = iter(epsilons([events for each in found for events in self._events(each, observer)], **terms))
+        events_of = [self._events(each, observer) for each in found]
+        values = iter(epsilons([events for each in events_of for events in each], **terms))
         made = []
-        for owner, histories in zip(owners, found, strict=True):
+        for owner, histories, events in zip(owners, found, events_of, strict=True):
             value = max(next(values) for _ in histories)
+            terms["accountant"] = accountant_of([event for each in events for event in each], accountant, adjacency)
             counted = [access for history in histories for access in history]
             exposed = bool(readers[owner])
             if not all(access.private for access in counted) or (exposed and run is None):

@@ -12,6 +12,7 @@ from tacit.data.inputs import mapped
 from tacit.data.prepare import isolate
 from tacit.errors import PrivacyError
 from tacit.privacy.gradients.clipping import Lot
+from tacit.privacy.groups import group_records, group_units
 from tacit.privacy.planning import Plan
 from tacit.privacy.randomness import Source, Stream
 from tacit.privacy.units import AgentUnits, require_units
@@ -44,9 +45,13 @@ class LotDrawer:
 
     With several trials side by side, every trial's agents hold the same records. `held` is the number of records, or of units, per
     agent.
+
+    With noise that has bands, records belong to groups, by `key`, which take turns: `draw` then needs the query's number.
     """
 
-    def __init__(self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device) -> None:
+    def __init__(
+        self, data: AgentData, plan: Plan, sources: Sequence[Source], device: torch.device, key: bytes = b""
+    ) -> None:
         if plan.agents % data.agents or len(sources) != plan.agents:
             raise PrivacyError(
                 f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
@@ -60,20 +65,33 @@ class LotDrawer:
             numbers = require_units(data.dataset.train.units, self._unit, data.dataset.name)
             self._units = [AgentUnits(numbers, rows) for rows in self._indices]
         self.held = [len(each) for each in (self._indices if self._unit is None else self._units)]
-        self._rates, self._sources, self._device = plan.sample_rates, sources, device
+        self._rates, self._sources, self._device = plan.turn_rates, sources, device
+        self._groups = self._divide(len(plan.bands), key) if plan.bands else None
+        self._turns = max(1, len(plan.bands))
+
+    def _divide(self, groups: int, key: bytes) -> list[Rows]:
+        """Return the group of every record, or unit, of each agent."""
+        if self._unit is None:
+            return [group_records(self._inputs, self._targets, rows, groups, key) for rows in self._indices]
+        return [group_units(each.numbers, groups, key) for each in self._units]
 
     def skip(self, queries: int) -> None:
         """Continue after this many queries. A secret source has a new key after a restart, so any position will do."""
         for source in self._sources:
             source.position = queries
 
-    def draw(self) -> tuple[list[Stream], list[Rows]]:
-        """Return every agent's stream for this query and the records in its lot."""
+    def draw(self, query: int = 0) -> tuple[list[Stream], list[Rows]]:
+        """Return every agent's stream for this query and the records in its lot.
+
+        `query` is the number of queries charged before: it says which group's turn it is.
+        """
         streams = [source.next() for source in self._sources]
         lots = []
         for agent, (stream, rate) in enumerate(zip(streams, self._rates, strict=True)):
             holder = agent % len(self._indices)
             chosen = draw_lot(stream, self.held[holder], rate)
+            if self._groups is not None:
+                chosen = chosen[self._groups[holder][chosen] == query % self._turns]
             if self._unit is None:
                 lots.append(self._indices[holder][chosen])
             else:

@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import Event
 from tacit.privacy.keys import Keys
+from tacit.privacy.rounding import MOST_STEPS, Discrete
+from tacit.privacy.turns import check_column, turns_of
+from tacit.privacy.votes import FIELDS, Votes
 
 RECORD = "record"
 """The unit that is protected by default."""
@@ -48,6 +51,26 @@ class Poisson:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cyclic(Poisson):
+    """Records are divided into `groups`, which take turns: in a query every record of one group is in the lot with probability groups·rate.
+
+    `rate` is the average share of all records in a lot. A record's group is fixed and follows from that record alone.
+    """
+
+    kind: ClassVar[str] = "cyclic"
+    groups: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.groups) is not int or self.groups < 2:
+            raise PrivacyError(f"groups is {self.groups!r}; it must be a whole number, at least 2")
+        if self.groups * self.rate > 1:
+            raise PrivacyError(
+                f"{self.groups} groups cannot each be sampled at {self.groups} times the rate of {self.rate}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Gaussian:
     """Normal noise of `multiplier` times the clipping norm on every coordinate of the sum, fresh for every query."""
 
@@ -56,6 +79,31 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         Event(sample_rate=1.0, noise_multiplier=self.multiplier)  # refuses an invalid multiplier
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussian:
+    """Records' vectors rounded to a grid, and discrete Gaussian noise of `multiplier` times the length that they then have at most."""
+
+    kind: ClassVar[str] = "discrete"
+    multiplier: float
+    bits: int
+    room: float
+
+    def __post_init__(self) -> None:
+        Event(sample_rate=1.0, noise_multiplier=self.multiplier)
+        if self.rounding.room is None:
+            raise PrivacyError("discrete noise covers rounding by `room`, which is missing")
+
+    @property
+    def rounding(self) -> Discrete:
+        """How vectors are rounded."""
+        return Discrete(self.bits, self.room)
+
+    def steps(self, clip: float) -> float:
+        """Return the standard deviation of noise in steps of the grid, rounded up: it must not be less than what is charged."""
+        bound = math.nextafter(self.rounding.bound(clip), math.inf)
+        return math.nextafter(self.multiplier * bound, math.inf) / self.rounding.step(clip)
 
 
 @dataclass(frozen=True)
@@ -83,6 +131,14 @@ class Observer:
         if type(key) is str and key.isascii() and key.isdecimal() and len(key) <= 9:
             return Observer(int(key))
         raise PrivacyError(f"an observer is a number of curious agents, or 'all', not {str(key)[:80]!r}")
+
+    def require_among(self, agents: int) -> None:
+        """Raise if there are not as many curious agents beside one of so many."""
+        if self.curious is not None and self.curious > agents - 1:
+            raise PrivacyError(
+                f"the observer is any {self.curious} other agents, and of {agents} agents each has {agents - 1} others; give at most "
+                f"{agents - 1}, or Observer() for all of them together"
+            )
 
     def sees_no_more_than(self, other: "Observer") -> bool:
         """Return whether an ε against the other also holds against this one."""
@@ -195,7 +251,7 @@ class NoNoise:
     kind: ClassVar[str] = "none"
 
 
-NoiseKind = Gaussian | Masked | NoNoise
+NoiseKind = Gaussian | Masked | DiscreteGaussian | Votes | NoNoise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,12 +264,30 @@ class Mechanism:
     lot: float
     """The expected number of records in a lot, by which the sum is divided."""
     noise: NoiseKind
+    bands: tuple[float, ...] = ()
+    """How noise is correlated over queries, see `tacit.privacy.bands`; empty where every answer has noise of its own."""
 
     def __post_init__(self) -> None:
         if not self.clip > 0 or (self.private and math.isinf(self.clip)):
             raise PrivacyError(f"clip is {self.clip}; it must be positive and, where there is noise, finite")
         if not 0 < self.lot < math.inf:
             raise PrivacyError(f"lot is {self.lot}; it must be positive and finite")
+        if isinstance(self.sampler, Cyclic) != bool(self.bands) or (self.bands and not self.private):
+            raise PrivacyError("noise with bands and groups of records that take turns belong together")
+        if isinstance(self.sampler, Cyclic):
+            check_column(self.bands, self.sampler.groups)
+        if isinstance(self.noise, Votes) and (self.sampler.rate, self.clip, self.lot, self.bands) != (
+            1.0,
+            1.0,
+            1.0,
+            (),
+        ):
+            raise PrivacyError("votes are counted for all records, each in one teacher: rate, clip and lot are 1")
+        if isinstance(self.noise, DiscreteGaussian) and (self.bands or self.noise.steps(self.clip) > MOST_STEPS):
+            raise PrivacyError(
+                f"discrete noise has no bands, and a deviation of up to {MOST_STEPS:.0f} steps of its grid, not "
+                f"{self.noise.steps(self.clip):.3g}; use fewer bits"
+            )
         if isinstance(self.noise, Masked):
             own = self.noise.multiplier * self.clip / self.lot
             if not math.isclose(own, self.noise.masks.own[self.noise.agent], rel_tol=1e-12):
@@ -247,16 +321,19 @@ class Mechanism:
     @property
     def private(self) -> bool:
         """Whether there is noise."""
-        return isinstance(self.noise, Gaussian | Masked)
+        return not isinstance(self.noise, NoNoise)
 
     @property
     def sample_rate(self) -> float:
-        """The probability q that a record is in a lot."""
+        """The probability q that a record is in a lot; with groups that take turns, its average over the turns."""
         return self.sampler.rate
 
     @property
     def noise_multiplier(self) -> float:
-        """The standard deviation σ of the agent's own noise in units of C; 0 without noise. Masks come on top."""
+        """The standard deviation σ of the agent's own noise in units of C; 0 without noise. Masks come on top.
+
+        With discrete noise, in units of the length that a rounded vector has at most.
+        """
         return 0.0 if isinstance(self.noise, NoNoise) else self.noise.multiplier
 
     def noise_against(self, observer: Observer) -> float:
@@ -268,40 +345,68 @@ class Mechanism:
 
     def event(self, queries: int, observer: Observer = EVERYBODY) -> Event:
         """Return this many queries as an event for an accountant, from an observer's point of view; an error without noise."""
-        return Event(sample_rate=self.sample_rate, noise_multiplier=self.noise_against(observer), count=queries)
+        sigma = self.noise_against(observer)
+        if isinstance(self.sampler, Cyclic):
+            groups = self.sampler.groups
+            turns = turns_of(queries, groups)
+            return Event(sample_rate=groups * self.sample_rate, noise_multiplier=sigma, count=turns, cyclic=True)
+        discrete = isinstance(self.noise, DiscreteGaussian)
+        return Event(sample_rate=self.sample_rate, noise_multiplier=sigma, count=queries, discrete=discrete)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for JSON; an infinite clip is null. Masks are shared, so an account stores them beside its lines."""
         noise: dict[str, Any] = {"kind": self.noise.kind}
-        if not isinstance(self.noise, NoNoise):
+        if isinstance(self.noise, Votes):
+            noise |= self.noise.to_json()
+        elif not isinstance(self.noise, NoNoise):
             noise |= {"multiplier": self.noise.multiplier}
         if isinstance(self.noise, Masked):
             noise |= {"agent": self.noise.agent}
+        if isinstance(self.noise, DiscreteGaussian):
+            noise |= {"bits": self.noise.bits, "room": self.noise.room}
+        sampler = {
+            "kind": self.sampler.kind,
+            "rate": self.sampler.rate,
+            "unit": self.sampler.unit,
+            "most": self.sampler.most,
+        }
+        if isinstance(self.sampler, Cyclic):
+            sampler |= {"groups": self.sampler.groups}
         return {
-            "sampler": {
-                "kind": self.sampler.kind,
-                "rate": self.sampler.rate,
-                "unit": self.sampler.unit,
-                "most": self.sampler.most,
-            },
+            "sampler": sampler,
             "clip": None if math.isinf(self.clip) else self.clip,
             "lot": self.lot,
             "noise": noise,
+            **({"bands": list(self.bands)} if self.bands else {}),
         }
 
     @staticmethod
     def of_json(document: Any, masks: Masks | None = None) -> "Mechanism":
         """Read plain data back; an unknown kind or field, or a value of another type, is an error."""
-        parts = _fields("a mechanism", document, ("sampler", "clip", "lot", "noise"))
-        sampler = _fields("a sampler", parts["sampler"], ("kind", "rate", "unit", "most"))
-        if sampler["kind"] != Poisson.kind:
-            raise PrivacyError(f"a sampler of kind {sampler['kind']!r} is not known here; {Poisson.kind!r} is")
+        banded = isinstance(document, dict) and "bands" in document
+        parts = _fields("a mechanism", document, ("sampler", "clip", "lot", "noise", *(["bands"] if banded else [])))
+        sampler = _fields(
+            "a sampler", parts["sampler"], ("kind", "rate", "unit", "most", *(["groups"] if banded else []))
+        )
+        expected = Cyclic.kind if banded else Poisson.kind
+        if sampler["kind"] != expected:
+            raise PrivacyError(f"a sampler of kind {sampler['kind']!r} is not known here; {expected!r} is")
         clip = math.inf if parts["clip"] is None else _number("clip", parts)
         if type(sampler["unit"]) is not str or type(sampler["most"]) is not int:
             raise PrivacyError(f"a sampler has a unit and how many of its records take part, but this is {sampler}")
-        drawn = Poisson(rate=_number("rate", sampler), unit=sampler["unit"], most=sampler["most"])
+        rate = _number("rate", sampler)
+        whose: dict[str, Any] = {"unit": sampler["unit"], "most": sampler["most"]}
+        drawn = Cyclic(rate=rate, **whose, groups=sampler["groups"]) if banded else Poisson(rate=rate, **whose)
         noise = _noise_of_json(parts["noise"], masks)
-        return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=noise)
+        if banded and (type(parts["bands"]) is not list or not parts["bands"]):
+            raise PrivacyError(f"the bands of a mechanism are a list of coefficients, not {str(parts['bands'])[:200]}")
+        bands = tuple(_number("bands", {"bands": each}) for each in parts.get("bands", ()))
+        return Mechanism(sampler=drawn, clip=clip, lot=_number("lot", parts), noise=noise, bands=bands)
+
+
+def vote_mechanism(votes: Votes) -> Mechanism:
+    """Return what one query of votes does to one agent's records: all of them take part, each in one teacher's votes."""
+    return Mechanism(sampler=Poisson(rate=1.0), clip=1.0, lot=1.0, noise=votes)
 
 
 def _noise_of_json(document: Any, masks: Masks | None) -> NoiseKind:
@@ -316,7 +421,16 @@ def _noise_of_json(document: Any, masks: Masks | None) -> NoiseKind:
         if masks is None:
             raise PrivacyError("noise that cancels between agents is given without its masks")
         return Masked(multiplier=_number("multiplier", parts), agent=parts["agent"], masks=masks)
-    known = ", ".join(repr(each.kind) for each in (Gaussian, Masked, NoNoise))
+    if kind == DiscreteGaussian.kind:
+        parts = _fields("noise", document, ("kind", "multiplier", "bits", "room"))
+        return DiscreteGaussian(
+            multiplier=_number("multiplier", parts), bits=parts["bits"], room=_number("room", parts)
+        )
+    if kind == Votes.kind:
+        parts = _fields("noise", document, ("kind", *FIELDS))
+        numbers: dict[str, Any] = {name: parts[name] for name in FIELDS[:3]}  # whole ones, which it checks
+        return Votes(**numbers | {name: _number(name, parts) for name in FIELDS[3:]})
+    known = ", ".join(repr(each.kind) for each in (Gaussian, Masked, DiscreteGaussian, Votes, NoNoise))
     raise PrivacyError(f"noise of kind {kind!r} is not known here; {known} are")
 
 

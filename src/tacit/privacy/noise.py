@@ -117,6 +117,12 @@ class Noise(Protocol):
     unencrypted.
     """
 
+    def begin(self, query: int) -> None:
+        """Start a query; `query` is the number of queries charged before."""
+
+    def forget(self) -> None:
+        """Erase everything that is remembered of earlier queries."""
+
     def release(
         self,
         sums: Float64[Tensor, "rows width"],
@@ -128,8 +134,11 @@ class Noise(Protocol):
         """Write the answers of these agents to `out`, with noise from their streams and this query's masks. `sums` is overwritten."""
 
 
-def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> Noise:
-    """Return the noise of these agents' mechanisms, which must all be of one known kind. `ends` are the agents' ends of keys."""
+def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], device: torch.device) -> "GridNoise":
+    """Return the noise of these agents' mechanisms, fresh for every query. They must all be of one known kind.
+
+    `ends` are the agents' ends of keys.
+    """
     kinds = {type(each.noise) for each in mechanisms}
     if kinds not in ({Gaussian}, {Masked}):
         raise PrivacyError(
@@ -145,7 +154,17 @@ def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], d
     )
 
 
-class GridNoise:
+class FreshNoise:
+    """Noise that is drawn anew for every query, so that nothing is kept between them."""
+
+    def begin(self, query: int) -> None:
+        """Do nothing: no query depends on another."""
+
+    def forget(self) -> None:
+        """Do nothing: there is nothing to remember."""
+
+
+class GridNoise(FreshNoise):
     """Adds every agent's noise and masks to its sums, rounds to its grid, and divides by its expected lot.
 
     `masks` are the standard deviations of the agents' masks, in units of the answer, and `ends` their ends of keys.

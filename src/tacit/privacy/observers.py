@@ -15,13 +15,13 @@ _MOST_NUMBERS = 10  # of curious agents that are stated
 _MOST_COALITIONS = 20_000  # that are tried for one number; where there are far more, a bound takes no longer than this
 
 
-def observers_of(mechanisms: Sequence[Mechanism], promised: Observer = EVERYBODY) -> tuple[Observer, ...]:
+def observers_of(mechanisms: Sequence[Mechanism], planned: Observer = EVERYBODY) -> tuple[Observer, ...]:
     """Return against whom ε of these agents is stated, the weakest observer first and everybody else last.
 
-    The `promised` observer is always among them.
+    The `planned` observer is always among them.
     """
     masks = next((each.noise.masks for each in mechanisms if isinstance(each.noise, Masked)), None)
-    numbers = set() if promised.curious is None else {promised.curious}
+    numbers = set() if planned.curious is None else {planned.curious}
     if masks is not None:
         # With one curious agent more, nobody is left to share masks with.
         for curious in range(1, min(masks.keys.agents - 1 - masks.lost, _MOST_NUMBERS + 1)):
@@ -45,17 +45,17 @@ def epsilons_against(
     delta: float,
     adjacency: Adjacency,
     accountant: Accountant,
-    promised: Observer = EVERYBODY,
+    planned: Observer = EVERYBODY,
 ) -> dict[str, float]:
     """Derive the highest ε of any owner against each observer, by the observer's key: "1", "2", …, "all".
 
-    The `promised` observer is always among them.
+    The `planned` observer is always among them.
     """
     return {
         observer.key: account.largest_epsilon(
             delta=delta, adjacency=adjacency, accountant=accountant, observer=observer
         )[1]
-        for observer in observers_of([line.mechanism for line in account.lines], promised)
+        for observer in observers_of([line.mechanism for line in account.lines], planned)
     }
 
 
@@ -71,9 +71,9 @@ def find_cut_off(mechanisms: Sequence[Mechanism], observer: Observer) -> list[in
     ]
 
 
-def observers_to_state(promised: Observer) -> tuple[Observer, ...]:
-    """Return against whom ε is always stated: the promised observer and, if that is someone else, everybody else together."""
-    return (EVERYBODY,) if promised == EVERYBODY else (promised, EVERYBODY)
+def observers_to_state(planned: Observer) -> tuple[Observer, ...]:
+    """Return against whom ε is always stated: the planned observer and, if that is someone else, everybody else together."""
+    return (EVERYBODY,) if planned == EVERYBODY else (planned, EVERYBODY)
 
 
 def short_name(observer: Observer) -> str:
@@ -81,9 +81,9 @@ def short_name(observer: Observer) -> str:
     return {None: "everybody", 0: "outsiders"}.get(observer.curious, f"any {observer.curious}")
 
 
-def state_epsilon(unit: str, promised: Observer, epsilons: Mapping[str, float]) -> str:
-    """State ε against whom it was promised and, where that is not everybody else together, against these, too."""
-    stated = per(unit, format_epsilon(epsilons[promised.key]))
-    if promised == EVERYBODY:
+def state_epsilon(unit: str, planned: Observer, epsilons: Mapping[str, float]) -> str:
+    """State ε against the planned observer and, where that is not everybody else together, against these, too."""
+    stated = per(unit, format_epsilon(epsilons[planned.key]))
+    if planned == EVERYBODY:
         return stated
-    return f"{stated} against {promised}, and ε={format_epsilon(epsilons[EVERYBODY.key])} against {EVERYBODY}"
+    return f"{stated} against {planned}, and ε={format_epsilon(epsilons[EVERYBODY.key])} against {EVERYBODY}"

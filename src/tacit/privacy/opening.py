@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import RLock
 from typing import Any
 
 from tacit.errors import BudgetExceeded, PrivacyError
@@ -30,6 +31,7 @@ class AccountBook:
         self.decisions: list[Decision] = []
         self._holders = Holders()
         self._accounts: dict[str, Account] = {}
+        self._lock = RLock()
 
     def open(self, *, run: str, **terms: Any) -> Account:
         """Allow one run its queries, or refuse before anything is spent. `open_together` explains the terms."""
@@ -275,8 +277,9 @@ class AccountBook:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Keep other processes from opening accounts meanwhile, where the ledger is shared."""
-        yield
+        """Keep other threads, and other processes where the ledger is shared, from opening accounts meanwhile."""
+        with self._lock:
+            yield
 
     def _account(self, run: str, lines: tuple[Line, ...], allowed: int, together: str) -> Account:
         return Account(run, lines, allowed, together=together)

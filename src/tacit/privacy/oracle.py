@@ -6,8 +6,10 @@ depends on the records ever leaves this module, unless the experimenter of a sim
 `PlainOracle` has the same interface without clipping and noise: the non-private baseline.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple, Protocol
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import torch
@@ -18,19 +20,25 @@ from tacit.data import AgentData
 from tacit.errors import PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
+from tacit.privacy.banded_noise import BandedNoise
+from tacit.privacy.discrete_noise import DiscreteNoise
 from tacit.privacy.gradients.arithmetic import own_arithmetic
-from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample
+from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample, Sample
 from tacit.privacy.gradients.queries import Queries
 from tacit.privacy.lots import LotDrawer, LotPiece, Rows
 from tacit.privacy.masks import SharedMasks
 from tacit.privacy.mechanisms import Masked
-from tacit.privacy.noise import make_noise
+from tacit.privacy.noise import End, Noise, make_noise
 from tacit.privacy.planning import Plan
 from tacit.privacy.randomness import Source
+from tacit.privacy.votes import Ballot
 
 _PLAIN_PIECE_RECORDS = 512
 _QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
+_ANSWERING: set[int] = set()
+"""The accounts, by id, of queries that are being answered; of all oracles, since two may have one account."""
+_ANSWERING_LOCK = threading.Lock()
 
 
 class Oracle(Protocol):
@@ -47,6 +55,9 @@ class Oracle(Protocol):
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
     ) -> Float[Tensor, "agents width"]:
         """Return every agent's noisy mean of any per-sample vector: one query each."""
+
+    def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> Float[Tensor, "agents records"]:
+        """Return every agent's labels of public records, by noisy votes of teachers: one query each."""
 
 
 class Diagnostics(NamedTuple):
@@ -67,7 +78,7 @@ class PrivateOracle:
     """Answers with noisy sums of clipped per-sample vectors, and charges the ledger before an answer is returned.
 
     Data, plan, sources, masks and accounts are those of the agents hosted here. `shaped_for` are the lot sizes from which the batches of
-    `query` are shaped; by default the plan's.
+    `query` are shaped; by default the plan's `full_lots`, for which an engine must be shaped, too. `group_key` divides records into groups where noise has bands.
     """
 
     def __init__(
@@ -84,10 +95,11 @@ class PrivateOracle:
         device: torch.device | None = None,
         shaped_for: Sequence[float] | None = None,
         diagnostics: list[Diagnostics] | None = None,
+        group_key: bytes = b"",
     ) -> None:
         if plan.privacy is None:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
-        _check_accounts(accounts, data, plan)
+        check_accounts(accounts, data, plan)
         self._model, self._engine, self._plan = model, engine, plan
         self._accounts, self._diagnostics = accounts, diagnostics
         self._device = device or torch.device("cpu")
@@ -95,14 +107,17 @@ class PrivateOracle:
         self._shared = SharedMasks((), (), [()] * plan.agents) if shared is None else shared
         _check_masks(self._shared, plan)
         self._left_out: frozenset[int] = frozenset()
-        self._noise = make_noise(plan.mechanisms, self._shared.ends, self._device)
-        self._drawer = LotDrawer(data, plan, sources, self._device)
+        self._noise = self._make_noise(self._shared.ends)
+        self._drawer = LotDrawer(data, plan, sources, self._device, group_key)
         _check_held(self._drawer.held, plan)
-        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
+        shaped_for = plan.full_lots if shaped_for is None else shaped_for
+        self._queries = Queries(model, shaped_for, example, plan.rounding)
         self.queries = 0
 
     def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
         """Return (Σ clip_C(∇ℓ(θ)) + σC ξ)/L for every agent."""
+        if self._plan.rounding is not None:  # every record's vector is needed by itself, which an engine need not have
+            return self.query(gradient_of, theta)
 
         def compute(piece: LotPiece, clip: Tensor) -> Clipped:
             return self._engine.clipped_sums(theta[piece.first : piece.last], piece.lot, clip)
@@ -117,6 +132,8 @@ class PrivateOracle:
         `public` holds stacked tensors; `per_sample` sees its own agent's rows. By default `width` is that of the first one.
         """
         width = public[0].shape[1] if width is None else width
+        if self._plan.rounding is not None:
+            public = (*public, torch.full((len(public[0]), 1), self.queries, device=self._device))
         runner = self._queries.runner(per_sample, public, width)
 
         def compute(piece: LotPiece, clip: Tensor) -> Clipped:
@@ -125,11 +142,21 @@ class PrivateOracle:
 
         return self._release(compute, public[0], width, _QUERY_RECORDS)
 
+    def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> NoReturn:
+        """Refuse: the noise is that of sums."""
+        _refuse_votes()
+
     def _release(
         self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         if theta.shape[0] != self._plan.agents:
             raise PrivacyError(f"{theta.shape[0]} rows were given for {self._plan.agents} agents")
+        with answer_one_at_a_time(self._accounts):
+            return self._answer(compute, theta, width, most)
+
+    def _answer(
+        self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
+    ) -> Float[Tensor, "agents width"]:
         for account in self._accounts:
             account.check()
         answer = self._attempt(compute, theta, width, most)
@@ -169,7 +196,9 @@ class PrivateOracle:
         self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
     ) -> Float[Tensor, "agents width"]:
         plan = self._plan
-        streams, lots = self._drawer.draw()
+        query = self._charged() if plan.bands else 0
+        streams, lots = self._drawer.draw(query)
+        self._noise.begin(query)
         masks = [source.next() for source in self._shared.sources]
         released = torch.empty(plan.agents, width, dtype=self._model.dtype, device=self._device)
         norms: list[Tensor] = []
@@ -215,14 +244,36 @@ class PrivateOracle:
                 f"{len(agents)} agents are to be left out of the masks, but the noise was planned for {planned}"
             )
         self._left_out = frozenset(agents)
-        self._noise = make_noise(self._plan.mechanisms, self._shared.without(agents), self._device)
+        self._noise = self._make_noise(self._shared.without(agents))
+
+    def _make_noise(self, ends: Sequence[Sequence[End]]) -> Noise:
+        if self._plan.rounding is not None:
+            return DiscreteNoise(self._plan.mechanisms)
+        fresh = make_noise(self._plan.mechanisms, ends, self._device)
+        return BandedNoise(fresh, self._plan.bands) if self._plan.bands else fresh
 
     def skip(self, queries: int) -> None:
         """Continue after queries that an earlier process answered."""
+        if queries != self.queries:
+            self._noise.forget()
         self._drawer.skip(queries)
         for source in self._shared.sources:
             source.position = queries
         self.queries = queries
+
+    def forget(self) -> None:
+        """Erase what noise remembers of earlier queries."""
+        self._noise.forget()
+
+    def _charged(self) -> int:
+        """Return how many queries were charged before, in this process and in earlier ones: it says whose turn it is.
+
+        A query that was charged and lost has had its turn, and one that was not charged has released nothing.
+        """
+        counts = {account.spent for account in self._accounts}
+        if len(counts) != 1:
+            raise PrivacyError("the accounts of one oracle have different numbers of queries")
+        return counts.pop()
 
     def _spend(self) -> None:
         for account in self._accounts:
@@ -252,6 +303,15 @@ class PrivateOracle:
         return Diagnostics(tuple(sizes), tuple(shares), tuple(means))
 
 
+def _refuse_votes() -> NoReturn:
+    raise PrivacyError("the rule asks for votes of teachers, which it did not when it was counted")
+
+
+def gradient_of(record: Sample, theta: Float[Tensor, " params"]) -> Float[Tensor, " params"]:
+    """Return a record's gradient: what `PrivateOracle.gradient` asks for where every record is rounded by itself."""
+    return record.gradient(theta)
+
+
 class PlainOracle:
     """The same lots and divisor without clipping and noise: no privacy. It records in the ledger that it read the data."""
 
@@ -269,7 +329,7 @@ class PlainOracle:
         shaped_for: Sequence[float] | None = None,
     ) -> None:
         if accounts:
-            _check_accounts(accounts, data, plan)
+            check_accounts(accounts, data, plan)
         self._model, self._engine, self._accounts = model, engine, accounts
         self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
         self._device = device or torch.device("cpu")
@@ -299,6 +359,10 @@ class PlainOracle:
 
         return self._mean(compute, public[0], width, _QUERY_RECORDS)
 
+    def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> NoReturn:
+        """Refuse: it was not planned for."""
+        _refuse_votes()
+
     def skip(self, queries: int) -> None:
         """Continue after queries that an earlier process answered."""
         self._drawer.skip(queries)
@@ -317,7 +381,25 @@ class PlainOracle:
         return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
 
 
-def _check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
+@contextmanager
+def answer_one_at_a_time(accounts: Sequence[Account]) -> Iterator[None]:
+    """Refuse a query while another is charged to the same account: with bands, what is charged so far says whose turn it is.
+
+    It is refused rather than delayed, since the other one may wait for it: a per-sample function can ask an oracle.
+    """
+    keys = {id(account) for account in accounts}
+    with _ANSWERING_LOCK:
+        if keys & _ANSWERING:
+            raise PrivacyError("this oracle is answering another query; ask one after another")
+        _ANSWERING.update(keys)
+    try:
+        yield
+    finally:
+        with _ANSWERING_LOCK:
+            _ANSWERING.difference_update(keys)
+
+
+def check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
     """Refuse accounts of other owners or mechanisms: what is charged must be what is done."""
     charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
     if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):

@@ -7,23 +7,41 @@ that neighbouring data sets get the same mechanism.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, refuse_misspelt
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy.bands import best_bands, check_rate, check_rounding, coefficients, compare_bands
 from tacit.privacy.cancelling import Cancelling, Response, best_ratio, masks_for, usual_ratio
-from tacit.privacy.mechanisms import EVERYBODY, RECORD, Gaussian, Masked, Masks, Mechanism, Observer, Poisson
+from tacit.privacy.mechanisms import (
+    EVERYBODY,
+    RECORD,
+    Cyclic,
+    DiscreteGaussian,
+    Gaussian,
+    Masked,
+    Masks,
+    Mechanism,
+    Observer,
+    Poisson,
+    vote_mechanism,
+)
+from tacit.privacy.rounding import Discrete
+from tacit.privacy.turns import MOST_BANDS, turns_of
 from tacit.privacy.units import Unit
+from tacit.privacy.votes import Ballot
 
 PerAgent = float | Sequence[float]
 # Far outside this range, float32 arithmetic no longer guarantees the clipping bound.
 _RANGES = {"clip": (1e-9, 1e9)}
 
 
+@refuse_misspelt
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
     """The privacy settings: (ε, δ) for every record of every agent, by noisy sums of clipped per-sample vectors.
@@ -33,6 +51,12 @@ class Privacy:
 
     `noise=Cancelling(curious=1)` lets pairs of agents share masks that cancel, so that the agents learn with nearly the noise of central
     training. ε, or σ, then holds against any one curious agent, and a larger ε against everybody else together.
+
+    `noise=Discrete(bits=10)` rounds every record's clipped vector to a grid before the sum, and adds discrete Gaussian noise; it is
+    accounted by Rényi divergences, `accountant="rdp"`.
+
+    With `bands=8` noise is correlated over 8 queries, so that it partly cancels in sums of answers, and records belong to 8 groups that take
+    turns; `bands="auto"` chooses the number with the least noise in such sums, and 1, which is independent noise, where none pays.
 
     With `unit=Unit("patient", most=8)` each patient is protected with all of its records: lot and declared sizes are then numbers of
     patients, and ε is per patient.
@@ -46,12 +70,18 @@ class Privacy:
     adjacency: Adjacency = "add_remove"
     accountant: Accountant = "pld"
     unit: Unit | None = None
-    noise: Cancelling | None = None
+    noise: Cancelling | Discrete | None = None
+    bands: int | Literal["auto"] = 1
 
     def __post_init__(self) -> None:
-        if self.noise is not None and not isinstance(self.noise, Cancelling):
+        self._check_bands()
+        if self.noise is not None and not isinstance(self.noise, Cancelling | Discrete):
             raise PrivacyError(
-                f"noise is {self.noise!r}; give Cancelling(curious=...), or leave it out for independent noise"
+                f"noise is {self.noise!r}; give noise=tacit.Cancelling(curious=1) or tacit.Discrete(), or leave it out for independent noise"
+            )
+        if isinstance(self.noise, Discrete) and self.accountant != "rdp":
+            raise PrivacyError(
+                f"accountant is {self.accountant!r}; discrete noise has a bound by Rényi divergences alone, so use 'rdp'"
             )
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
@@ -65,10 +95,30 @@ class Privacy:
             if (value := getattr(self, name)) is not None:
                 _check_positive(name, value)
 
+    def _check_bands(self) -> None:
+        if self.bands != "auto" and (type(self.bands) is not int or not 1 <= self.bands <= MOST_BANDS):
+            raise PrivacyError(f"bands is {self.bands!r}; it must be a whole number from 1 to {MOST_BANDS}, or 'auto'")
+        if self.bands == 1:
+            return
+        if self.adjacency == "replace_one":
+            raise PrivacyError(
+                "bands divide records into groups, and a record that replaces another may be in another group; use adjacency='add_remove'"
+            )
+        if self.bands == "auto" and self.epsilon is None:
+            raise PrivacyError(
+                "bands='auto' compares noise at one ε; give epsilon instead of noise_multiplier, or a number of bands"
+            )
+        if isinstance(self.noise, Discrete):
+            raise PrivacyError("noise with bands is not on one grid, so it cannot be discrete; leave out one of them")
+        if self.noise is not None and self.noise.lost:
+            raise PrivacyError(
+                "with bands, masks of earlier queries are part of later answers, also those of agents that left since; leave out lost, or bands"
+            )
+
     @property
     def observer(self) -> Observer:
         """Against whom ε holds."""
-        return EVERYBODY if self.noise is None else self.noise.observer
+        return self.noise.observer if isinstance(self.noise, Cancelling) else EVERYBODY
 
     def targets(self, agents: int) -> tuple[float, ...] | None:
         """Return each agent's target ε; None if σ was given instead."""
@@ -81,33 +131,26 @@ class Privacy:
         *,
         pairs: Sequence[tuple[int, int]] = (),
         response: Response | None = None,
+        width: int | None = None,
     ) -> "Plan":
         """Fix every agent's mechanism for its declared number of records and this many queries.
 
-        `pairs` are the neighbours, and `response` is how the rule responds to noise; masks need them.
+        `pairs` are the neighbours, and `response` is how the rule responds to noise; masks need them. `width` is the number of parameters;
+        rounding needs it.
         """
         if queries < 1:
             raise PrivacyError("the run makes no query, so there is nothing to protect; use NoPrivacy")
         agents = len(sizes)
         lots = _spread("lot_size", self.lot_size, agents)
         rates = _sample_rates(lots, sizes, RECORD if self.unit is None else self.unit.name)
-        if self.noise_multiplier is not None:
-            sigmas = _spread("noise_multiplier", self.noise_multiplier, agents)
-        else:
-            assert self.epsilon is not None
-            sigmas = tuple(
-                accounting.noise_multipliers(
-                    epsilons=_spread("epsilon", self.epsilon, agents),
-                    delta=self.delta,
-                    sample_rates=rates,
-                    queries=queries,
-                    accountant=self.accountant,
-                    adjacency=self.adjacency,
-                )
-            )
+        bands = self._choose_bands(rates, queries)
+        if bands > 1:
+            check_rate(bands, max(rates))
+            check_rounding(bands, max(sizes))
+        sigmas = self._sigmas([bands * rate for rate in rates], turns_of(queries, bands))
         clips = _spread("clip", self.clip, agents)
         masks = None
-        if self.noise is not None:
+        if isinstance(self.noise, Cancelling):
             needed = [sigma * clip / lot for sigma, clip, lot in zip(sigmas, clips, lots, strict=True)]
             masks = _masks(self.noise, needed, pairs, response)
         if masks is not None:
@@ -120,7 +163,61 @@ class Privacy:
             queries=queries,
             privacy=self,
             masks=masks,
+            bands=coefficients(bands, queries) if bands > 1 else (),
+            rounding=self.noise.settle(width, clips) if isinstance(self.noise, Discrete) else None,
         )
+
+    def plan_votes(self, agents: int, queries: int, ballot: Ballot) -> "Plan":
+        """Fix every agent's mechanism for queries of teachers' votes, in which all records take part. Clip and lot mean nothing to them."""
+        for name, given in (
+            ("noise", self.noise is not None),
+            ("bands", self.bands != 1),
+            ("unit", self.unit is not None),
+        ):
+            if given:
+                raise PrivacyError(
+                    f"{name} is for noisy sums over lots, and votes of teachers are counted; leave it out"
+                )
+        one = (1.0,) * agents
+        return Plan(
+            sample_rates=one,
+            lot_sizes=one,
+            clips=one,
+            noise_multipliers=self._sigmas(one, queries),
+            queries=queries,
+            privacy=self,
+            ballot=ballot,
+        )
+
+    def _sigmas(self, rates: Sequence[float], queries: int) -> tuple[float, ...]:
+        """Return the σ of every agent, given or calibrated for so many queries at these rates."""
+        if self.noise_multiplier is not None:
+            return _spread("noise_multiplier", self.noise_multiplier, len(rates))
+        assert self.epsilon is not None
+        sigmas = accounting.noise_multipliers(
+            epsilons=_spread("epsilon", self.epsilon, len(rates)),
+            delta=self.delta,
+            sample_rates=rates,
+            queries=queries,
+            accountant=self.accountant,
+            adjacency=self.adjacency,
+            discrete=isinstance(self.noise, Discrete),
+        )
+        return tuple(sigmas)
+
+    def _choose_bands(self, rates: Sequence[float], queries: int) -> int:
+        """Return the number of bands, the best for the agent with the highest rate where calibration chooses it."""
+        if self.bands != "auto":
+            return self.bands
+        highest = max(range(len(rates)), key=lambda agent: rates[agent])
+        target = _spread("epsilon", self.epsilon, len(rates))[highest]
+
+        def calibrate(rate: float, count: int) -> float:
+            return accounting.noise_multiplier(
+                epsilon=target, delta=self.delta, sample_rate=rate, queries=count, accountant=self.accountant
+            )
+
+        return best_bands(compare_bands(calibrate, rates[highest], queries))
 
 
 def _masks(
@@ -170,11 +267,30 @@ class Plan:
     """The masks that pairs of agents share; `noise_multipliers` are then the agents' own noise."""
     numbers: tuple[int, ...] | None = None
     """The agents' numbers, if the plan is for some of the agents only."""
+    bands: tuple[float, ...] = ()
+    """How noise is correlated over queries: the first column of C, see `tacit.privacy.bands`. Empty where it is independent."""
+    rounding: Discrete | None = None
+    """How records' vectors are rounded before they are added up, under discrete noise."""
+    ballot: Ballot | None = None
+    """What teachers are asked in each query; rates, lots and clips are then 1."""
 
     @property
     def agents(self) -> int:
         """The number of agents."""
         return len(self.sample_rates)
+
+    @property
+    def turn_rates(self) -> tuple[float, ...]:
+        """The probability with which a record of the group whose turn it is is in a lot; q where there are no groups."""
+        return tuple(max(1, len(self.bands)) * rate for rate in self.sample_rates)
+
+    @property
+    def full_lots(self) -> tuple[float, ...]:
+        """Each agent's expected lot if all of its records were in the group whose turn it is; L where there are no groups.
+
+        Groups follow from records, so no lot may be taken for impossible because groups are about equally large as a rule.
+        """
+        return tuple(max(1, len(self.bands)) * lot for lot in self.lot_sizes)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
@@ -187,12 +303,17 @@ class Plan:
         if self.privacy is None:
             return Mechanism.plain(sample_rate=rate, lot=lot)
         unit, sigma = self.privacy.unit, self.noise_multipliers[agent]
-        noise: Gaussian | Masked = Gaussian(multiplier=sigma)
+        if self.ballot is not None:
+            return vote_mechanism(self.ballot.votes(sigma))
+        noise: Gaussian | Masked | DiscreteGaussian = Gaussian(multiplier=sigma)
+        if self.rounding is not None:
+            noise = DiscreteGaussian(multiplier=sigma, bits=self.rounding.bits, room=self.rounding.bound(1.0))
         if self.masks is not None:
             number = agent if self.numbers is None else self.numbers[agent]
             noise = Masked(multiplier=sigma, agent=number, masks=self.masks)
-        sampler = Poisson(rate=rate, unit=RECORD if unit is None else unit.name, most=1 if unit is None else unit.most)
-        return Mechanism(sampler=sampler, clip=self.clips[agent], lot=lot, noise=noise)
+        whose: dict[str, Any] = {"unit": RECORD, "most": 1} if unit is None else {"unit": unit.name, "most": unit.most}
+        sampler = Cyclic(rate=rate, **whose, groups=len(self.bands)) if self.bands else Poisson(rate=rate, **whose)
+        return Mechanism(sampler=sampler, clip=self.clips[agent], lot=lot, noise=noise, bands=self.bands)
 
     def of(self, agents: Sequence[int]) -> "Plan":
         """Return the plan for some of the agents."""
@@ -216,14 +337,7 @@ class Plan:
 
     def repeated(self, trials: int) -> "Plan":
         """Return the plan for several independent trials side by side."""
-        return replace(
-            self,
-            sample_rates=self.sample_rates * trials,
-            lot_sizes=self.lot_sizes * trials,
-            clips=self.clips * trials,
-            noise_multipliers=self.noise_multipliers * trials,
-            numbers=(tuple(range(self.agents)) if self.numbers is None else self.numbers) * trials,
-        )
+        return side_by_side([self] * trials)
 
     def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
         """Return every agent's ε after each of these numbers of queries of this plan alone, against the plan's observer."""
@@ -237,6 +351,32 @@ class Plan:
             adjacency=self.privacy.adjacency,
         )
         return np.array(values).reshape(len(queries), self.agents)
+
+
+def side_by_side(plans: Sequence[Plan]) -> Plan:
+    """Return one plan for the agents of several independent trials, whose lots, clipping norms and noise may differ."""
+    first = plans[0]
+    if any(plan is not first and _shared(plan) != _shared(first) for plan in plans):
+        raise PrivacyError(
+            "trials side by side protect the same units and make the same number of queries, with the same masks, bands and rounding; "
+            "play these one after another"
+        )
+    return replace(
+        first,
+        sample_rates=tuple(chain.from_iterable(plan.sample_rates for plan in plans)),
+        lot_sizes=tuple(chain.from_iterable(plan.lot_sizes for plan in plans)),
+        clips=tuple(chain.from_iterable(plan.clips for plan in plans)),
+        noise_multipliers=tuple(chain.from_iterable(plan.noise_multipliers for plan in plans)),
+        numbers=tuple(
+            chain.from_iterable(range(plan.agents) if plan.numbers is None else plan.numbers for plan in plans)
+        ),
+    )
+
+
+def _shared(plan: Plan) -> tuple[Any, ...]:
+    """Return what all trials of one stack have in common."""
+    unit = None if plan.privacy is None else plan.privacy.unit
+    return plan.queries, plan.privacy is None, unit, plan.masks, plan.bands, plan.rounding, plan.ballot
 
 
 def _check_positive(name: str, value: Any) -> None:
@@ -272,6 +412,6 @@ def _sample_rates(lots: Sequence[float], sizes: Sequence[int], who: str = RECORD
     for agent, (lot, size) in enumerate(zip(lots, sizes, strict=True)):
         if lot > size:
             raise PrivacyError(
-                f"lot_size {lot:g} is larger than agent {agent}'s {size} {who}s; lower it, or give lot_size per agent"
+                f"lots of {lot:g} are larger than agent {agent}'s {size} {who}s; use smaller lots, or a lot size for each agent"
             )
     return tuple(lot / size for lot, size in zip(lots, sizes, strict=True))

@@ -196,6 +196,11 @@ class _KeyedMasks(_Secretive):
         return lambda: ChaChaStream(key, nonce=bytes(12))
 
 
+def shared_masks(shared: bytes, run: str) -> MaskSource:
+    """Return the masks that a pair makes in a run from a secret that both ends know and nobody else."""
+    return _KeyedMasks(shared, run, secret=True)
+
+
 def mask_key(shared: bytes, run: str, query: int) -> bytes:
     """Return the key of a pair's masks in one query of a run, from the secret that the pair shares."""
     about = b"tacit mask " + query.to_bytes(8, "little") + run.encode()

@@ -18,6 +18,7 @@ from pathlib import Path
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.io import chains, lock
 from tacit.privacy.accounts import Account, Line, State
+from tacit.privacy.charges import all_charges, charges_of, living_rank, read_charges
 from tacit.privacy.database import connect, reported
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
@@ -111,7 +112,13 @@ class DurableLedger(Ledger):
             if account.state not in ("open", "stopped"):
                 raise PrivacyError(f"run {run!r} is {account.state}; it holds no queries that could be freed")
             if self.is_alive(account):
-                raise PrivacyError(f"a process is working on run {run!r}; stop it first. Nothing was changed")
+                rank = living_rank(self.path, account.token)
+                which = "a process" if rank is None else f"a process of rank {rank}"
+                raise PrivacyError(f"{which} is working on run {run!r}; stop it first. Nothing was changed")
+            assert account.id is not None
+            elsewhere = max((each.queries for each in charges_of(self.path, account.token).values()), default=0)
+            for number in range(account.spent + 1, elsewhere + 1 if account.state == "open" else 0):
+                self._add(query_row(account.id, number))
             self._add(decision_row(decision))
         self._leave(account)
         self._load()
@@ -149,8 +156,8 @@ class DurableLedger(Ledger):
         return decision
 
     def is_alive(self, account: "DurableAccount") -> bool:
-        """Return whether a process, this one or another, is working on an account."""
-        return lock.is_held(self._lock_file(account.token))
+        """Return whether a process, this one or another, is working on an account: the one that opened it, or one of another rank."""
+        return lock.is_held(self._lock_file(account.token)) or living_rank(self.path, account.token) is not None
 
     def account(self, run: str) -> "DurableAccount | None":
         """Return a run's account as it is now, open or closed; None if there is none."""
@@ -208,7 +215,28 @@ class DurableLedger(Ledger):
                 reader.apply(row)
             except PrivacyError as error:
                 return [*damage, f"row {number}: {error}"]
-        return damage
+        return [*damage, *self._wrong_charges(reader)]
+
+    def _wrong_charges(self, reader: Reader) -> Iterator[str]:
+        """Yield what is wrong with the files of processes that charged some agents of a run."""
+        numbers = {token: number for number, token in reader.tokens.items()}
+        for token, rank, path in all_charges(self.path):
+            if token not in numbers:
+                yield f"{path} holds charges of a run that the ledger does not know"
+                continue
+            account = reader.accounts[numbers[token]]
+            try:
+                charged = read_charges(path)[0].queries
+            except StorageError as error:
+                yield str(error)
+                continue
+            # While a run is open it is charged its whole plan, and one process may be ahead of the first.
+            most = account.allowed if account.state == "open" else account.spent
+            if charged > most:
+                yield (
+                    f"rank {rank} of run {account.run!r} has charged {charged} queries, and the ledger has {most} for the run, "
+                    f"which is {account.state}"
+                )
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
@@ -244,7 +272,7 @@ class DurableLedger(Ledger):
                 self._locks[account.token] = weakref.finalize(self, os.close, descriptor)
 
     def _leave(self, account: "DurableAccount") -> None:
-        if account.token in self._locks or not self.is_alive(account):
+        if account.token in self._locks or not lock.is_held(self._lock_file(account.token)):
             self._let_go(account.token)
 
     def _let_go(self, token: str) -> None:
@@ -373,7 +401,7 @@ class DurableLedger(Ledger):
 
 
 class DurableAccount(Account):
-    """An account on disk. Its random token tells the files of its run from those of any other."""
+    """An account on disk. Its random token distinguishes the files of its run from those of any other."""
 
     def __init__(
         self,

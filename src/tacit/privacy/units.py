@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from tacit.data.inputs import Inputs
-from tacit.errors import DataError, PrivacyError
+from tacit.errors import DataError, PrivacyError, refuse_misspelt
 from tacit.models.functional import FlatModel
 from tacit.privacy.gradients.clipping import PerSample, Sample
 from tacit.privacy.mechanisms import unit_in
@@ -25,6 +25,7 @@ from tacit.privacy.randomness import Stream
 Rows = npt.NDArray[np.int64]
 
 
+@refuse_misspelt
 @dataclass(frozen=True)
 class Unit:
     """Records with the same number in the data's `units` column are protected together, as one `name`.
@@ -58,7 +59,7 @@ class AgentUnits:
         numbers = units.cpu().numpy()[rows]
         order = np.argsort(numbers, kind="stable")
         self._rows = rows[order]
-        _, self._starts, self._sizes = np.unique(numbers[order], return_index=True, return_counts=True)
+        self.numbers, self._starts, self._sizes = np.unique(numbers[order], return_index=True, return_counts=True)
 
     def __len__(self) -> int:
         return len(self._starts)

@@ -234,3 +234,29 @@ def test_sums_of_the_longest_and_shortest_float64_vectors_are_finite_and_bounded
         sums = engine.clipped_sums(model.flatten(module)[None], lot, bound).sums
     assert sums.isfinite().all()
     assert float(sums.norm()) <= 3 * clip
+
+
+@pytest.mark.parametrize("length", [1e-311, 1e-310, 1e-309, 1e-306, 1.0])
+def test_several_positions_too_short_to_be_divided_by_their_length_are_bounded(length):
+    """Their directions came out shorter than one, and a record with a huge target counted for 28 times the clipping norm."""
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(64, 64, bias=False)
+
+        def forward(self, inputs):
+            return self.linear(inputs).sum((1, 2))
+
+    module = Positions().double()
+    model = FlatModel(module, lambda outputs, targets: outputs * targets)
+    lot = Lot(
+        torch.full((1, 4, 64), length, dtype=torch.float64),
+        torch.tensor([min(1e307, 1 / length)], dtype=torch.float64),
+        torch.tensor([0, 1]),
+    )
+    engine = GhostEngine(model, [1.0], lot)
+    clip = torch.tensor([1e-3], dtype=torch.float64)
+    with torch.no_grad():
+        found = engine.clipped_sums(model.flatten(module)[None], lot, clip)
+    assert 0 < float(found.sums.norm()) <= 1e-3

@@ -40,11 +40,13 @@ class BatchData(NamedTuple):
 class Kernel(Protocol):
     """Computes one batch: blocks of records, each block with public tensors of its own, such as θ.
 
-    `exact` says whether its sums are free of rounding; otherwise it clips to less than C to leave room for rounding. `strange`
-    names operations it met that are not known to keep records apart.
+    `exact` says whether its sums are free of rounding; otherwise it clips to less than C to leave room for rounding. `room` is how many
+    times as long as C a vector may be: 1, unless vectors are rounded to a grid. `strange` names operations it met that are not known to
+    keep records apart.
     """
 
     exact: bool
+    room: float
     strange: set[str]
 
     def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:
@@ -68,7 +70,10 @@ class Shape(NamedTuple):
 
 
 def largest_lot(lot_sizes: Sequence[float]) -> int:
-    """Return a number of records that no Poisson lot reaches: the probability is below e⁻⁷⁰⁰."""
+    """Return a number of records that no Poisson lot reaches: the probability is below e⁻⁷⁰⁰.
+
+    It holds for agents with up to twice the records that they declare and 1000 more: lots then have a mean of up to 2L + 1000.
+    """
     return int(4 * max(lot_sizes)) + 4000
 
 

@@ -212,7 +212,7 @@ class _Places:
             min(first[first.isfinite() & (first > 0)].tolist(), default=2.0) / 2
         )  # so that clipping has an effect
         vectors = self._vectors()
-        if not bool((vectors.norm(dim=1) <= self._clip[0]).all()):
+        if not bool((vectors.norm(dim=1) <= self._clip[0] * self._runner.kernel.room).all()):
             raise Unsupported("a record's vector is longer than clipping allows")
         for shift in range(self._kinds):
             which = ((self._slots + shift) % self._kinds).reshape(self._shape)

@@ -39,6 +39,7 @@ class PerSampleKernel:
     """Clips and adds up the values of a function of one record and its block's public tensors."""
 
     exact = True
+    room = 1.0
 
     def __init__(self, model: FlatModel, per_sample: PerSample, width: int | None = None) -> None:
         self._model, self._per_sample, self._width = model, per_sample, width

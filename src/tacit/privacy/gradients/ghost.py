@@ -82,6 +82,7 @@ class CompiledKernel:
 
     def __init__(self, stacked: StackedModel) -> None:
         self._stacked, self.exact, self.strange = stacked, stacked.exact, stacked.strange
+        self.room = stacked.room
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
 
     def clipped(self, data: BatchData, clip: Float[Tensor, " blocks"], quantum: Quantum) -> SumsAndNorms:

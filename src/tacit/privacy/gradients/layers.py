@@ -320,7 +320,16 @@ def gram_product(inputs: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _directions(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of [..., positions, width] normalised to a length of one, and their lengths, in float64."""
+    """Return rows of [..., positions, width] normalised to a length of one, and their lengths, in float64.
+
+    A float64 row may be too short to divide by its length: it is first scaled to a largest number of one, and its length rounded up.
+    """
+    if values.dtype == torch.float64:
+        top = values.abs().amax(-1, keepdim=True)
+        scaled = values / torch.where(top > 0, top, 1.0)
+        norm = lengths(scaled)
+        length = (norm * top[..., 0]).nextafter(norm.new_tensor(torch.inf))
+        return scaled / norm.clamp(min=1.0)[..., None], torch.where(top[..., 0] == 0, 0.0, length)
     length = lengths(values)
     unit = values.double() / length.clamp(min=torch.finfo(torch.float64).tiny)[..., None]
     return unit.to(values.dtype), length

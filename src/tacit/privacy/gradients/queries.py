@@ -10,6 +10,8 @@ from tacit.privacy.gradients.batches import BatchRunner, Unsupported
 from tacit.privacy.gradients.checking import check_places
 from tacit.privacy.gradients.clipping import Lot, PerSample
 from tacit.privacy.gradients.general import PerSampleKernel, filler_of, general_shape
+from tacit.privacy.gradients.rounding import RoundingKernel
+from tacit.privacy.rounding import Discrete
 from tacit.privacy.units import UnitModel
 
 _REMEMBERED = 64
@@ -18,11 +20,14 @@ _REMEMBERED = 64
 class Queries:
     """Chooses runner for per-sample functions: many records at a time, or one by one where places would matter.
 
-    `example` holds public records. Without any, nothing can be tested, and records are computed one by one.
+    `example` holds public records. Without any, nothing can be tested, and records are computed one by one. With `rounding`, every
+    record's vector is rounded, and the last of the public tensors is the number of the query.
     """
 
-    def __init__(self, model: FlatModel, lot_sizes: Sequence[float], example: Lot | None) -> None:
-        self._model, self._lot_sizes, self._example = model, lot_sizes, example
+    def __init__(
+        self, model: FlatModel, lot_sizes: Sequence[float], example: Lot | None, rounding: Discrete | None = None
+    ) -> None:
+        self._model, self._lot_sizes, self._example, self._rounding = model, lot_sizes, example, rounding
         self._known: dict[object, BatchRunner] = {}
 
     def runner(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> BatchRunner:
@@ -42,6 +47,8 @@ class Queries:
     def _checked(self, per_sample: PerSample, public: tuple[Tensor, ...], width: int) -> BatchRunner:
         whole = self._model.whole(per_sample) if isinstance(self._model, UnitModel) else per_sample
         kernel = PerSampleKernel(self._model, whole, width)
+        if self._rounding is not None:
+            kernel = RoundingKernel(self._model, whole, width, self._rounding)
         if self._example is None:
             return self._runner(kernel, width, one_by_one=True)
         rows = tuple(each[:1] for each in public), tuple(_randomized(each[:1]) for each in public)

@@ -54,7 +54,7 @@ class StackedModel:
         self._compiled = compiled
         self._hair = HAIR
         self._odd_products = True  # until a trial run shows none
-        self.exact = True  # until a layer has rounded sums
+        self.exact, self.room = True, 1.0  # exact until a layer has rounded sums
         self.strange: set[str] = set()
         self._module = nn.ModuleList([module])
         self._swap(self._module, {})
