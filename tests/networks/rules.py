@@ -4,6 +4,8 @@ The rules of the library have their loops in `tests/reference.py`. Those here us
 itself, what neighbours read of one's own, codecs that lose something, public chance and public losses.
 """
 
+import math
+import struct
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -12,8 +14,9 @@ import reference
 import torch
 
 import tacit
+from tacit import algorithms
 from tacit.algorithms import Adam, Momentum, Plain
-from tacit.networks import BFloat16, TopK
+from tacit.networks import QSGD, BFloat16, Float16, RandomK, TopK
 from tacit.training.chance import chance, shared_chance
 
 SEED = 11
@@ -137,6 +140,60 @@ def averaged(run):
     return lambda *given: reference.averaged(run(*given), 0.6)
 
 
+def loss_of(theta):
+    return sum((float(value) - 0.1 * place) ** 2 for place, value in enumerate(theta))
+
+
+def largest(share):
+    return lambda number, rows: [reference.largest(row, share) for row in rows]
+
+
+def chosen(number, width, share):
+    """The places of the smallest public random numbers of a round, those that everybody has in common."""
+    numbers = shared_chance(SEED, number, 0, (width,), torch.float64).tolist()
+    order = sorted(range(width), key=lambda place: (numbers[place], place))
+    return sorted(order[: max(1, math.ceil(share * width))])
+
+
+def some(share):
+    def sent(number, rows):
+        places = chosen(number, len(rows[0]), share)
+        return [torch.stack([v if p in places else 0 * v for p, v in enumerate(row)]) for row in rows]
+
+    return sent
+
+
+def levels(bits):
+    """Every number rounded up or down, by each agent's own public chance, to a level of the row's largest."""
+    count = 2 ** (bits - 1) - 1
+
+    def sent(number, rows):
+        read = []
+        for agent, row in enumerate(rows):
+            up = chance(SEED, [agent], number, 0, (len(row),), torch.float64)[0]
+            scale = float(torch.tensor(max(abs(float(v)) for v in row), dtype=torch.float32))
+            steps = [
+                min(count, math.floor(abs(float(v)) / scale * count + float(u))) for v, u in zip(row, up, strict=True)
+            ]
+            signs = [math.copysign(1, float(v)) for v in row]
+            read.append(
+                torch.tensor([s * k * scale / count for s, k in zip(signs, steps, strict=True)], dtype=row.dtype)
+            )
+        return read
+
+    return sent
+
+
+def half(number, rows):
+    return [
+        torch.tensor([struct.unpack("<e", struct.pack("<e", float(v)))[0] for v in row], dtype=row.dtype)
+        for row in rows
+    ]
+
+
+GAP = 0.3
+GAMMA = 2 * (1 - (GAP * (1 - GAP / 4)) ** 0.5) / (1 - GAP / 2) ** 2
+
 SEVERAL = tacit.DiNNO(rho=0.4, rho_growth=1.05, inner_steps=2, carry=True)
 RUN_SEVERAL = dinno(inner=2, step=reference.adam, carry=True)
 MOMENTUM = partial(reference.momentum, 0.5)
@@ -158,6 +215,45 @@ PAIRS = {
     "dsgt averaged": (tacit.Averaged(tacit.DSGT(), decay=0.6), averaged(reference.run_dsgt)),
     "dinno averaged": (tacit.Averaged(SEVERAL, decay=0.6), averaged(RUN_SEVERAL)),
     "local averaged": (tacit.Averaged(tacit.Local(), decay=0.6), averaged(reference.run_local)),
+    "dsgd in float16": (tacit.DSGD(codec=Float16()), partial(reference.run_lossy_dsgd, sent=half)),
+    "dsgd with random-k": (tacit.DSGD(codec=RandomK(0.4)), partial(reference.run_lossy_dsgd, sent=some(0.4))),
+    "dsgt with qsgd": (tacit.DSGT(codec=QSGD(4)), partial(reference.run_lossy_dsgt, sent=levels(4))),
+    "sdm-dsgd": (
+        algorithms.SDMDSGD(share=0.3, damping=0.4),
+        partial(reference.run_sdm_dsgd, kept=lambda number: chosen(number, 13, 0.3), damping=0.4),
+    ),
+    "q-dpsgd-1": (algorithms.QDPSGD1(gamma=0.7), partial(reference.run_q_dpsgd, sent=levels(8), gamma=0.7)),
+    "q-dpsgd-2": (algorithms.QDPSGD2(gamma=0.7), partial(reference.run_q_dpsgd, sent=levels(8), gamma=0.7)),
+    "dp-srm": (algorithms.DPSRM(a=0.3, slack=1.4), partial(reference.run_dp_srm, a=0.3, slack=1.4)),
+    "leasgd": (
+        algorithms.LEASGD(rho=0.7, rank_every=2),
+        partial(reference.run_leasgd, loss=loss_of, rho=0.7, every=2),
+    ),
+    "muffliato": (algorithms.Muffliato(exchanges=3), partial(reference.run_muffliato, exchanges=3)),
+    "muffliato accelerated": (
+        algorithms.Muffliato(exchanges=3, gap=GAP),
+        partial(reference.run_muffliato, exchanges=3, gamma=GAMMA),
+    ),
+    "choco": (
+        algorithms.ChocoSGD(codec=TopK(0.3), gamma=0.4),
+        partial(reference.run_choco, sent=largest(0.3), gamma=0.4),
+    ),
+    "deepsqueeze": (
+        algorithms.DeepSqueeze(codec=TopK(0.3), gamma=0.2),
+        partial(reference.run_deepsqueeze, sent=largest(0.3), gamma=0.2),
+    ),
+    "local-dsgd": (algorithms.LocalDSGD(local_steps=3), partial(reference.run_local_dsgd, steps=3)),
+    "d2": (algorithms.D2(), partial(reference.run_d2, lazy=True)),
+    "d2 with W": (algorithms.D2(lazy=False), partial(reference.run_d2, lazy=False)),
+    "extra": (algorithms.EXTRA(), reference.run_extra),
+    "ad-psgd": (algorithms.ADPSGD(delay=2), partial(reference.run_ad_psgd, delay=2)),
+    **{
+        f"dsgd by {kind}": (
+            algorithms.Robust(tacit.DSGD(), kind, bound),
+            partial(reference.run_robust_dsgd, mean=partial(getattr(reference, kind), **more)),
+        )
+        for kind, bound, more in (("median", None, {}), ("trimmed", 2, {"b": 2}), ("clipped", 0.8, {"tau": 0.8}))
+    },
     "median": (MedianOfNeighbors(), run_median),
     "feedback": (WithFeedback(), run_feedback),
     "rounded": (Rounded(), run_rounded),

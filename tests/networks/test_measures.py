@@ -6,6 +6,7 @@ import pytest
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import mixing_matrix, ring, spectral_gap
 from tacit.networks import Several, as_topology, base_graphs, measure_schedule, schedule
+from tacit.networks.schedules import text_of
 from tacit.runs.specs import parse_links
 
 
@@ -28,7 +29,7 @@ def test_all_of_a_cycle_in_one_round_is_an_average():
 
 
 @pytest.mark.parametrize(("text", "symmetric"), [("one_peer_exponential", False), ("matchings", True), ("base", True)])
-def test_a_schedule_that_real_peers_could_not_use_is_told(text, symmetric):
+def test_a_schedule_that_real_peers_could_not_use_is_reported(text, symmetric):
     measures = measure_schedule(parse_links(text, 10))
     assert measures.symmetric is measures.to_dict()["symmetric"] is symmetric
 
@@ -72,3 +73,11 @@ def test_mistakes_are_named(text, message):
 def test_too_many_agents_are_not_measured():
     with pytest.raises(GraphError, match="too large to be measured"):
         measure_schedule(schedule("matchings", 3000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["matchings:seed=3", "moving:reach=0.5,leg=4,window=9,seed=2", "base:peers=2", "matchings:seed=1,exchanges=2"],
+)
+def test_a_shipped_schedule_is_named_by_the_text_that_makes_it_again(text):
+    assert text_of(parse_links(text, 10, seed=0)) == text

@@ -119,7 +119,7 @@ def test_what_cannot_mix_is_refused_by_its_round(topology, rounds, message):
         check_topology(topology, rounds)
 
 
-def test_every_window_of_rounds_is_looked_at():
+def test_every_window_of_rounds_is_checked():
     """Against all windows, one by one, of schedules with few links in a round."""
     chance, refused = np.random.default_rng(0), 0
     pairs = [(0, 1), (1, 2), (2, 3), (3, 0)]

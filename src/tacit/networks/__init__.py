@@ -1,12 +1,16 @@
 """How neighbours' values arrive: who hears whom in which round, the format of messages, and their transport."""
 
 from tacit.networks.checks import check_topology
-from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Packet, TopK, find_codec
+from tacit.networks.codecs import DENSE, BFloat16, Codec, Dense, Float16, Packet, PublicChance, RandomCodec, find_codec
 from tacit.networks.echo import EchoInbox, EchoNetwork
 from tacit.networks.interface import Inbox, Messages, Network, Transport
 from tacit.networks.measures import ScheduleMeasures, measure_schedule
+from tacit.networks.quantised import QSGD
 from tacit.networks.schedules import Moving, RandomMatchings, base_graphs, one_peer_exponential, schedule
-from tacit.networks.stacked import StackedInbox, StackedNetwork, Tap
+from tacit.networks.sharded import ShardedNetwork
+from tacit.networks.sparse import RandomK, TopK
+from tacit.networks.stacked import StackedNetwork, Tap
+from tacit.networks.tables import TableInbox
 from tacit.networks.topology import (
     Changing,
     Cycle,
@@ -22,6 +26,7 @@ from tacit.networks.wired import WiredInbox, WiredNetwork
 
 __all__ = [
     "DENSE",
+    "QSGD",
     "BFloat16",
     "Changing",
     "Codec",
@@ -29,6 +34,7 @@ __all__ = [
     "Dense",
     "EchoInbox",
     "EchoNetwork",
+    "Float16",
     "Inbox",
     "Links",
     "Loopback",
@@ -36,12 +42,16 @@ __all__ = [
     "Moving",
     "Network",
     "Packet",
+    "PublicChance",
+    "RandomCodec",
+    "RandomK",
     "RandomMatchings",
     "ScheduleMeasures",
     "Several",
-    "StackedInbox",
+    "ShardedNetwork",
     "StackedNetwork",
     "Static",
+    "TableInbox",
     "Tap",
     "TopK",
     "Topology",

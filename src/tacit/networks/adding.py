@@ -34,7 +34,11 @@ class _Rank(NamedTuple):
 
 
 class OrderedSum:
-    """Σ wᵢⱼ xⱼ over neighbours j, after wᵢᵢ xᵢ if there are own weights; plain sums have no weights."""
+    """Σ wᵢⱼ xⱼ over neighbours j, after wᵢᵢ xᵢ if there are own weights; plain sums have no weights.
+
+    `neighbors` has a row for each sum, whose entries are added in the order in which they are stored. The rows to sum over come first
+    among those that are given; others may follow, of agents that are hosted elsewhere.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,7 @@ class OrderedSum:
         device: torch.device,
     ) -> None:
         degrees = np.diff(neighbors.indptr)
+        self._rows = len(degrees)
         order = np.argsort(-degrees, kind="stable")
         starts = neighbors.indptr[:-1][order]
         self._ranks = []
@@ -60,15 +65,16 @@ class OrderedSum:
     def __call__(self, x: Float[Tensor, "rows ..."]) -> Float[Tensor, "rows ..."]:
         """Return the sums of all rows."""
         flat = x.reshape(len(x), -1)
-        sums = torch.empty_like(flat, memory_format=torch.contiguous_format)
+        sums = flat.new_empty(self._rows, flat.shape[1])
         wide = min(max(1, flat.shape[1]), _BLOCK_NUMBERS)
         many = max(1, _BLOCK_NUMBERS // wide)
-        room = flat.new_empty(min(many, len(flat)) * wide)
+        room = flat.new_empty(min(many, self._rows) * wide)
         for left in range(0, flat.shape[1], wide):
             columns = flat[:, left : left + wide]
-            for first in range(0, len(flat), many):
+            for first in range(0, self._rows, many):
                 self._add(columns, sums[first : first + many, left : left + wide], first, room)
-        return (sums if self._back is None else sums.index_select(0, self._back)).reshape(x.shape)
+        ordered = sums if self._back is None else sums.index_select(0, self._back)
+        return ordered.reshape(self._rows, *x.shape[1:])
 
     def _add(self, columns: Tensor, target: Tensor, first: int, room: Tensor) -> None:
         """Write the sums of the rows that start at `first`, ordered by number of neighbours, into `target`."""

@@ -1,12 +1,13 @@
-"""How a message is encoded: all numbers as they are, rounded, or only the largest ones.
+"""How a message is encoded: all numbers as they are, or rounded; `sparse` and `quantised` have codecs that send less.
 
 A codec turns stacked rows into a packet, whose parts are sent row by row, and back into what a neighbour reads. A row is
-encoded independently of the others, so a stack and a single agent send the same bytes.
+encoded independently of the others, so a stack and a single agent send the same bytes. A codec that needs randomness takes public
+numbers for every message, so that both ends know them.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -56,6 +57,30 @@ class Codec(Protocol):
         """Return what neighbours read, in the type that was sent."""
 
 
+class PublicChance(Protocol):
+    """Public random numbers of one round; see `tacit.algorithms.At`."""
+
+    def chance(self, *shape: int) -> Float[Tensor, "rows ..."]:
+        """Return random numbers from [0, 1), a row of this shape for each agent."""
+
+    def shared_chance(self, *shape: int) -> Float[Tensor, "..."]:
+        """Return random numbers from [0, 1) that all agents have in common."""
+
+
+class RandomCodec(Codec, Protocol):
+    """A codec that needs public random numbers for every message."""
+
+    def draw(self, at: PublicChance, widths: Sequence[int]) -> Codec:
+        """Return the codec of one message, whose rows have these numbers of values."""
+
+
+def drawn(codec: Codec, at: PublicChance, tensors: Sequence[Tensor]) -> Codec:
+    """Return the codec for one message of these tensors, with public chance if it needs any."""
+    if not hasattr(codec, "draw"):
+        return codec
+    return cast(RandomCodec, codec).draw(at, sorted({tensor[0].numel() for tensor in tensors}))
+
+
 @dataclass(frozen=True)
 class Dense:
     """All numbers as they are."""
@@ -83,38 +108,16 @@ class BFloat16:
 
 
 @dataclass(frozen=True)
-class TopK:
-    """The given share of a row's numbers with the largest absolute values, with their places; the rest is read as zero.
-
-    Of equal numbers, the first are sent.
-    """
-
-    share: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InvalidInput(f"share is {self.share}; it must lie in (0, 1]")
+class Float16:
+    """All numbers with eleven bits of precision: half the bytes of float32. Above 65,504 they are read as infinite."""
 
     def encode(self, rows: Float[Tensor, "rows ..."]) -> Packet:
-        """Return places and values of the largest numbers, ascending by place."""
-        flat = rows.flatten(1)
-        kept = max(1, math.ceil(self.share * flat.shape[1]))
-        size = flat.abs().nan_to_num(nan=torch.inf)
-        least = size.topk(kept, dim=1).values[:, -1:]
-        equal = size == least
-        room = kept - (size > least).sum(1, keepdim=True)
-        sent = (size > least) | (equal & (equal.cumsum(1) <= room))
-        places = sent.to(torch.uint8).topk(kept, dim=1).indices.sort(dim=1).values
-        return Packet((places.to(torch.int32), flat.gather(1, places)), rows.shape[1:], rows.dtype)
+        """Return rounded rows."""
+        return Packet((rows.to(torch.float16),), rows.shape[1:], rows.dtype)
 
     def decode(self, packet: Packet) -> Float[Tensor, "rows ..."]:
-        """Return rows of zeros with the numbers that were sent. Raises if a place is outside a row."""
-        places, values = packet.parts
-        width = math.prod(packet.shape)
-        if len(places) and not bool(((places >= 0) & (places < width)).all()):
-            raise InvalidInput(f"a message has a place outside its {width} numbers")
-        flat = values.new_zeros(len(values), width).scatter_(1, places.long(), values)
-        return flat.reshape(len(values), *packet.shape)
+        """Return the rows in the type that was sent."""
+        return packet.parts[0].to(packet.dtype)
 
 
 DENSE = Dense()
@@ -128,9 +131,8 @@ def find_codec(text: str) -> Codec:
     try:
         made: Codec = make(*([float(number)] if number else []))
     except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"codec is {text!r}; write it as in {example}") from None
+        why = f": {error}" if isinstance(error, InvalidInput) else ""
+        raise InvalidInput(f"codec is {text!r}{why}; write it as in {example}") from None
     return made
 
 

@@ -91,7 +91,8 @@ class Moving:
         if not reach > 0:
             raise GraphError(f"reach is {reach}; it must be positive")
         self.agents, self.seed = whole("agents", agents, least=1), whole("seed", seed, least=0)
-        self.leg, self.window, self.reach = whole("leg", leg, least=1), whole("window", window, least=1), reach
+        self.leg, self.window = whole("leg", leg, least=1), whole("window", window, least=1)
+        self.reach = float(reach)
         self._at = lru_cache(maxsize=_REMEMBERED)(self._make)
 
     def places(self, round: int) -> NDArray[np.float64]:
@@ -130,12 +131,16 @@ def schedule(kind: str, agents: int, seed: int = 0, *, exchanges: int = 1, **opt
 
 
 def text_of(topology: Topology) -> str | None:
-    """Return the text that names a schedule of the library with all its settings, as `--graph` takes it; None for any other."""
-    if type(topology) is RandomMatchings:
-        return f"matchings:seed={topology.seed}"
-    if type(topology) is Moving:
-        settings = f"leg={topology.leg},window={topology.window},seed={topology.seed}"
-        return f"moving:reach={float(topology.reach)!r},{settings}"
+    """Return the text that names a schedule of the library with all its settings, as `--graph` takes it; None for any other.
+
+    A registered class keeps each parameter as an attribute of the same name; a function names what it returns by `Cycle.kind`.
+    """
+    for kind, line in SCHEDULES.lines.items():
+        if line.place == f"{type(topology).__module__}:{type(topology).__qualname__}":
+            names = [name for name in inspect.signature(type(topology)).parameters if name != "agents"]
+            values = [(name, getattr(topology, name)) for name in names]
+            settings = ",".join(f"{name}={value!r}" for name, value in values)
+            return f"{kind}:{settings}" if settings else kind
     if type(topology) is Cycle:
         return topology.kind
     if type(topology) is Several and (inner := text_of(topology.inner)) is not None and "exchanges" not in inner:

@@ -6,7 +6,7 @@ the agents' axis, and no message crosses from one to another.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from tacit.errors import InvalidInput
 from tacit.networks.adding import Sum, mixing_sum, plain_sum, product
 from tacit.networks.codecs import DENSE, Codec
-from tacit.networks.interface import Messages, one_or_all, require_balance, require_one_exchange
+from tacit.networks.tables import TableInbox
 from tacit.networks.topology import Links, Topology
 
 Tap = Callable[[tuple[Tensor, ...]], None]
@@ -65,6 +65,15 @@ class _Exchange:
         return self._slots
 
 
+class _Read(NamedTuple):
+    """What neighbours read; everybody's rows are here."""
+
+    own: tuple[Tensor, ...]
+
+    def tables(self) -> tuple[Tensor, ...]:
+        return self.own
+
+
 class StackedNetwork:
     """Neighbours' values arrive by sums over rows, block by block where there are several trials.
 
@@ -94,7 +103,7 @@ class StackedNetwork:
         self._taps = tuple(taps)
         self._ready: dict[tuple[int, ...], _Exchange] = {}
 
-    def exchange(self, round: int, *tensors: Float[Tensor, "agents ..."], codec: Codec = DENSE) -> "StackedInbox":
+    def exchange(self, round: int, *tensors: Float[Tensor, "agents ..."], codec: Codec = DENSE) -> TableInbox:
         """Send the rows of all tensors as one message to every neighbour in this round."""
         if not tensors:
             raise InvalidInput("an exchange needs at least one tensor to send")
@@ -103,19 +112,19 @@ class StackedNetwork:
                 raise InvalidInput(
                     f"an exchange got {tensor.shape[0]} rows for {self.trials} trials of {self.agents} agents"
                 )
-        return StackedInbox(self, self._stages(round), codec, tensors)
+        return TableInbox(self, self._stages(round), codec, tensors)
 
     def close(self) -> None:
         """Nothing holds it."""
 
-    def send(self, over: _Exchange, codec: Codec, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def send(self, over: _Exchange, codec: Codec, tensors: tuple[Tensor, ...]) -> _Read:
         """Count a message, show it to taps, and return what neighbours read."""
         packets = [codec.encode(tensor) for tensor in tensors]
         self.bytes_sent += sum(packet.bytes_of_row for packet in packets) * over.listeners
         read = tuple(codec.decode(packet) for packet in packets)
         for tap in self._taps:
             tap(read)
-        return read
+        return _Read(read)
 
     def _stages(self, round: int) -> list[_Exchange]:
         """Return the exchanges of a round; all trials must have the same number."""
@@ -131,53 +140,3 @@ class StackedNetwork:
                 self._ready.pop(next(iter(self._ready)))
             self._ready[key] = _Exchange(links, self.trials, self._dtype, self._device, any_order=self._any_order)
         return self._ready[key]
-
-
-class StackedInbox:
-    """What all agents' neighbours sent; see `tacit.networks.Inbox`."""
-
-    def __init__(
-        self, network: StackedNetwork, stages: list[_Exchange], codec: Codec, tensors: tuple[Tensor, ...]
-    ) -> None:
-        self._network, self._codec = network, codec
-        self._first, *self._later = stages
-        self._read = network.send(self._first, codec, tensors)
-
-    @property
-    def degree(self) -> Float[Tensor, "agents 1"]:
-        """The number of neighbours of each agent."""
-        self._require_one("degree")
-        return self._first.degree
-
-    @property
-    def own(self) -> Any:
-        """What neighbours read of the agents' own messages."""
-        self._require_one("own")
-        return one_or_all(self._read)
-
-    def mix(self) -> Any:
-        """Return Wx for every tensor x that was sent."""
-        mixed = tuple(self._first.mix(x) for x in self._read)
-        for stage in self._later:
-            mixed = tuple(stage.mix(x) for x in self._network.send(stage, self._codec, mixed))
-        return one_or_all(mixed)
-
-    def sum(self) -> Any:
-        """Return the sum over neighbours of every tensor that was sent."""
-        self._require_one("sum()")
-        require_balance(self._first.links)
-        return one_or_all(tuple(self._first.add(x) for x in self._read))
-
-    def messages(self) -> Any:
-        """Return every neighbour's value by itself."""
-        self._require_one("messages()")
-        rows, present = self._first.slots()
-        found = []
-        for x in self._read:
-            values = x.index_select(0, rows.flatten()).unflatten(0, rows.shape)
-            there = present.reshape(*present.shape, *[1] * (x.ndim - 1))
-            found.append(Messages(values.masked_fill(~there, 0), present))
-        return one_or_all(tuple(found))
-
-    def _require_one(self, what: str) -> None:
-        require_one_exchange(1 + len(self._later), what)

@@ -110,7 +110,7 @@ class Topology(Protocol):
         """The number of rounds after which the links repeat; None if they never do."""
 
     def at(self, round: int) -> tuple[Links, ...]:
-        """Return the links of a round: one exchange, or several in sequence."""
+        """Return the links of a round, counted from 0: one exchange, or several in sequence."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ It sends to all who hear it, waits for all it hears, and adds their values in th
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,14 @@ from tacit.networks.codecs import DENSE, Codec, Packet
 from tacit.networks.interface import Messages, Transport, one_or_all, require_balance, require_one_exchange
 from tacit.networks.stacked import Tap
 from tacit.networks.topology import Links, Topology
+
+
+class Swapped(NamedTuple):
+    """One exchange: the links that it used, what neighbours read of this agent's message, and what each of them sent."""
+
+    links: Links
+    own: tuple[Tensor, ...]
+    theirs: dict[int, tuple[Tensor, ...]]
 
 
 class WiredNetwork:
@@ -55,10 +63,8 @@ class WiredNetwork:
         """Close the transport."""
         self._transport.close()
 
-    def swap(
-        self, links: Links, codec: Codec, label: tuple[int, ...], tensors: tuple[Tensor, ...]
-    ) -> tuple[tuple[Tensor, ...], dict[int, tuple[Tensor, ...]]]:
-        """Return what neighbours read of this agent's message, and what each of them sent."""
+    def swap(self, links: Links, codec: Codec, label: tuple[int, ...], tensors: tuple[Tensor, ...]) -> Swapped:
+        """Send a message over all links, and wait for everybody's."""
         packets = [codec.encode(tensor) for tensor in tensors]
         message = b"".join(packet.to_bytes() for packet in packets)
         for listener in links.hearing(self.agent).tolist():
@@ -68,7 +74,8 @@ class WiredNetwork:
         for tap in self._taps:
             tap(own)
         heard = links.of_agent(self.agent)[0].tolist()
-        return own, {sender: _read(self._transport.receive(sender, label), packets, codec) for sender in heard}
+        theirs = {sender: read_message(self._transport.receive(sender, label), packets, codec) for sender in heard}
+        return Swapped(links, own, theirs)
 
 
 class WiredInbox:
@@ -83,7 +90,8 @@ class WiredInbox:
         tensors: tuple[Tensor, ...],
     ) -> None:
         self._network, self._codec, self._label, self._stages = network, codec, label, stages
-        self._own, self._theirs = network.swap(stages[0], codec, (*label, 0), tensors)
+        self._first = network.swap(stages[0], codec, (*label, 0), tensors)
+        self._own, self._theirs = self._first.own, self._first.theirs
         self._swaps = 1
 
     @property
@@ -100,16 +108,16 @@ class WiredInbox:
 
     def mix(self) -> Any:
         """Return the weighted sum of every tensor that was sent."""
-        mixed = self._mixed(self._stages[0], self._own, self._theirs)
+        mixed = self._mixed(self._first)
         for links in self._stages[1:]:
-            mixed = self._mixed(links, *self._network.swap(links, self._codec, (*self._label, self._swaps), mixed))
+            mixed = self._mixed(self._network.swap(links, self._codec, (*self._label, self._swaps), mixed))
             self._swaps += 1
         return one_or_all(mixed)
 
     def sum(self) -> Any:
         """Return the sum over neighbours of every tensor that was sent."""
         self._require_one("sum()")
-        require_balance(self._stages[:1])
+        require_balance((self._first.links,))
         sums = []
         for place, own in enumerate(self._own):
             values = [each[place] for each in self._theirs.values()]
@@ -130,9 +138,8 @@ class WiredInbox:
             found.append(Messages(stacked, present))
         return one_or_all(tuple(found))
 
-    def _mixed(
-        self, links: Links, own: tuple[Tensor, ...], theirs: dict[int, tuple[Tensor, ...]]
-    ) -> tuple[Tensor, ...]:
+    def _mixed(self, swapped: Swapped) -> tuple[Tensor, ...]:
+        links, own, theirs = swapped
         agent = self._network.agent
         senders, weights = links.of_agent(agent)
         mixed = []
@@ -148,7 +155,7 @@ class WiredInbox:
         require_one_exchange(len(self._stages), what)
 
 
-def _read(message: bytes, packets: list[Packet], codec: Codec) -> tuple[Tensor, ...]:
+def read_message(message: bytes, packets: list[Packet], codec: Codec) -> tuple[Tensor, ...]:
     """Return the tensors of a neighbour's message, which has the same layout as this agent's."""
     expected = sum(packet.bytes_of_row for packet in packets)
     if len(message) != expected:
