@@ -45,7 +45,8 @@ class ReferenceOracle:
         self.module, self.data, self.sources = module, data, sources
         self.rates, self.lots, self.clips, self.sigmas = rates, lots, clips, sigmas
 
-    def gradient(self, agent, stream, theta):
+    def gradient(self, agent, stream, theta, before=None, keep=0.0, scale=1.0):
+        """With `before`, the mean of (∇ℓ(θ) − keep·∇ℓ(before))/scale instead."""
         held = self.data.indices[agent]
         words = stream.words(len(held)).tolist()
         total = torch.zeros_like(theta)
@@ -55,6 +56,10 @@ class ReferenceOracle:
             record = held[position]
             x = self.data.dataset.prepare(self.data.dataset.train.inputs[record : record + 1])[0].double()
             g = sample_gradient(self.module, theta, x, self.data.dataset.train.targets[record])
+            if before is not None:
+                g = (
+                    g - keep * sample_gradient(self.module, before, x, self.data.dataset.train.targets[record])
+                ) / scale
             if self.clips is not None:
                 norm = float(g.norm())
                 g = g * min(1.0, self.clips[agent] * (1 - HAIR) / norm)
@@ -68,6 +73,10 @@ class ReferenceOracle:
 
     def all(self, thetas):
         return [self.gradient(i, source.next(), thetas[i]) for i, source in enumerate(self.sources)]
+
+    def differences(self, thetas, before, keep, scale):
+        each = enumerate(self.sources)
+        return [self.gradient(i, source.next(), thetas[i], before[i], keep, scale) for i, source in each]
 
 
 def largest(row, share):
@@ -184,3 +193,215 @@ def averaged(models, decay):
         share = max(1 - decay, 1 / number)
         mean = [(1 - share) * old + share * new for old, new in zip(mean or thetas, thetas, strict=True)]
         yield mean
+
+
+# The family: compressed, corrected, local, paired. `sent(number, rows)` is what neighbours read of all agents' rows in round `number`.
+
+
+def exact(number, rows):
+    return rows
+
+
+def mixed_by(w, x, read):
+    """x + W C(x) − C(x)"""
+    return [x[i] + combine(w, i, read) - read[i] for i in range(len(x))]
+
+
+def run_lossy_dsgd(oracle, links, thetas, lrs, *, sent):
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(thetas)
+        mixed = mixed_by(w, thetas, sent(number, thetas))
+        thetas = [mixed[i] - lr * g[i] for i in range(len(thetas))]
+        yield thetas
+
+
+def run_lossy_dsgt(oracle, links, thetas, lrs, *, sent):
+    mixed, before = ([torch.zeros_like(t) for t in thetas] for _ in range(2))
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(thetas)
+        y = [g[i] + mixed[i] - before[i] for i in range(len(thetas))]
+        stepped = [thetas[i] - lr * y[i] for i in range(len(thetas))]
+        thetas, mixed, before = mixed_by(w, stepped, sent(number, stepped)), mixed_by(w, y, sent(number, y)), g
+        yield thetas
+
+
+def run_q_dpsgd(oracle, links, thetas, lrs, *, sent, gamma):
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g, read = oracle.all(thetas), sent(number, thetas)
+        thetas = [thetas[i] + gamma * (combine(w, i, read) - read[i]) - lr * g[i] for i in range(len(thetas))]
+        yield thetas
+
+
+def run_muffliato(oracle, links, thetas, lrs, *, exchanges, gamma=1.0):
+    n = len(thetas)
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(thetas)
+        before = [thetas[i] - lr * g[i] for i in range(n)]
+        thetas = [combine(w, i, before) for i in range(n)]
+        for _ in range(exchanges - 1):
+            after = [gamma * combine(w, i, thetas) + (1 - gamma) * before[i] for i in range(n)]
+            thetas, before = after, thetas
+        yield thetas
+
+
+def run_local_dsgd(oracle, links, thetas, lrs, *, steps, step=plain):
+    step, n = step(), len(thetas)
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        for _ in range(steps):
+            g = oracle.all(thetas)
+            thetas = [thetas[i] - lr * step(i, g[i]) for i in range(n)]
+        thetas = [combine(w, i, thetas) for i in range(n)]
+        yield thetas
+
+
+def run_choco(oracle, links, thetas, lrs, *, sent, gamma):
+    """As published, with one replica for each agent; `held` is the sum that an agent keeps instead of them."""
+    n = len(thetas)
+    replica = [torch.zeros_like(t) for t in thetas]
+    held = [torch.zeros_like(t) for t in thetas]
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(thetas)
+        half = [thetas[i] - lr * g[i] for i in range(n)]
+        q = sent(number, [half[i] - replica[i] for i in range(n)])
+        replica = [replica[i] + q[i] for i in range(n)]
+        held = [held[i] + combine(w, i, q) for i in range(n)]
+        thetas = [half[i] + gamma * (held[i] - replica[i]) for i in range(n)]
+        yield thetas
+
+
+def run_deepsqueeze(oracle, links, thetas, lrs, *, sent, gamma):
+    n = len(thetas)
+    error = [torch.zeros_like(t) for t in thetas]
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(thetas)
+        half = [thetas[i] - lr * g[i] for i in range(n)]
+        v = [half[i] + error[i] for i in range(n)]
+        read = sent(number, v)
+        error = [v[i] - read[i] for i in range(n)]
+        thetas = [half[i] + gamma * (combine(w, i, read) - read[i]) for i in range(n)]
+        yield thetas
+
+
+def run_sdm_dsgd(oracle, links, thetas, lrs, *, kept, damping):
+    """`kept(number)` are the places that are kept in a round. On links that stay, `mixed` is Wθ."""
+    n, width = len(thetas), len(thetas[0])
+    w, _ = links(0)
+    mixed = [combine(w, i, thetas) for i in range(n)]
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g, places = oracle.all(thetas), kept(number)
+        change = [damping * (mixed[i] - thetas[i] - lr * g[i]) for i in range(n)]
+        sparse = []
+        for row in change:
+            sparse.append(torch.zeros_like(row))
+            for place in places:
+                sparse[-1][place] = row[place] * width / len(places)
+        thetas = [thetas[i] + sparse[i] for i in range(n)]
+        mixed = [mixed[i] + combine(w, i, sparse) for i in range(n)]
+        yield thetas
+
+
+def run_d2(oracle, links, thetas, lrs, *, lazy):
+    """θ_{k+1} = W̃(2θ_k − θ_{k−1} − η_k g_k + η_{k−1} g_{k−1}), and W̃(θ_0 − η_0 g_0) in the first round."""
+    n, before, step_before = len(thetas), None, None
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        step = [lr * g for g in oracle.all(thetas)]
+        if before is None:
+            z = [thetas[i] - step[i] for i in range(n)]
+        else:
+            z = [2 * thetas[i] - before[i] - step[i] + step_before[i] for i in range(n)]
+        before, step_before = thetas, step
+        thetas = [(z[i] + combine(w, i, z)) / 2 if lazy else combine(w, i, z) for i in range(n)]
+        yield thetas
+
+
+def run_extra(oracle, links, thetas, lrs):
+    """x_1 = Wx_0 − ηg_0;  x_{k+2} = (I + W)x_{k+1} − W̃x_k − (η g_{k+1} − η g_k), with the W of the round in which a value was mixed."""
+    n, before = len(thetas), None
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        step = [lr * g for g in oracle.all(thetas)]
+        mixed = [combine(w, i, thetas) for i in range(n)]
+        if before is None:
+            after = [mixed[i] - step[i] for i in range(n)]
+        else:
+            old, old_mixed, old_step = before
+            after = [thetas[i] + mixed[i] - (old[i] + old_mixed[i]) / 2 - (step[i] - old_step[i]) for i in range(n)]
+        before = thetas, mixed, step
+        thetas = after
+        yield thetas
+
+
+def run_ad_psgd(oracle, links, thetas, lrs, *, delay):
+    history = [thetas] * (delay + 1)
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        g = oracle.all(history[-1 - delay])
+        now = history[-1]
+        history.append([combine(w, i, now) - lr * g[i] for i in range(len(now))])
+        yield history[-1]
+
+
+def run_leasgd(oracle, links, thetas, lrs, *, loss, rho, every):
+    n, ranks = len(thetas), []
+    for number, lr in enumerate(lrs):
+        _, near = links(number)
+        if number % every == 0:
+            ranks = [loss(theta) for theta in thetas]
+        g, after = oracle.all(thetas), []
+        for i in range(n):
+            leaders = [thetas[j] for j in near[i] if ranks[j] < ranks[i]]
+            theta = thetas[i] - lr * g[i]
+            if leaders:
+                theta = theta - lr * rho * (thetas[i] - sum(leaders) / len(leaders))
+            after.append(theta)
+        thetas = after
+        yield thetas
+
+
+def run_dp_srm(oracle, links, thetas, lrs, *, a, slack):
+    n, before, v = len(thetas), None, None
+    for number, lr in enumerate(lrs):
+        w, _ = links(number)
+        if number == 0:
+            v = oracle.all(thetas)
+        else:
+            q = oracle.differences(thetas, before, 1 - a, slack * a)
+            v = [slack * a * q[i] + (1 - a) * v[i] for i in range(n)]
+        before, thetas = thetas, [combine(w, i, thetas) - lr * v[i] for i in range(n)]
+        yield thetas
+
+
+def median(own, others):
+    each = torch.stack([own, *others]).sort(dim=0).values
+    return (each[(len(each) - 1) // 2] + each[len(each) // 2]) / 2
+
+
+def trimmed(own, others, *, b):
+    """Without the b smallest and b largest of every coordinate, or as many as leave one or two."""
+    each = torch.stack([own, *others]).sort(dim=0).values
+    b = min(b, (len(each) - 1) // 2)
+    return each[b : len(each) - b].mean(0)
+
+
+def clipped(own, others, *, tau):
+    """Lengths are rounded to float32."""
+    lengths = [float((other - own).norm().float()) for other in others]
+    pulls = [(other - own) * (tau / max(length, tau)) for other, length in zip(others, lengths, strict=True)]
+    return own + sum(pulls) / (len(others) + 1) if pulls else own
+
+
+def run_robust_dsgd(oracle, links, thetas, lrs, *, mean):
+    for number, lr in enumerate(lrs):
+        _, near = links(number)
+        g = oracle.all(thetas)
+        thetas = [mean(thetas[i], [thetas[j] for j in near[i]]) - lr * g[i] for i in range(len(thetas))]
+        yield thetas

@@ -1,4 +1,4 @@
-"""Everything that ships with Tacit under a name, one line each: rules, data sets, models, losses, graphs, schedules, codecs.
+"""Everything that ships with Tacit under a name, one line each: rules, data sets, models, losses, graphs, schedules, codecs, audits.
 
 A line says where a part is defined. The part is imported when it is looked up, so that help texts and settings have all names
 without PyTorch. The library, the command line, audits and verification take their names from here.
@@ -39,8 +39,18 @@ class ShippedRule(Shipped):
     """Whether it mixes what it exchanges, so that several exchanges in place of one make sense."""
     pooled: bool = False
     """Whether one agent trains on all records."""
+    even: bool = True
+    """Whether it sends as many bytes in every round."""
+    replicas: bool = False
+    """Whether it keeps what it has read of its neighbours, so that a message that never came makes it wrong for good."""
+    robust: bool = False
+    """Whether a robust mean of the neighbours may take the place of the weighted one: not where sums over agents must stay."""
+    discrete: bool = False
+    """Whether it is meant for discrete noise, and refused with any other."""
+    votes: bool = False
+    """Whether it asks teachers for votes, once in a run, and nothing else: settings of lots, clipping and the noise of sums do not apply."""
     linear: bool = True
-    """Whether messages are linear in the answers, with plain steps: audits that reconstruct answers need that."""
+    """Whether messages are linear in the answers when its `step`, if it has one, is `Plain`: audits that reconstruct answers need that."""
 
 
 Line = TypeVar("Line", bound=Shipped)
@@ -77,10 +87,34 @@ RULES = Registry(
         "sgd": ShippedRule(
             "tacit.algorithms.sgd:SGD", "all data in one place", queries=1, exchanges=False, pooled=True
         ),
-        "local": ShippedRule("tacit.algorithms.local:Local", "nobody talks", queries=1, exchanges=False),
-        "dsgd": ShippedRule("tacit.algorithms.dsgd:DSGD", queries=1),
+        "local": ShippedRule("tacit.algorithms.local:Local", "no messages", queries=1, exchanges=False),
+        "dsgd": ShippedRule("tacit.algorithms.dsgd:DSGD", queries=1, robust=True),
         "dsgt": ShippedRule("tacit.algorithms.dsgt:DSGT", queries=1),
         "dinno": ShippedRule("tacit.algorithms.dinno:DiNNO", queries="inner_steps", mixes=False),
+        "local-dsgd": ShippedRule("tacit.algorithms.local_dsgd:LocalDSGD", queries="local_steps", robust=True),
+        "d2": ShippedRule("tacit.algorithms.d2:D2", queries=1),
+        "extra": ShippedRule("tacit.algorithms.extra:EXTRA", queries=1),
+        "choco": ShippedRule("tacit.algorithms.choco:ChocoSGD", queries=1, linear=False, replicas=True),
+        "deepsqueeze": ShippedRule("tacit.algorithms.deepsqueeze:DeepSqueeze", queries=1, mixes=False, linear=False),
+        "sdm-dsgd": ShippedRule(
+            "tacit.algorithms.sdm_dsgd:SDMDSGD", queries=1, mixes=False, even=False, linear=False, replicas=True
+        ),
+        "q-dpsgd-1": ShippedRule("tacit.algorithms.q_dpsgd:QDPSGD1", queries=1, mixes=False, linear=False),
+        "q-dpsgd-2": ShippedRule(
+            "tacit.algorithms.q_dpsgd_2:QDPSGD2",
+            "discrete noise, by the rdp accountant",
+            queries=1,
+            mixes=False,
+            linear=False,
+            discrete=True,
+        ),
+        "dp-srm": ShippedRule("tacit.algorithms.dp_srm:DPSRM", queries=1),
+        "leasgd": ShippedRule("tacit.algorithms.leasgd:LEASGD", mixes=False, linear=False),
+        "muffliato": ShippedRule("tacit.algorithms.muffliato:Muffliato", queries=1, robust=True),
+        "ad-psgd": ShippedRule("tacit.algorithms.ad_psgd:ADPSGD", "with --graph matchings", queries=1, linear=False),
+        "pate": ShippedRule(
+            "tacit.algorithms.pate:PATE", "votes of teachers, for --split iid", linear=False, votes=True
+        ),
     }
 )
 DATA_SETS = Registry(
@@ -135,9 +169,28 @@ CODECS = Registry(
     {
         "dense": Shipped("tacit.networks.codecs:Dense"),
         "bfloat16": Shipped("tacit.networks.codecs:BFloat16"),
-        "topk": Shipped("tacit.networks.codecs:TopK", example="topk:0.1"),
+        "float16": Shipped("tacit.networks.codecs:Float16"),
+        "topk": Shipped("tacit.networks.sparse:TopK", example="topk:0.1"),
+        "randomk": Shipped("tacit.networks.sparse:RandomK", example="randomk:0.1"),
+        "qsgd": Shipped("tacit.networks.quantised:QSGD", example="qsgd:8"),
     }
 )
+AUDITS = Registry(
+    {
+        "check": Shipped("tacit.cli.audit.check:CheckAudit"),
+        "neighbor": Shipped("tacit.cli.audit.neighbor:NeighborAudit"),
+        "coalition": Shipped("tacit.cli.audit.coalition:CoalitionAudit"),
+        "membership": Shipped("tacit.cli.audit.membership:MembershipAudit"),
+        "noise": Shipped("tacit.cli.audit.noise:NoiseAudit"),
+        "one-run": Shipped("tacit.cli.audit.one_run:OneRunAudit"),
+        "distance": Shipped("tacit.cli.audit.distance:DistanceAudit"),
+        "votes": Shipped("tacit.cli.audit.votes:VotesAudit"),
+    }
+)
+
+
+ROBUST_MEANS = ("median", "trimmed", "clipped")
+"""What may take the place of the weighted mean in rules that allow it; see `tacit.algorithms.robust`."""
 
 
 def rule_line(text: str) -> ShippedRule | None:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import tacit
+from tacit import algorithms
 from tacit.models import FlatModel
 from tacit.training.preparation import starts
 
@@ -64,6 +65,34 @@ PAIRS = {
         tacit.DiNNO(rho=0.2, rho_growth=1.1, inner_steps=3, step=tacit.Plain()),
         run_dinno(inner=3, step=reference.plain, carry=False),
     ),
+    "sdm-dsgd": (
+        algorithms.SDMDSGD(share=1.0, damping=0.6),
+        partial(reference.run_sdm_dsgd, kept=lambda number: range(24 + 3), damping=0.6),
+    ),
+    "q-dpsgd-1": (
+        algorithms.QDPSGD1(codec=tacit.networks.DENSE, gamma=0.7),
+        partial(reference.run_q_dpsgd, sent=reference.exact, gamma=0.7),
+    ),
+    "dp-srm": (algorithms.DPSRM(a=0.3, slack=1.4), partial(reference.run_dp_srm, a=0.3, slack=1.4)),
+    "dp-srm with a=1": (algorithms.DPSRM(a=1.0), reference.run_dsgd),
+    "muffliato": (
+        algorithms.Muffliato(exchanges=3, gap=0.75),
+        partial(reference.run_muffliato, exchanges=3, gamma=algorithms.Muffliato(gap=0.75).gamma),
+    ),
+    "choco": (
+        algorithms.ChocoSGD(codec=tacit.networks.TopK(1.0), gamma=0.4),
+        partial(reference.run_choco, sent=reference.exact, gamma=0.4),
+    ),
+    "deepsqueeze": (
+        algorithms.DeepSqueeze(codec=tacit.networks.TopK(1.0), gamma=0.4),
+        partial(reference.run_deepsqueeze, sent=reference.exact, gamma=0.4),
+    ),
+    "local-dsgd": (
+        algorithms.LocalDSGD(local_steps=2, step=tacit.Momentum(0.9)),
+        partial(reference.run_local_dsgd, steps=2, step=partial(reference.momentum, 0.9)),
+    ),
+    "d2": (algorithms.D2(), partial(reference.run_d2, lazy=True)),
+    "extra": (algorithms.EXTRA(), reference.run_extra),
 }
 
 

@@ -32,7 +32,7 @@ def test_an_average_is_of_the_rules_own_models_and_costs_nothing():
     assert not torch.equal(plain.theta, mean.theta)
     assert plain.guarantees() == mean.guarantees()
     assert plain.bytes_sent == mean.bytes_sent
-    assert "DSGT, averaged" in repr(mean)
+    assert "dsgt, averaged" in repr(mean)
 
 
 def test_a_decay_that_is_none_is_refused():
@@ -77,5 +77,5 @@ def test_a_rule_that_returns_other_models_is_named(rule):
 
 
 def test_what_holds_for_a_rule_holds_for_its_average():
-    with pytest.raises(tacit.TacitError, match="SGD trains one agent"):
+    with pytest.raises(tacit.TacitError, match="sgd trains one agent"):
         tacit.train(tacit.Averaged(tacit.Averaged(tacit.SGD())), **settings())

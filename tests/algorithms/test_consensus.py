@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import tacit
-from tacit import graphs
-from tacit.networks import StackedNetwork, as_topology
+from tacit import algorithms, graphs
+from tacit.networks import DENSE, StackedNetwork, as_topology
 from tacit.training.counting import count
 from tacit.training.schedules import Constant
 
@@ -39,8 +39,8 @@ class Still:
     def gradient(self, theta):
         return torch.zeros_like(theta)
 
-    def exchange(self, *tensors):
-        return self.network.exchange(self.round, *tensors)
+    def exchange(self, *tensors, codec=DENSE):
+        return self.network.exchange(self.round, *tensors, codec=codec)
 
 
 @pytest.mark.parametrize("rule", ["metropolis", "max_degree"])
@@ -66,6 +66,11 @@ def test_average_stays_and_agents_agree(algorithm, graph, rule):
         (tacit.DSGD(), 7, 7, 7),
         (tacit.DSGT(), 7, 7, 14),
         (tacit.DiNNO(inner_steps=3), 21, 7, 7),
+        (algorithms.LocalDSGD(local_steps=4), 28, 7, 7),
+        (algorithms.Muffliato(exchanges=3), 7, 21, 21),
+        (algorithms.D2(), 7, 7, 7),
+        (algorithms.EXTRA(), 7, 7, 7),
+        (algorithms.ADPSGD(), 7, 7, 7),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, int) else str(value),
 )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from tacit.algorithms.interface import Algorithm, At, Stacked, check_rule
+from tacit.algorithms.interface import Algorithm, AroundRule, At, Stacked, check_rule
 from tacit.algorithms.steps import check_decay
 from tacit.errors import InvalidInput
 from tacit.registry import RULES, ShippedRule
@@ -27,7 +27,7 @@ class AveragedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Averaged:
+class Averaged(AroundRule):
     """A rule whose models are averaged over rounds, after they are made."""
 
     rule: Algorithm[Any]
@@ -51,20 +51,26 @@ class Averaged:
 
 
 def rule_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """Return the rule itself, whether its models are averaged or not."""
-    return rule_of(algorithm.rule) if isinstance(algorithm, Averaged) else algorithm
+    """Return the rule itself, without what is around it, such as averages."""
+    return rule_of(algorithm.rule) if isinstance(algorithm, AroundRule) else algorithm
 
 
 def name_of(algorithm: Algorithm[Any]) -> str:
-    """Return what the rule itself is called."""
-    return type(rule_of(algorithm)).__name__
+    """Return what the rule itself is called: its name in the registry, or that of its class if it is not a shipped one."""
+    shipped = _shipped(algorithm)
+    return type(rule_of(algorithm)).__name__ if shipped is None else shipped[0]
 
 
 def line_of(algorithm: Algorithm[Any]) -> ShippedRule | None:
     """Return the registry's line of the rule itself; None if it is not a shipped one."""
+    shipped = _shipped(algorithm)
+    return None if shipped is None else shipped[1]
+
+
+def _shipped(algorithm: Algorithm[Any]) -> tuple[str, ShippedRule] | None:
     kind = type(rule_of(algorithm))
     place = f"{kind.__module__}:{kind.__qualname__}"
-    return next((line for line in RULES.lines.values() if line.place == place), None)
+    return next(((name, line) for name, line in RULES.lines.items() if line.place == place), None)
 
 
 def is_pooled(algorithm: Algorithm[Any]) -> bool:

@@ -18,6 +18,7 @@ import torch
 from tacit.algorithms.interface import At, Stacked
 from tacit.algorithms.steps import Adam, Step, descend
 from tacit.errors import InvalidInput
+from tacit.networks.codecs import DENSE, Codec
 
 
 class DiNNOState(NamedTuple):
@@ -37,6 +38,7 @@ class DiNNO:
     inner_steps: int = 1
     step: Step = Adam()
     carry: bool = False
+    codec: Codec = DENSE
 
     def __post_init__(self) -> None:
         for name in ("rho", "rho_growth"):
@@ -52,10 +54,11 @@ class DiNNO:
     def round(self, state: DiNNOState, at: At) -> DiNNOState:
         """Update the duals, then descend T times on the augmented loss."""
         theta, rho = state.theta, self.rho * self.rho_growth**at.round
-        inbox = at.exchange(theta)
-        degree, others = inbox.degree, inbox.sum()
-        dual = state.dual + rho * (degree * theta - others)
-        anchor = (degree * theta + others) / 2
+        inbox = at.exchange(theta, codec=self.codec)
+        # What neighbours read of oneself, so that the duals of all agents sum to zero with any codec.
+        own, degree, others = inbox.own, inbox.degree, inbox.sum()
+        dual = state.dual + rho * (degree * own - others)
+        anchor = (degree * own + others) / 2
         psi, step = theta, state.step if self.carry else self.step.init(theta)
         for _ in range(self.inner_steps):
             gradient = at.gradient(psi) + dual + 2 * rho * (degree * psi - anchor)

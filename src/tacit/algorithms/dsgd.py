@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tacit.algorithms.interface import At, Stacked
+from tacit.algorithms.lossy import mix_inbox
 from tacit.algorithms.steps import Plain, Step, descend
+from tacit.networks.codecs import DENSE, Codec
 
 
 class DSGDState(NamedTuple):
@@ -25,6 +27,7 @@ class DSGD:
     """Decentralized stochastic gradient descent."""
 
     step: Step = Plain()
+    codec: Codec = DENSE
 
     def init(self, theta: Stacked) -> DSGDState:
         """Start at θ."""
@@ -32,6 +35,7 @@ class DSGD:
 
     def round(self, state: DSGDState, at: At) -> DSGDState:
         """Mix and descend."""
+        inbox = at.exchange(state.theta, codec=self.codec)  # which may travel while gradients are computed
         direction, step = self.step.step(state.step, at.gradient(state.theta))
-        mixed = at.exchange(state.theta).mix()
+        mixed = mix_inbox(inbox, state.theta, codec=self.codec)
         return DSGDState(descend(mixed, at.lr, direction), step)

@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 
 from tacit.algorithms.interface import At, Stacked
+from tacit.algorithms.lossy import mix_rows
 from tacit.algorithms.steps import descend
+from tacit.networks.codecs import DENSE, Codec
 
 
 class DSGTState(NamedTuple):
@@ -29,6 +31,8 @@ class DSGTState(NamedTuple):
 class DSGT:
     """Decentralized stochastic gradient tracking."""
 
+    codec: Codec = DENSE
+
     def init(self, theta: Stacked) -> DSGTState:
         """Start at θ with nothing tracked."""
         zero = torch.zeros_like(theta)
@@ -38,5 +42,5 @@ class DSGT:
         """Update the tracker, descend and mix."""
         g = at.gradient(state.theta)
         y = g + state.mixed_tracker - state.gradient
-        theta, mixed = at.exchange(descend(state.theta, at.lr, y), y).mix()
+        theta, mixed = mix_rows(at, descend(state.theta, at.lr, y), y, codec=self.codec)
         return DSGTState(theta=theta, gradient=g, tracker=y, mixed_tracker=mixed)

@@ -61,6 +61,28 @@ class At(Protocol):
         clipped like a gradient. It has `width` numbers; by default as many as the first of `public`.
         """
 
+    def vote(
+        self,
+        theta: Stacked,
+        *,
+        teachers: int,
+        records: int,
+        answers: int,
+        threshold: float,
+        caution: float,
+        steps: int,
+        lr: float,
+    ) -> Float[Tensor, "agents records"]:
+        """Return every agent's labels of so many public records by noisy votes of its teachers, negative where there is none: one query each.
+
+        Each agent trains `teachers` on parts of its records, from its θ, by `steps` steps of size `lr`, and labels at most `answers` of the
+        records: those on which a share `threshold` of them agrees, apart from noise. `caution` is the share of the privacy loss that finding out
+        costs. A run asks either for votes or for gradients and other means.
+        """
+
+    def labelled_gradient(self, theta: Stacked, labels: Float[Tensor, "agents records"]) -> Stacked:
+        """Return every agent's gradient of the mean loss on the public records that it has labels of; zero without any. It is not a query."""
+
     def exchange(self, *tensors: Float[Tensor, "agents ..."], codec: Codec = DENSE) -> Inbox:
         """Send one message with these rows to every neighbour and return what the neighbours sent.
 
@@ -87,6 +109,12 @@ class Algorithm(Protocol[State]):
 
     def round(self, state: State, at: At) -> State:
         """Return the state after one more round."""
+
+
+class AroundRule:
+    """A rule that is made of another one, `rule`, whose name and line in the registry it goes by."""
+
+    rule: Algorithm[Any]
 
 
 def check_rule(rule: Any) -> None:
