@@ -18,7 +18,19 @@ if TYPE_CHECKING:
     from tacit.algorithms import DSGD, DSGT, SGD, Adam, Averaged, DiNNO, Local, Momentum, Plain
     from tacit.api import train, train_trials
     from tacit.errors import TacitError
-    from tacit.privacy import Budget, Cancelling, Fast, Ledger, NoPrivacy, Observer, Privacy, Secret, Seeded, Unit
+    from tacit.privacy import (
+        Budget,
+        Cancelling,
+        Discrete,
+        Fast,
+        Ledger,
+        NoPrivacy,
+        Observer,
+        Privacy,
+        Secret,
+        Seeded,
+        Unit,
+    )
     from tacit.runs.loading import load
     from tacit.runs.python_runs import resume
     from tacit.training.absences import Absence
@@ -45,6 +57,7 @@ else:
             "tacit.privacy": (
                 "Budget",
                 "Cancelling",
+                "Discrete",
                 "Fast",
                 "Ledger",
                 "NoPrivacy",
@@ -91,6 +104,7 @@ __all__ = [
     "Cancelling",
     "Constant",
     "DiNNO",
+    "Discrete",
     "Fast",
     "Ledger",
     "Local",

@@ -17,7 +17,7 @@ from tacit.training.progress import rounds_bar
 from tacit.training.results import Result
 from tacit.training.runtimes import Stacked
 from tacit.training.session import Session
-from tacit.training.settings import Training, not_dealt
+from tacit.training.settings import Training, explain_undivided
 
 # Names of settings in other libraries.
 _OTHER_NAMES = {
@@ -27,7 +27,8 @@ _OTHER_NAMES = {
     "batch_size": "the lot size is one of the privacy settings: Privacy(lot_size=...)",
     "epsilon": "give privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
 }
-_DEAL = ("agents", "split")
+_DIVISION = ("agents", "split")
+_OF_SAVED_RUNS = ("run", "runs", "budget", "checkpoint_every", "tensorboard")  # parameters of `train`
 AGENTS: int = RunConfig.model_fields["agents"].default
 SPLIT: str = RunConfig.model_fields["split"].default
 
@@ -96,35 +97,35 @@ def _training(
     for key in settings:
         if key in _OTHER_NAMES:
             raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
-        choose("setting", key, [*_DEAL, *(field.name for field in fields(Training))])
+        choose("setting", key, [*_DIVISION, *_OF_SAVED_RUNS, *(field.name for field in fields(Training))])
     needed = [field.name for field in fields(Training) if field.default is MISSING and field.name != "algorithm"]
     if missing := [name for name in needed if name not in settings]:
         raise InvalidInput(
             f"give {' and '.join(f'{name}=' for name in missing)}; help(tacit.Training) explains all settings"
         )
     found: dict[str, Any] = {"algorithm": algorithm, **settings}
-    deal = {key: found.pop(key) for key in _DEAL if key in found}
+    division = {key: found.pop(key) for key in _DIVISION if key in found}
     names: dict[str, UserCode | str] = {}
     for key in BY_NAME:
         if isinstance(text := found.get(key), str):
             found[key], own = by_name(key, text, found.get("data"), found.get("seed", 0))
             names[key] = own or text
         if key == "data":
-            found[key] = _dealt(found[key], deal, found.get("seed", 0), named=key in names)
+            found[key] = _divide(found[key], division, found.get("seed", 0), named=key in names)
     if "data" in names and is_pooled(found["algorithm"]):
         found["data"] = found["data"].pooled()
     return Training(**found, **(more or {})), names
 
 
-def _dealt(data: Any, deal: dict[str, Any], seed: int, *, named: bool) -> Any:
+def _divide(data: Any, division: dict[str, Any], seed: int, *, named: bool) -> Any:
     """Return undivided data as divided among agents."""
     if not isinstance(data, DataSet):
-        if deal:
+        if division:
             raise InvalidInput(
-                f"{' and '.join(deal)} says how data that is given as a whole is divided, and data is {data!r}; leave it out"
+                f"{' and '.join(division)} says how data that is given as a whole is divided, and data is {data!r}; leave it out"
             )
         return data
-    if not (named or deal):
-        raise InvalidInput(not_dealt(data))
-    agents, how = deal.get("agents", AGENTS), deal.get("split", SPLIT)
+    if not (named or division):
+        raise InvalidInput(explain_undivided(data))
+    agents, how = division.get("agents", AGENTS), division.get("split", SPLIT)
     return data.split(agents, parse_split(how) if isinstance(how, str) else how, seed=seed)

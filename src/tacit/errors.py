@@ -6,6 +6,10 @@ the input from a defect in the program.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import wraps
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
 
 
 class TacitError(Exception):
@@ -52,6 +56,14 @@ class NetworkError(TacitError, RuntimeError):
     """A message that did not arrive, or not as it should."""
 
 
+class RankLost(NetworkError):
+    """Another process of a cluster's group that ended, or did not answer within the deadline."""
+
+
+class RankFailed(TacitError, RuntimeError):
+    """Another process of a cluster's group that stopped with an error, which this one repeats."""
+
+
 class BudgetExceeded(PrivacyError):
     """A query that would spend more privacy than is allowed. Nothing was spent."""
 
@@ -64,3 +76,18 @@ def choose(kind: str, name: str, options: Iterable[str]) -> str:
     near = get_close_matches(str(name), known, n=1, cutoff=0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise InvalidInput(f"unknown {kind} {name!r}{hint} (known: {', '.join(known)})")
+
+
+def refuse_misspelt(made: _Class) -> _Class:
+    """Give a dataclass of settings an error, for a keyword that it does not have, that names the nearest one."""
+    plain: Any = made
+    init = plain.__init__
+
+    @wraps(init)
+    def checked(self: Any, *values: Any, **settings: Any) -> None:
+        for name in settings:
+            choose(f"setting of {plain.__name__}", name, plain.__dataclass_fields__)
+        init(self, *values, **settings)
+
+    plain.__init__ = checked
+    return made

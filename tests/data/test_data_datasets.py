@@ -98,7 +98,7 @@ def test_a_data_set_that_cannot_be_used_is_refused(settings, message):
         DataSet.from_records(**usual | settings)
 
 
-def test_the_same_seed_deals_the_same_records():
+def test_the_same_seed_divides_the_same_way():
     data = dataset([i % 3 for i in range(50)])
     first, same, other = (data.split(4, IID(), seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first.indices, same.indices, strict=True))

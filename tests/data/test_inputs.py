@@ -268,7 +268,7 @@ def test_a_model_that_mixes_records_by_one_of_several_inputs_is_refused(kind, mo
         Session(tacit.Training(algorithm=tacit.DSGD(), **settings(kind, model)))
 
 
-def test_a_model_that_takes_other_arguments_is_told_what_it_was_given():
+def test_a_model_that_takes_other_arguments_is_refused_with_what_it_was_given():
     class Other(Both):
         def forward(self, image, words):
             return super().forward(image, words)

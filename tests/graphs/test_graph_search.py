@@ -138,7 +138,7 @@ def test_what_no_graph_has_is_said_at_once(wanted, message):
         graphs.find_graph(10, **{"tolerance": 0.01} | wanted, restarts=10**9)
 
 
-def test_what_is_not_found_tells_how_close_it_came():
+def test_what_is_not_found_says_how_close_it_came():
     with pytest.raises(
         GraphError,
         match=r"no graph of 10 agents found within 0.01 of fiedler 0.7, centrality 0.05; the closest in 1 restarts "

@@ -52,7 +52,7 @@ def test_a_crash_in_the_first_line_leaves_nothing_behind(tmp_path, file):
 
 
 @pytest.mark.parametrize("room", [0, 7])
-def test_a_full_disk_is_told_with_the_file_and_loses_nothing(file, room):
+def test_a_full_disk_is_reported_with_the_file_and_loses_nothing(file, room):
     before = file.read_bytes()
     with (
         files_end_at(len(before) + room),

@@ -145,7 +145,7 @@ def test_settings_are_written_without_places_in_memory():
     assert " at 0x" not in written(object())
 
 
-def test_tensors_are_told_apart_by_type_shape_and_value():
+def test_tensors_are_distinguished_by_type_shape_and_value():
     one = torch.arange(6.0)
     assert tensor_sha256(one) == tensor_sha256(one.clone())
     others = [one.double(), one.reshape(2, 3), one + 1, one.bfloat16(), one > 2, torch.tensor(3.0), one[:0]]

@@ -93,7 +93,7 @@ def outputs(tmp_path_factory):
     return found
 
 
-def test_no_output_of_a_run_tells_how_many_records_there_are(outputs):
+def test_no_output_of_a_run_reveals_how_many_records_there_are(outputs):
     assert {"one/events.jsonl", "one/summary.json", "one/config.toml", "ledger.sqlite"} <= set(outputs)
     assert {where: numbers for where, text in outputs.items() if (numbers := told(text))} == {}
 

@@ -27,7 +27,7 @@ PLAN = PlanEvent(
     time=now(),
     token="t",
     fingerprint="f",
-    algorithm="DSGT",
+    algorithm="dsgt",
     dataset="digits",
     agents=2,
     rounds=9,
@@ -231,6 +231,6 @@ def test_an_event_that_does_not_fit_cannot_be_made():
         ResumeEvent(time=now(), round=3, lost_queries=-1, machine=MACHINE)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path):
+def test_a_file_that_cannot_be_read_is_reported(tmp_path):
     with pytest.raises(StorageError, match="cannot be read"):
         events.read(tmp_path)

@@ -3,15 +3,18 @@
 import json
 import os
 import shutil
+import signal
 
 import forked
 import pytest
 import torch
 
-from tacit.errors import InvalidInput, PrivacyError, StorageError
+import tacit
+from tacit.errors import BudgetExceeded, InvalidInput, PrivacyError, StorageError
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig
+from tacit.training.session import Session
 
 BASE = {
     "dataset": "digits",
@@ -168,6 +171,28 @@ def test_a_run_that_was_killed_before_it_began_begins(tmp_path):
     assert folder.summary()["rounds"] == 12
 
 
+def die_before_the_account_is_open(say, runs, budget):
+    Session.open_accounts = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    Runner.start(runs, "one", RunConfig.of(BASE), budget=budget)
+
+
+def test_a_run_that_was_killed_before_its_account_was_open_keeps_the_budget_that_it_brought(tmp_path):
+    whole = RunConfig.of(BASE)
+    Runner.start(tmp_path, "other", whole).close()  # a ledger without a budget
+    small, large = (tacit.Budget(epsilon=epsilon, delta=1e-5) for epsilon in (0.01, 1000.0))
+    child, _ = forked.start(die_before_the_account_is_open, tmp_path, small)
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    with pytest.raises(BudgetExceeded):
+        Runner.resume(tmp_path / "one")
+    assert DurableLedger(tmp_path / "ledger.sqlite", read_only=True).account("one") is None
+    RunFolder.create(tmp_path, "two", whole, large)
+    folder = RunFolder(tmp_path / "two")
+    resume(folder)
+    assert DurableLedger(tmp_path / "ledger.sqlite", read_only=True).budget == large
+    assert not folder.budget_file.exists()
+
+
 def test_dying_between_the_last_checkpoint_and_the_summary_changes_nothing(tmp_path, monkeypatch):
     with Runner.start(tmp_path, "whole", RunConfig.of(BASE)) as runner:
         expected = runner.play(stop=lambda: False)
@@ -188,8 +213,6 @@ def test_dying_between_the_last_checkpoint_and_the_summary_changes_nothing(tmp_p
 
 
 def test_dying_before_the_account_is_closed_leaves_it_charged_its_plan_until_the_run_is_resumed(tmp_path, monkeypatch):
-    from tacit.training.session import Session
-
     def die(self):
         raise Killed
 

@@ -316,4 +316,4 @@ def test_the_ledger_verifies_a_run_with_masks(whole):
 
     said = CliRunner().invoke(app, ["ledger", "--runs", str(whole.folder.parent), "--delta", "1e-5", "--verify"])
     assert said.exit_code == 0, said.output
-    assert "the record is whole" in " ".join(said.output.split())
+    assert "the record is complete" in " ".join(said.output.split())

@@ -1,194 +1,22 @@
-"""`--model file.py:name` and its like: what is taken, what is refused and how, and runs that name the user's own code."""
+"""Code of a user's own, named in settings: found, imported, and refused where something is wrong with it."""
 
-import json
-import os
-import signal
-import sys
-import time
 from hashlib import sha256
 
-import forked
 import networkx as nx
 import pytest
 import torch
+from own_code import BASE, STUDY, config, play
 
 import tacit
 from tacit.algorithms import RULES
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models.hashing import models_sha256
-from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig
 from tacit.runs.user_code import find, is_user_code, last_part
 
-STUDY = '''
-"""A study of one's own: records, model, loss, rule and graph."""
-from dataclasses import dataclass
-from typing import NamedTuple
-
-import torch
-from torch import nn
-
-import tacit
-
-
-class Net(nn.Module):
-    def __init__(self, input_shape, classes):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(input_shape[0], 6), nn.Tanh(), nn.Linear(6, classes))
-
-    def forward(self, inputs):
-        return self.layers(inputs)
-
-
-def small():
-    return nn.Linear(4, 3)
-
-
-def loss(outputs, targets):
-    return nn.functional.cross_entropy(outputs, targets, reduction="none", label_smoothing=0.1)
-
-
-smoothed = nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
-
-
-class State(NamedTuple):
-    theta: torch.Tensor
-    velocity: torch.Tensor
-
-
-@dataclass(frozen=True)
-class Heavy:
-    decay: float = 0.9
-
-    def init(self, theta):
-        return State(theta, torch.zeros_like(theta))
-
-    def round(self, state, at):
-        velocity = self.decay * state.velocity + at.gradient(state.theta)
-        return State(at.exchange(state.theta - at.lr * velocity).mix(), velocity)
-
-
-light = Heavy(decay=0.1)
-
-
-def whole():
-    chance = torch.Generator().manual_seed(3)
-    inputs = torch.randn(150, 4, generator=chance)
-    targets = (inputs[:, 0] > 0).long() + (inputs[:, 1] > 0).long()
-    return tacit.data.DataSet.from_records(
-        name="study", train=(inputs[:120], targets[:120]), validation=(inputs[120:], targets[120:]), classes=3
-    )
-
-
-def clinics():
-    data = whole()
-    rows = data.train.inputs.split(40), data.train.targets.split(40)
-    return tacit.data.AgentData.from_parts(
-        list(zip(*rows)), name="clinics", owners=["north", "south", "west"], classes=3,
-        validation=(data.validation.inputs, data.validation.targets),
-    )
-
-
-records = clinics()
-
-
-def numbers():
-    chance = torch.Generator().manual_seed(3)
-    inputs = torch.randn(90, 4, generator=chance)
-    return tacit.data.DataSet.from_records(name="line", train=(inputs, inputs.sum(dim=1)))
-
-
-def line():
-    return nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))
-
-
-def squared(outputs, targets):
-    return (outputs - targets) ** 2
-
-
-def along(agents):
-    return tacit.graphs.path(agents)
-
-
-def by_seed(agents, seed):
-    return tacit.networks.RandomMatchings(agents, seed=seed)
-
-
-triangle = tacit.graphs.ring(3)
-'''
-ODD = """
-from torch import nn
-
-number = 3
-made = nn.Linear(4, 3)
-
-
-class Wide(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-
-
-class Rule:
-    def __init__(self, rho):
-        self.rho = rho
-
-    def init(self, theta):
-        return theta
-
-    def round(self, state, at):
-        return state
-
-
-def fails():
-    return 1 / 0
-
-
-def nothing():
-    return None
-
-
-def graph_fails(agents):
-    raise KeyError("no such place")
-
-
-def needs_more(agents, radius):
-    return None
-"""
-BASE = {
-    "dataset": "study.py:clinics",
-    "model": "study.py:Net",
-    "loss": "study.py:loss",
-    "algorithm": "study.py:Heavy",
-    "graph": "study.py:along",
-    "noise_multiplier": 3.0,
-    "lot_size": 10,
-    "rounds": 12,
-    "lr": 0.1,
-    "source": "seeded",
-    "checkpoint_every": 5,
-    "evaluate_every": 3,
-}
-
-
-@pytest.fixture(autouse=True)
-def study(tmp_path, monkeypatch):
-    """A folder with the user's files, in which everything happens."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "study.py").write_text(STUDY)
-    (tmp_path / "odd.py").write_text(ODD)
-    return tmp_path
-
-
-def config(**changes):
-    return RunConfig.of(BASE | changes)
-
-
-def play(runner, *, stop_after=None):
-    with runner:
-        return runner.play(stop=lambda: stop_after is not None and runner.session.round >= stop_after)
+pytestmark = pytest.mark.usefixtures("study")
 
 
 def test_all_five_by_name_make_a_run_that_keeps_where_they_are_defined(study):
@@ -353,7 +181,7 @@ def test_a_file_that_cannot_be_run_is_an_error_that_says_where(study, content, m
         ("1.0", False),
     ],
 )
-def test_a_name_is_told_from_other_texts(text, own):
+def test_a_name_is_distinguished_from_other_texts(text, own):
     assert is_user_code(text) is own
     assert last_part(text) == ({"file.py:name": "name"}.get(text, text.rpartition(":")[2]) if own else text)
 
@@ -373,125 +201,6 @@ def test_reading_settings_runs_no_code(study):
     play(Runner.start(study / "runs", "one", config(rounds=2)))
     (study / "study.py").write_text("raise RuntimeError('it was run')\n")
     assert RunFolder.find(study / "runs" / "one").config().model == "study.py:Net"
-
-
-@pytest.mark.parametrize("stop_after", [1, 7])
-def test_a_resumed_run_ends_bit_for_bit_where_an_uninterrupted_one_does(study, stop_after):
-    whole = play(Runner.start(study / "runs", "whole", config()))
-    assert play(Runner.start(study / "runs", "parts", config()), stop_after=stop_after) is None
-    parts = play(Runner.resume(study / "runs" / "parts"))
-    assert torch.equal(parts.theta, whole.theta)
-    assert {entry.event.count for entry in DurableLedger(study / "runs" / "ledger.sqlite").entries()} == {12}
-
-
-def tampered(text):
-    return (
-        STUDY.replace("label_smoothing=0.1)\n\n\nsmoothed", "label_smoothing=0.2)\n\n\nsmoothed")
-        if text == "loss"
-        else STUDY + "# more\n"
-    )
-
-
-@pytest.mark.parametrize("what", ["loss", "a comment"])
-def test_a_changed_source_is_refused_and_goes_on_when_it_is_put_back(study, what):
-    play(Runner.start(study / "runs", "one", config()), stop_after=6)
-    ledger = DurableLedger(study / "runs" / "ledger.sqlite", read_only=True)
-    before = ledger.account("one").spent
-    (study / "study.py").write_text(tampered(what))
-    with pytest.raises(
-        InvalidInput, match=r"study.py was changed since the run began; put it back, or start a new run"
-    ):
-        Runner.resume(study / "runs" / "one")
-    assert DurableLedger(study / "runs" / "ledger.sqlite", read_only=True).account("one").spent == before
-    settings = (study / "runs" / "one" / "config.toml").read_text()
-    new = sha256(tampered(what).encode()).hexdigest()
-    old = RunFolder(study / "runs" / "one").config().code["model"]["sha256"]
-    (study / "runs" / "one" / "config.toml").write_text(settings.replace(old, new))  # and hide it
-    with pytest.raises(InvalidInput, match=r"config.toml was changed since the run began"):
-        Runner.resume(study / "runs" / "one")
-    (study / "runs" / "one" / "config.toml").write_text(settings)
-    (study / "study.py").write_text(STUDY)
-    assert play(Runner.resume(study / "runs" / "one")) is not None
-
-
-def test_a_missing_source_is_said_at_resume(study):
-    play(Runner.start(study / "runs", "one", config()), stop_after=6)
-    (study / "study.py").rename(study / "moved.py")
-    with pytest.raises(InvalidInput, match=r"the file study.py is not there"):
-        Runner.resume(study / "runs" / "one")
-
-
-def test_other_records_under_the_same_name_are_refused(study):
-    """The function's file is the same; what it reads is not."""
-    reading = STUDY.replace(
-        "inputs[:120], targets[:120]", "inputs[: int(open('n.txt').read())], targets[: int(open('n.txt').read())]"
-    )
-    reading = reading.replace(".split(40), data.train.targets.split(40)", ".split(30), data.train.targets.split(30)")
-    (study / "study.py").write_text(reading.replace('"west"]', '"west", "east"][: (len(rows[0]))]'))
-    (study / "n.txt").write_text("120")
-    play(Runner.start(study / "runs", "one", config()), stop_after=6)
-    (study / "n.txt").write_text("80")
-    with pytest.raises(InvalidInput, match=r"are divided among 3 agents, and were among 4 when the run began"):
-        Runner.resume(study / "runs" / "one")
-    (study / "n.txt").write_text("115")
-    with pytest.raises(InvalidInput, match=r"the data is not what run 'one' began with \(numbers of records differ\)"):
-        Runner.resume(study / "runs" / "one")
-
-
-def test_a_runs_settings_start_a_new_run_of_changed_code(study):
-    play(Runner.start(study / "runs", "one", config(rounds=2)))
-    (study / "study.py").write_text(tampered("loss"))
-    again = RunConfig.of(RunConfig.read(study / "runs" / "one" / "config.toml"), {})
-    result = play(Runner.start(study / "runs", "two", again))
-    kept = [RunFolder(study / "runs" / name).config().code["loss"]["sha256"] for name in ("one", "two")]
-    assert kept[0] != kept[1]
-    assert result is not None
-
-
-def play_counted(tell, folder, home):
-    """Play a run on, in the folder of the user's files, with a byte for every answer that left the oracle."""
-    os.chdir(home)
-    answers = os.open(home / "count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    gradient = PrivateOracle.gradient
-
-    def counted(self, theta):
-        answer = gradient(self, theta)
-        os.write(answers, b".")
-        return answer
-
-    PrivateOracle.gradient = counted
-    with Runner.resume(folder) as runner:
-        tell("going")
-        runner.play(stop=lambda: False)
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_it_ends_bit_for_bit_and_asks_nothing_twice(study):
-    changes = {"rounds": 60, "spare_queries": 6, "checkpoint_every": 12, "evaluate_every": 30}
-    whole = play(Runner.start(study / "runs", "whole", config(**changes)))
-    with Runner.start(study / "runs", "killed", config(**changes)):
-        pass
-    folder, kills = study / "runs" / "killed", 0
-    while not (folder / "summary.json").exists():
-        child, said = forked.start(play_counted, folder, study)
-        with said:
-            assert said.readline() == "going\n"
-            before = _answers(study)
-            while kills < 2 and child.is_alive() and _answers(study) < before + 17:
-                time.sleep(0.005)
-            if kills < 2 and child.is_alive():
-                os.kill(child.pid, signal.SIGKILL)
-                kills += 1
-            child.join()
-    assert kills == 2
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["models_sha256"] == models_sha256(whole.theta)
-    (spent,) = {entry.event.count for entry in DurableLedger(study / "runs" / "ledger.sqlite").entries(run="killed")}
-    assert 60 <= _answers(study) <= spent <= 60 + kills
-
-
-def _answers(study):
-    return (study / "count").stat().st_size if (study / "count").exists() else 0
 
 
 def test_the_library_takes_the_same_names(study):

@@ -32,7 +32,7 @@ def test_records_scored_are_at_most_a_tenth_of_those_trained_on(rounds, lots, ag
 
 
 @given(rounds=COUNTS, every=COUNTS, trained=st.floats(1, 1e9), agents=st.integers(1, 1000), validation=COUNTS)
-def test_looks_that_were_asked_for_are_kept_and_the_sample_is_cut(rounds, every, trained, agents, validation):
+def test_snapshots_that_were_asked_for_are_kept_and_the_sample_is_cut(rounds, every, trained, agents, validation):
     looks = plan_snapshots(rounds=rounds, every=every, trained=trained, agents=agents, validation=validation)
     assert looks.every == every
     number = len(range(0, rounds, every))
@@ -40,7 +40,7 @@ def test_looks_that_were_asked_for_are_kept_and_the_sample_is_cut(rounds, every,
     assert looks.sample == min(100, validation) or number * looks.sample * agents <= left * (1 + 1e-9)
 
 
-def test_a_long_run_is_scored_on_all_records_at_twenty_looks():
+def test_a_long_run_is_scored_on_all_records_at_twenty_snapshots():
     assert plan_snapshots(rounds=1000, every=None, trained=1e9, agents=10, validation=5000) == (50, 5000)
 
 
@@ -57,7 +57,7 @@ def test_a_short_run_states_that_it_scores_more_than_a_tenth(rounds, agents, sha
     assert scored_share(schedule, **work) == pytest.approx(share, rel=0.01)
 
 
-def test_without_validation_records_looks_cost_nothing():
+def test_without_validation_records_snapshots_cost_nothing():
     assert plan_snapshots(rounds=100, every=None, trained=1.0, agents=2, validation=0) == (5, 0)
 
 

@@ -3,19 +3,23 @@
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 
 import tacit
 from tacit import graphs
-from tacit.networks import as_topology
+from tacit.algorithms import DPSRM
+from tacit.errors import PrivacyError
+from tacit.networks import BFloat16, TopK, as_topology
+from tacit.privacy.cancelling import masks_for
 from tacit.privacy.keys import Keys
-from tacit.training.noise_response import noise_response
+from tacit.training.noise_response import expected_response, noise_response
 from tacit.training.schedules import as_schedule
 
 RING = graphs.ring(10)
 
 
-def response(rule, graph=RING, keys=None, rounds=60, lr=0.1):
-    return noise_response(rule, as_topology(graph), keys or Keys.of(graph), rounds, as_schedule(lr), seed=0)
+def response(rule, graph=RING, keys=None, rounds=60, lr=0.1, **more):
+    return noise_response(rule, as_topology(graph), keys or Keys.of(graph), rounds, as_schedule(lr), seed=0, **more)
 
 
 def test_dsgd_keeps_masks_as_long_as_mixing_takes_and_own_noise_for_good():
@@ -31,6 +35,62 @@ def test_dsgd_keeps_masks_as_long_as_mixing_takes_and_own_noise_for_good():
         (v @ laplacian @ v) / (1 - value**2) for value, v in zip(values, vectors.T, strict=True) if value < 1 - 1e-9
     )
     assert masks == pytest.approx(0.01 / 10 * steady, rel=1e-3)
+
+
+def test_with_a_loss_dsgd_forgets_noise_of_the_average_too():
+    """θ_K = -η Σ_k (W - ηh)^(K-1-k) n_k; the sampled means of squares are within a fifth, five standard errors and more."""
+    kept = graphs.mixing_matrix(RING).toarray() - 0.1 * 2.0 * np.eye(10)
+    laplacian = nx.laplacian_matrix(RING).toarray()
+    found, powers = (
+        response(tacit.DSGD(), curvature=2.0),
+        [np.linalg.matrix_power(kept, step) for step in range(60)],
+    )
+    assert found.own == pytest.approx(0.01 / 10 * sum(np.trace(power @ power.T) for power in powers), rel=0.2)
+    masks = 0.01 / 10 * sum(np.trace(power @ laplacian @ power.T) for power in powers)
+    assert found.masks == pytest.approx(masks, rel=0.2)
+    assert found.own < 0.5 * response(tacit.DSGD()).own
+
+
+@pytest.mark.parametrize("graph", [graphs.complete(10), RING])
+def test_dinno_is_seen_to_gain_little_and_dsgt_to_gain_much(graph):
+    """DiNNO with the ρ and steps of a trial in which masks gained little."""
+    steps = {tacit.DiNNO(step=tacit.Plain(), rho=0.05, rho_growth=1.001): tacit.LogSpaced(1.0, 0.05)}
+    steps |= {tacit.DSGT(): tacit.LogSpaced(4.0, 0.8)}
+    dinno, dsgt = (
+        expected_response(rule, [as_topology(graph)], Keys(10), 1, 150, as_schedule(lr), seed=0)
+        for rule, lr in steps.items()
+    )
+    assert dinno.left is not None
+    assert 0.8 < dinno.left <= 1
+    assert dinno.by_dsgt < 0.6
+    assert dsgt.left is None
+    # Noise alone, by which masks of DSGT are chosen, shows nothing of it.
+    rule, lr = next(iter(steps.items()))
+    alone = response(rule, graph, Keys(10), rounds=150, lr=lr)
+    assert alone.masks / alone.own < 0.3 * dinno.response.masks / dinno.response.own
+
+
+def test_what_is_expected_with_a_loss_is_what_noise_does_to_models_with_a_loss():
+    """A quadratic loss, so that the deviation is exact: DiNNO on the ring, noise with masks of the best size beside noise without."""
+    rule, lr, keys = tacit.DiNNO(step=tacit.Plain(), rho=0.05, rho_growth=1.001), tacit.LogSpaced(1.0, 0.05), Keys(10)
+    expected = expected_response(rule, [as_topology(RING)], keys, 1, 150, as_schedule(lr), seed=0)
+    needed = [1.0] * 10
+    shares = []
+    for ratio in (0.125, 0.35, 1.0):
+        masks = masks_for(needed, keys, 1, ratio=ratio)
+        own = float(np.square(masks.own).mean())
+        shares.append(own + masks.size**2 * expected.response.masks / expected.response.own)
+    assert min(shares) >= expected.left - 0.01
+    assert shares[0] == pytest.approx(1.0, abs=0.02)  # the best gains nothing, and larger masks do harm
+    assert shares[2] > 5
+
+
+def test_a_rule_whose_steps_a_loss_upsets_or_that_asks_for_differences_is_chosen_for_noise_alone():
+    assert response(tacit.DSGD(), curvature=1e9) is None
+    assert response(DPSRM(a=0.3), curvature=1.0) is None
+    found = expected_response(DPSRM(a=0.3), [as_topology(RING)], Keys(10), 1, 60, as_schedule(0.1), seed=0)
+    assert found.left is None
+    assert found.response == response(DPSRM(a=0.3), keys=Keys(10))
 
 
 def test_dsgt_on_a_complete_graph_leaves_no_masks_in_the_models():
@@ -68,6 +128,59 @@ def test_dinno_keeps_masks_for_long_by_its_weak_pull():
     assert weak.masks / weak.own > 5 * strong.masks / strong.own
 
 
+def masked(**changes):
+    digits = tacit.data.load("digits").split(10, tacit.data.IID(), seed=0)
+    noise = changes.pop("noise", tacit.Cancelling())
+    privacy = tacit.Privacy(noise_multiplier=1.0, delta=1e-3, clip=1.0, lot_size=20, noise=noise)
+    settings = {"model": lambda: tacit.models.logistic((1, 8, 8), 10), "data": digits, "rounds": 20, "lr": 0.1}
+    return settings | {"privacy": privacy, "graph": RING} | changes
+
+
+def test_trials_with_graphs_of_their_own_have_masks_for_the_worst_of_them():
+    ring, full = graphs.ring(10), graphs.complete(10)
+    sizes = [
+        tacit.train_trials(len(each), tacit.DSGT(), **masked(graph=each, rounds=10))[0].plan.masks.size
+        for each in ([ring], [full], [full, ring])
+    ]
+    assert sizes[2] == sizes[0] < sizes[1]
+    with pytest.raises(tacit.TacitError, match="the trials have different graphs"):
+        tacit.train_trials(2, tacit.DSGT(), **masked(graph=[full, ring], noise=tacit.Cancelling(keys="graph")))
+
+
+def test_a_session_says_how_little_dinno_gains(caplog):
+    rule = tacit.DiNNO(step=tacit.Plain(), rho=0.05, rho_growth=1.001)
+    lr = tacit.LogSpaced(1.0, 0.05)
+    session = tacit.Session(tacit.Training(algorithm=rule, **masked(graph=graphs.complete(10), lr=lr, rounds=150)))
+    assert session.plan.masks is not None
+    assert "masks gain little under dinno on this graph: they should leave about 8" in caplog.text
+    assert "with DSGT they would leave 11 %" in caplog.text
+    caplog.clear()
+    session = tacit.Session(tacit.Training(algorithm=tacit.DSGT(), **masked(lr=0.3)))
+    assert session.plan.masks is not None
+    assert "gain little" not in caplog.text
+
+
+def test_people_who_may_be_at_several_agents_are_warned_of(caplog):
+    units = torch.arange(40) // 2
+    parts = [tacit.data.Records(torch.randn(40, 3), torch.zeros(40, dtype=torch.int64), units) for _ in range(4)]
+    data = tacit.data.AgentData.from_parts(parts, classes=2, name="wards")
+    unit = tacit.Unit("patient", most=2)
+    noise = tacit.Cancelling(ratio=1.0)
+    privacy = tacit.Privacy(noise_multiplier=1.0, delta=1e-3, clip=1.0, lot_size=5, noise=noise, unit=unit)
+    tacit.Session(
+        tacit.Training(
+            algorithm=tacit.DSGT(),
+            model=lambda: tacit.models.logistic((3,), 2),
+            data=data,
+            privacy=privacy,
+            graph=graphs.ring(4),
+            rounds=2,
+            lr=0.1,
+        )
+    )
+    assert "each agent numbers its patients by itself" in caplog.text
+
+
 def test_a_session_says_where_masks_do_not_pay(caplog):
     digits = tacit.data.load("digits").split(10, tacit.data.IID(), seed=0)
     privacy = tacit.Privacy(noise_multiplier=1.0, delta=1e-3, clip=1.0, lot_size=20, noise=tacit.Cancelling())
@@ -89,3 +202,24 @@ def test_a_session_says_where_masks_do_not_pay(caplog):
     )
     assert weak.plan.masks is None
     assert "more than the noise that they save" in caplog.text
+
+
+def test_a_rule_that_asks_for_differences_is_as_linear_as_one_that_asks_for_gradients():
+    """With a=1, DP-SRM is DSGD; with less it carries noise along, and masks stay with it for longer."""
+    dsgd, same, carried = (response(rule) for rule in (tacit.DSGD(), DPSRM(a=1.0), DPSRM(a=0.3)))
+    assert (same.own, same.masks) == pytest.approx((dsgd.own, dsgd.masks), rel=1e-9)
+    assert carried.masks < carried.own
+
+
+@pytest.mark.parametrize("codec", [TopK(0.5), BFloat16()])
+def test_masks_and_a_codec_in_which_they_do_not_cancel_are_refused_together(codec):
+    digits = tacit.data.load("digits").split(10, tacit.data.IID(), seed=0)
+    privacy = tacit.Privacy(noise_multiplier=1.0, delta=1e-3, clip=1.0, lot_size=20, noise=tacit.Cancelling())
+    settings = {"data": digits, "privacy": privacy, "graph": RING, "rounds": 3, "lr": 0.1}
+    training = tacit.Training(
+        algorithm=tacit.DSGT(codec=codec), model=lambda: tacit.models.logistic((1, 8, 8), 10), **settings
+    )
+    with pytest.raises(
+        PrivacyError, match=r"masks do not cancel in messages that .* shortens or rounds; send them whole"
+    ):
+        tacit.Session(training)

@@ -233,7 +233,7 @@ def test_links_that_join_nobody_are_refused_in_a_run_shorter_than_their_window()
         tacit.train(tacit.DSGD(), **settings(graph=Moving(AGENTS, reach=0.01), rounds=3))
 
 
-def test_models_that_are_no_numbers_have_no_accuracy_and_are_told_of_once(caplog):
+def test_models_that_are_not_finite_have_no_accuracy_and_are_reported_once(caplog):
     result = tacit.train(tacit.DiNNO(), **settings(lr=1e38, evaluate_every=1))
     assert all(math.isnan(value) for value in result.history[-1].accuracy)
     assert [each for each in caplog.messages if "not been finite" in each] == [

@@ -1,117 +1,24 @@
 """A whole run, private gradients and all, is the same to the bit wherever its agents are hosted."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from hosted_runs import AGENTS, GRAPHS, RULES, make_data, played, to_the_end, training
 
 import tacit
-from tacit import graphs
-from tacit.algorithms import Momentum
-from tacit.data import DataSet
+from tacit import algorithms
 from tacit.errors import DataError, InvalidInput, PrivacyError
 from tacit.models.hashing import models_sha256
-from tacit.networks import (
-    DENSE,
-    Loopback,
-    Moving,
-    RandomMatchings,
-    TopK,
-    WiredNetwork,
-    base_graphs,
-    one_peer_exponential,
-)
-from tacit.training.runtimes import Hosted, Stacked, Wired
-
-AGENTS, ROUNDS = 5, 3
-IRREGULAR = nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)])
-GRAPHS = {
-    "ring": graphs.ring(AGENTS),
-    "star": graphs.star(AGENTS),
-    "irregular": IRREGULAR,
-    "matchings": RandomMatchings(AGENTS, seed=3),
-    "one peer": one_peer_exponential(AGENTS),
-    "base": base_graphs(AGENTS, peers=2),
-    "moving": Moving(AGENTS, reach=0.6, seed=1, window=40),
-}
-
-
-class ThetaState(NamedTuple):
-    theta: torch.Tensor
-
-
-def shrunk(record, theta):
-    return theta * record.input.sum() * 1e-3
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """Asks for other vectors than gradients and for the loss on public records, draws by public chance, sends its largest numbers."""
-
-    def init(self, theta):
-        return ThetaState(theta)
-
-    def round(self, state, at):
-        g = at.query(shrunk, state.theta)
-        inbox = at.exchange(state.theta + 0.01 * at.chance(state.theta.shape[1]), codec=TopK(0.5))
-        near = inbox.mix() - inbox.own
-        return ThetaState(state.theta + near - at.lr * g * at.public_loss(state.theta)[:, None])
-
-
-RULES = {
-    "dsgd": tacit.DSGD(step=Momentum(0.5)),
-    "dsgt": tacit.DSGT(),
-    "dinno": tacit.DiNNO(inner_steps=2),
-    "ranked": Ranked(),
-}
-
-
-def make_model():
-    return nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 3))
+from tacit.networks import Loopback
+from tacit.training.runtimes import Stacked, Wired
 
 
 @pytest.fixture(scope="module")
 def data():
-    chance = torch.Generator().manual_seed(2)
-    inputs = torch.randn(260, 4, 4, generator=chance)
-    targets = torch.randint(0, 3, (260,), generator=chance)
-    table = DataSet.from_records(
-        name="made up", train=(inputs[:200], targets[:200]), validation=(inputs[200:], targets[200:]), classes=3
-    )
-    return table.split(AGENTS, tacit.data.Dirichlet(alpha=5.0), seed=0)
-
-
-def training(data, rule, graph, **changes):
-    settings = {
-        "model": make_model,
-        "data": data,
-        "privacy": tacit.Privacy(noise_multiplier=1.5, delta=1e-5, clip=[0.5, 1.0, 1.0, 2.0, 1.0], lot_size=8),
-        "rounds": ROUNDS,
-        "lr": [0.1, 0.2, 0.1, 0.3, 0.1],
-        "graph": graph,
-        "sources": tacit.Seeded(4),
-        "same_start": False,
-        "step_agents": 1,
-        "compile": False,
-    }
-    return tacit.Training(algorithm=rule, **settings | changes)
-
-
-def played(settings, runtime=None):
-    return to_the_end(tacit.Session(settings, runtime))
-
-
-def to_the_end(session):
-    with session:
-        while not session.finished:
-            session.advance()
-    return session
+    return make_data()
 
 
 def everyone_apart(settings):
@@ -165,6 +72,36 @@ def test_a_run_is_the_same_to_the_bit_wherever_its_agents_are_hosted(rule, where
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
     assert together.cost.bytes_sent.tolist() == [int(each.cost.bytes_sent[0]) for each in apart]
     assert together.cost.bytes_sent.tolist() == together.network.bytes_sent.tolist()
+
+
+# What came after, each on links that it allows; their networks are compared in `tests/networks`.
+FAMILY = {
+    "pate": (algorithms.PATE(teachers=3, records=20, answers=12, teacher_steps=4), "ring"),
+    "local-dsgd": (algorithms.LocalDSGD(), "irregular"),
+    "d2": (algorithms.D2(), "ring"),
+    "extra": (algorithms.EXTRA(), "ring"),
+    "choco": (algorithms.ChocoSGD(), "irregular"),
+    "deepsqueeze": (algorithms.DeepSqueeze(), "base"),
+    "sdm-dsgd": (algorithms.SDMDSGD(), "ring"),
+    "q-dpsgd-1": (algorithms.QDPSGD1(), "base"),
+    "dp-srm": (algorithms.DPSRM(), "irregular"),
+    "leasgd": (algorithms.LEASGD(), "base"),
+    "muffliato": (algorithms.Muffliato(exchanges=2), "irregular"),
+    "dsgd by medians": (algorithms.Robust(tacit.DSGD()), "irregular"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=() if each == "pate" else pytest.mark.slow) for each in FAMILY]
+)
+def test_the_family_is_the_same_to_the_bit_wherever_agents_are_hosted(name, data):
+    rule, where = FAMILY[name]
+    settings = training(data, rule, GRAPHS[where])
+    together, apart = played(settings), everyone_apart(settings)
+    assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
+    assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
+    (whole,) = together.results()
+    assert [each.results()[0].guarantees()[0] for each in apart] == whole.guarantees()
 
 
 MASKED = {
@@ -227,101 +164,6 @@ def test_secret_masks_are_refused_where_their_ends_are_in_different_processes(da
     assert tacit.Session(local, Wired(2, AGENTS, Loopback(AGENTS).end(2))).plan.masks is None
 
 
-class ShardInbox:
-    """The inboxes of several agents as one; what waits for messages is asked of all of them at once."""
-
-    def __init__(self, each, pool):
-        self._each, self._pool = each, pool
-
-    @property
-    def degree(self):
-        return torch.cat([inbox.degree for inbox in self._each])
-
-    @property
-    def own(self):
-        return self._joined([inbox.own for inbox in self._each])
-
-    def mix(self):
-        return self._joined(list(self._pool.map(lambda inbox: inbox.mix(), self._each)))
-
-    def sum(self):
-        return self._joined([inbox.sum() for inbox in self._each])
-
-    def _joined(self, parts):
-        return (
-            torch.cat(parts) if isinstance(parts[0], torch.Tensor) else tuple(map(torch.cat, zip(*parts, strict=True)))
-        )
-
-
-class ShardNetwork:
-    """Some agents in one process, each with its own end of the wires."""
-
-    trials = 1
-
-    def __init__(self, agents, topology, wires, device):
-        self._each = [WiredNetwork(agent, topology, wires.end(agent), device=device) for agent in agents]
-        self._pool = ThreadPoolExecutor(len(agents))
-        self.hosted = torch.tensor(agents, device=device)
-
-    @property
-    def bytes_sent(self):
-        return np.concatenate([network.bytes_sent for network in self._each])
-
-    def exchange(self, round, *tensors, codec=DENSE):
-        def one(place):
-            rows = [tensor[place : place + 1] for tensor in tensors]
-            return self._each[place].exchange(round, *rows, codec=codec)
-
-        return ShardInbox(list(self._pool.map(one, range(len(self._each)))), self._pool)
-
-    def close(self):
-        for network in self._each:
-            network.close()
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A runtime of some agents, neither all nor one."""
-
-    agents: tuple
-    wires: Loopback
-    trials = 1
-
-    def host(self, parts):
-        assert parts == len(self.agents)
-        return Hosted(self.agents, AGENTS)
-
-    def connect(self, topologies, *, dtype, device, taps, any_order):
-        (topology,) = topologies
-        return ShardNetwork(self.agents, topology, self.wires, device)
-
-    def gather(self, rows):
-        return None
-
-
-SHARDS = ((0, 3), (1, 2, 4))
-
-
-@pytest.mark.parametrize("where", ["ring", "irregular", "matchings"])
-@pytest.mark.parametrize("rule", ["dsgd", "dsgt", "dinno"])
-def test_a_run_in_two_shards_is_the_same_to_the_bit(rule, where, data):
-    settings, wires = training(data, RULES[rule], GRAPHS[where]), Loopback(AGENTS, timeout=60)
-    sessions = [
-        tacit.Session(replace(settings, data=data.only(list(agents)), sizes=data.sizes), Shard(agents, wires))
-        for agents in SHARDS
-    ]
-    with ThreadPoolExecutor(len(SHARDS)) as pool:
-        list(pool.map(to_the_end, sessions))
-    together, order = played(settings), [agent for agents in SHARDS for agent in agents]
-    assert torch.equal(together.state.theta[order], torch.cat([session.state.theta for session in sessions]))
-    for agents, session in zip(SHARDS, sessions, strict=True):
-        assert session.network.bytes_sent.tolist() == together.network.bytes_sent[list(agents)].tolist()
-        assert session.cost.bytes_sent.tolist() == session.network.bytes_sent.tolist()
-        (whole,), (part,) = together.results(), session.results()
-        assert part.guarantees() == [whole.guarantees()[agent] for agent in agents]
-        assert session.ledger.owners == tuple(data.owners[agent] for agent in agents)
-
-
 def test_an_agent_by_itself_is_charged_for_its_own_records_alone(data):
     settings = training(data, tacit.DSGT(), GRAPHS["ring"])
     whole, apart = played(settings).results()[0], everyone_apart(settings)
@@ -362,7 +204,14 @@ def test_all_agents_of_several_trials_count_as_they_send(data):
     assert len(set(both.cost.bytes_sent[:AGENTS])) == 1 < len(set(both.cost.bytes_sent[AGENTS:]))
 
 
-def test_what_an_agent_by_itself_cannot_do_is_told(data):
+def test_trials_that_protect_other_units_than_their_training_are_refused(data):
+    settings = training(data, tacit.DSGT(), GRAPHS["ring"], lr=0.1)
+    per_patient = replace(settings.privacy, unit=tacit.privacy.Unit("patient", most=2))
+    with pytest.raises(PrivacyError, match="the same units as their training"):
+        tacit.Session(settings, Stacked(2), privacies=[per_patient] * 2)
+
+
+def test_what_an_agent_by_itself_cannot_do_is_refused(data):
     settings, wires = training(data, tacit.DSGT(), GRAPHS["ring"]), Loopback(AGENTS)
     alone = Wired(2, AGENTS, wires.end(2))
     with pytest.raises(InvalidInput, match="the data is that of 5; give its own alone"):

@@ -1,37 +1,16 @@
+"""`tacit.train`: what a run asks, spends, gives and shows."""
+
 import math
 import pickle
 
-import networkx as nx
 import numpy as np
 import pytest
 import torch
+from small_training import AGENTS, make_model, settings
 from torch import nn
 
 import tacit
-from tacit.errors import BudgetExceeded, GraphError, InvalidInput, ModelError, PrivacyError
-
-AGENTS = 5
-
-
-@pytest.fixture(scope="module")
-def data():
-    return tacit.data.load("digits").split(AGENTS, tacit.data.ByClass(t=0.5), seed=0)
-
-
-def make_model():
-    return tacit.models.logistic((1, 8, 8), 10)
-
-
-def settings(data, /, **changes):
-    return {
-        "model": make_model,
-        "data": data,
-        "graph": tacit.graphs.ring(data.agents),
-        "privacy": tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=32),
-        "rounds": 4,
-        "lr": 0.5,
-        "sources": tacit.Seeded(0),
-    } | changes
+from tacit.errors import BudgetExceeded, InvalidInput
 
 
 @pytest.mark.parametrize("algorithm", [tacit.DSGD(), tacit.DSGT(), tacit.DiNNO(), tacit.Local()], ids=repr)
@@ -67,7 +46,7 @@ def test_dinno_is_charged_for_every_inner_step(data):
     assert result.history[-1].queries == 12
 
 
-def test_epsilon_comes_from_the_ledger_and_is_spent_as_promised(data):
+def test_epsilon_comes_from_the_ledger_and_is_spent_as_stated(data):
     privacy = tacit.Privacy(epsilon=[1.0, 2.0, 3.0, 4.0, 5.0], delta=1e-4, clip=1.0, lot_size=30)
     result = tacit.train(tacit.DSGD(), **settings(data, privacy=privacy, rounds=6, evaluate_every=2))
     for guarantee, wanted in zip(result.guarantees(), [1.0, 2.0, 3.0, 4.0, 5.0], strict=True):
@@ -80,7 +59,7 @@ def test_epsilon_comes_from_the_ledger_and_is_spent_as_promised(data):
     np.testing.assert_allclose(over_time[-1], [g.epsilon for g in result.guarantees()])
 
 
-def test_history_tells_what_happened(data):
+def test_history_has_what_happened(data):
     result = tacit.train(tacit.DSGT(), **settings(data, rounds=10, evaluate_every=4))
     assert [snapshot.round for snapshot in result.history] == [0, 4, 8, 10]
     assert result.history[0].consensus_distance < 1e-6
@@ -163,48 +142,6 @@ def test_trials_that_do_not_fit_the_budget_together_are_refused(data):
     tacit.train(tacit.DSGT(), **settings(data, privacy=privacy, ledger=ledger))
 
 
-def is_counted(at):
-    """Reach around what a rule may see, as one that cheats would."""
-    return type(at._Round__play.oracle).__name__ == "_Counting"
-
-
-class Greedy:
-    """Asks once when it is counted and twice when it is played."""
-
-    def __init__(self):
-        self.inner = tacit.DSGD()
-
-    def init(self, theta):
-        return self.inner.init(theta)
-
-    def round(self, state, at):
-        if not is_counted(at):
-            at.gradient(state.theta)
-        return self.inner.round(state, at)
-
-
-def test_an_algorithm_that_asks_more_than_it_was_counted_for_is_stopped(data):
-    ledger = tacit.Ledger()
-    with pytest.raises(BudgetExceeded, match="all 4 queries"):
-        tacit.train(Greedy(), **settings(data, ledger=ledger))
-    assert {entry.event.count for entry in ledger.entries()} == {4}
-
-
-class Modest(Greedy):
-    """Asks twice when it is counted and once when it is played."""
-
-    def round(self, state, at):
-        if is_counted(at):
-            at.gradient(state.theta)
-        return self.inner.round(state, at)
-
-
-def test_an_algorithm_that_asks_less_than_it_was_counted_for_is_charged_its_plan(data):
-    """How much less may depend on the answers."""
-    result = tacit.train(Modest(), **settings(data))
-    assert {(entry.spent, entry.event.count) for entry in result.ledger.entries()} == {(4, 8)}
-
-
 def test_a_run_that_is_left_on_the_way_is_charged_its_plan(data):
     ledger = tacit.Ledger()
     with tacit.Session(tacit.Training(algorithm=tacit.DSGT(), **settings(data, ledger=ledger))) as session:
@@ -229,31 +166,6 @@ def test_a_run_without_privacy_is_refused_under_a_budget(data):
     with pytest.raises(BudgetExceeded, match="Nothing was read"):
         tacit.train(tacit.DSGD(), **settings(data, ledger=ledger, privacy=tacit.NoPrivacy(lot_size=32)))
     assert ledger.accounts == ()
-
-
-class Recursive:
-    """STORM: the oracle clips the difference of two gradients of the same record, not only one gradient."""
-
-    def init(self, theta):
-        return tacit.algorithms.dsgd.DSGDState(theta, (theta, torch.zeros_like(theta)))
-
-    def round(self, state, at):
-        before, estimate = state.step
-
-        def change(record, now, then):
-            return record.gradient(now) - 0.5 * record.gradient(then)
-
-        estimate = at.query(change, state.theta, before) + 0.5 * estimate
-        mixed = at.exchange(state.theta).mix()
-        return state._replace(theta=mixed - at.lr * estimate, step=(state.theta, estimate))
-
-
-@pytest.mark.parametrize("private", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_rule_may_ask_for_other_vectors_than_gradients(private, data):
-    privacy = settings(data)["privacy"] if private else tacit.NoPrivacy(lot_size=32)
-    result = tacit.train(Recursive(), **settings(data, privacy=privacy))
-    assert result.plan.queries == 4
-    assert result.theta.isfinite().all()
 
 
 def test_declared_sizes_settle_the_rate(data):
@@ -322,114 +234,10 @@ def test_progress_is_drawn_on_a_terminal_only(data, capfd, monkeypatch):
     tacit.train(tacit.DSGD(), **settings(data, progress=True))
     seen = capfd.readouterr()
     assert seen.out == ""
-    assert "DSGD" in seen.err
+    assert "dsgd" in seen.err
 
 
-class WrongShape(Greedy):
-    def round(self, state, at):
-        return state._replace(theta=state.theta[:1])
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "changes", "error", "message"),
-    [
-        (tacit.DSGT(), {"rounds": 0}, InvalidInput, "rounds is 0"),
-        (tacit.DSGT(), {"round": 5}, InvalidInput, "did you mean 'rounds'"),
-        (tacit.DSGT(), {"evaluate_every": 0}, InvalidInput, "evaluate_every is 0"),
-        (tacit.DSGT(), {"graph": None}, GraphError, "say along which graph"),
-        (tacit.DSGT(), {"graph": nx.cycle_graph(4)}, GraphError, "4 nodes and the data 5 agents"),
-        (tacit.DSGT(), {"graph": nx.Graph([(0, 1), (2, 3), (3, 4)])}, GraphError, "connected"),
-        (tacit.DSGT(), {"graph": [nx.cycle_graph(5)] * 3}, GraphError, r"3 graphs for 1 trials.* a Cycle"),
-        (tacit.DSGT(), {"mixing": "metropolitan"}, InvalidInput, "did you mean 'metropolis'"),
-        (tacit.DSGT(), {"mixing": "uniform", "graph": nx.star_graph(4)}, GraphError, "average"),
-        (tacit.DSGT(), {"lr": -0.1}, InvalidInput, "positive"),
-        (tacit.DSGT(), {"lr": [0.1, 0.2]}, InvalidInput, "2 values for 5 agents"),
-        (tacit.DSGT(), {"sizes": [100]}, InvalidInput, "each of 5 agents"),
-        (tacit.DSGT(), {"same_start": False, "model": make_model()}, InvalidInput, "only if model is a function"),
-        (tacit.DSGT(), {"model": lambda: 3}, InvalidInput, "it made int"),
-        (tacit.DSGT(), {"model": lambda: nn.Linear(3, 10)}, ModelError, "fails on a batch"),
-        (tacit.DSGT(), {"model": lambda: nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64))}, ModelError, "BatchNorm1d"),
-        (tacit.DSGT(), {"loss": nn.functional.cross_entropy}, ModelError, "one value per record"),
-        (tacit.DSGT(), {"learning_rate": 0.1}, InvalidInput, "the step size is lr"),
-        (tacit.DSGT(), {"rounds": 1.5}, InvalidInput, "rounds is 1.5; it must be a whole number"),
-        (tacit.DSGT(), {"lr": None}, InvalidInput, "lr is None; give a number"),
-        (tacit.DSGT(), {"lr": []}, InvalidInput, "positive"),
-        (tacit.DSGT(), {"seed": -1}, InvalidInput, "seed is -1"),
-        (tacit.DSGT(), {"device": "quantum"}, InvalidInput, "device is 'quantum'"),
-        (tacit.DSGT(), {"data": tacit.data.load("digits")}, InvalidInput, "divide it among agents"),
-        (tacit.DSGT(), {"privacy": None}, InvalidInput, "privacy is None; give Privacy"),
-        (
-            tacit.DSGT(),
-            {"ledger": tacit.Budget(epsilon=1, delta=1e-5)},
-            InvalidInput,
-            "ledger is a Budget; give a Ledger",
-        ),
-        (tacit.DSGT(), {"sources": tacit.Secret}, InvalidInput, "sources is .*; give Secret"),
-        (tacit.DSGT(), {"model": 5}, InvalidInput, "model is 5; give an nn.Module"),
-        (tacit.DSGT(), {"name": 5}, InvalidInput, "name is 5"),
-        (tacit.DSGT, {}, InvalidInput, "give an instance"),
-        (tacit.DSGT(), {"model": lambda: tacit.models.logistic((1, 8, 8), 5)}, ModelError, "10 classes need as many"),
-        (
-            tacit.DSGT(),
-            {"loss": lambda o, t: nn.functional.cross_entropy(o, t, reduction="none") * len(o)},
-            ModelError,
-            "changes with the others in its batch",
-        ),
-        (tacit.SGD(), {}, InvalidInput, r"pass data.pooled\(\), or use Local"),
-        (tacit.DSGT(), {"privacy": tacit.NoPrivacy(lot_size=9999)}, PrivacyError, "larger than agent 0's"),
-        (
-            tacit.DSGT(),
-            {"privacy": tacit.NoPrivacy(lot_size=9), "private_diagnostics": True},
-            InvalidInput,
-            "does not clip",
-        ),
-        (
-            WrongShape(),
-            {},
-            InvalidInput,
-            r"WrongShape.round must return .*, as it was given, .* a theta of shape \(1, ",
-        ),
-    ],
-)
-def test_bad_settings_are_refused_before_anything_is_spent(algorithm, changes, error, message, data):
-    ledger = tacit.Ledger()
-    with pytest.raises(error, match=message):
-        tacit.train(algorithm, **settings(data, **{"ledger": ledger} | changes))
-    assert ledger.entries() == []
-
-
-@pytest.mark.parametrize("what", ["models", "gradients"])
-def test_a_rule_that_reads_other_rows_without_an_exchange_is_refused(what, data):
-    class Telepathic(Greedy):
-        def round(self, state, at):
-            theta, gradient = state.theta, at.gradient(state.theta)
-            if what == "models":
-                theta = theta.mean(0).expand_as(theta)
-            else:
-                gradient = gradient.mean(0).expand_as(gradient)
-            return state._replace(theta=theta - at.lr * gradient)
-
-    with pytest.raises(InvalidInput, match=r"Telepathic.round lets an agent read another's row without an exchange"):
-        tacit.train(Telepathic(), **settings(data))
-
-
-def test_counting_plays_the_runs_own_agents_seed_and_steps(data):
-    """A rule that asks by public chance is counted as often as it will ask."""
-
-    class Sometimes(Greedy):
-        def round(self, state, at):
-            if at.shared_chance(1) < 0.5:
-                assert at.lr.shape == (AGENTS, 1)
-                return self.inner.round(state, at)
-            return state
-
-    for seed in range(4):
-        run = settings(data, rounds=10, seed=seed, lr=[0.1] * AGENTS)
-        result = tacit.train(Sometimes(), **run)
-        assert result.history[-1].queries == result.plan.queries
-
-
-def test_a_budget_follows_records_that_are_dealt_out_anew(data):
+def test_a_budget_follows_records_that_are_divided_anew(data):
     spent = max(each.epsilon for each in tacit.train(tacit.DSGT(), **settings(data)).guarantees())
     ledger = tacit.Ledger(tacit.Budget(epsilon=1.001 * spent, delta=1e-5))
     tacit.train(tacit.DSGT(), **settings(data, ledger=ledger))
@@ -439,77 +247,17 @@ def test_a_budget_follows_records_that_are_dealt_out_anew(data):
             tacit.train(tacit.Local(), **settings(again, ledger=ledger, graph=None))
 
 
-def test_a_record_that_the_model_cannot_read_ends_no_run(data):
-    """A record that the model cannot read counts as zero: nobody sees an error, and nobody else's answer changes."""
-
-    class Picky(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.table = nn.Embedding(17, 10).requires_grad_(False)
-            self.out = nn.Linear(10, 10)
-
-        def forward(self, x):
-            return self.out(self.table((x * 16).round().long().clamp(min=0)).mean(dim=(1, 2, 3)))
-
-    poisoned = data.dataset.train.inputs.clone()
-    poisoned[7, 0, 0, 0] = 99
-    records = tacit.data.DataSet.from_records(
-        name="poisoned",
-        train=(poisoned, data.dataset.train.targets),
-        validation=data.dataset.validation,
-        prepare=data.dataset.prepare,
-    ).split(AGENTS, tacit.data.IID())
-    privacy = tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=min(records.sizes))
-    clean = tacit.data.DataSet.from_records(
-        name="clean",
-        train=(data.dataset.train.inputs, data.dataset.train.targets),
-        validation=data.dataset.validation,
-        prepare=data.dataset.prepare,
-    ).split(AGENTS, tacit.data.IID())
-    results = [
-        tacit.train(
-            tacit.Local(), **settings(each, model=Picky, privacy=privacy, sources=tacit.Seeded(3), rounds=1, graph=None)
-        )
-        for each in (records, clean)
-    ]
-    (holder,) = [agent for agent, held in enumerate(records.indices) if 7 in held]
-    for agent, (one, other) in enumerate(zip(*(result.theta for result in results), strict=True)):
-        assert torch.equal(one, other) == (agent != holder)
-
-
 def test_a_result_cannot_be_pickled_with_the_records_in_it(data):
     with pytest.raises(InvalidInput, match="state_dict"):
         pickle.dumps(tacit.train(tacit.DSGD(), **settings(data)))
 
 
-def test_uniform_weights_need_an_explicit_flag_on_irregular_graphs(data):
-    run = settings(data, graph=nx.star_graph(4), mixing="uniform")
-    result = tacit.train(tacit.DSGD(), **run, allow_drift=True)
-    assert result.theta.isfinite().all()
-
-
-def test_a_run_without_privacy_promises_nothing(data):
+def test_a_run_without_privacy_guarantees_nothing(data):
     result = tacit.train(tacit.DSGT(), **settings(data, privacy=tacit.NoPrivacy(lot_size=32)))
     assert not result.release
     assert all(math.isinf(guarantee.epsilon) for guarantee in result.guarantees())
     assert np.isinf(result.epsilons_over_time()[1:]).all()
     assert math.isinf(result.plan.clips[0])
-
-
-@pytest.mark.parametrize(
-    ("graph", "said"),
-    [
-        (
-            lambda agents: tacit.graphs.ring(agents),
-            r"graph is a function; give a networkx graph.*networks\.Changing\(function, agents\)",
-        ),
-        ([tacit.graphs.ring(AGENTS), "ring"], "graph is a list; give a networkx graph"),
-        ([], "graph is a list; give a networkx graph"),
-    ],
-)
-def test_a_graph_of_another_kind_is_refused(data, graph, said):
-    with pytest.raises(tacit.TacitError, match=said):
-        tacit.train(tacit.DSGD(), **settings(data, graph=graph))
 
 
 def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
@@ -532,63 +280,3 @@ def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
     ):
         with pytest.raises(tacit.TacitError, match=said):
             result.evaluate(wrong)
-
-
-NAMED = {
-    "privacy": tacit.Privacy(noise_multiplier=2.0, delta=1e-5, clip=1.0, lot_size=24),
-    "rounds": 3,
-    "lr": 0.5,
-    "sources": tacit.Seeded(0),
-}
-
-
-def test_shipped_parts_are_given_by_the_names_that_the_command_line_takes():
-    digits = tacit.data.load("digits")
-    given = {"data": digits.split(4, tacit.data.IID(), seed=3), "graph": tacit.graphs.ring(4), "model": make_model}
-    objects = tacit.train(tacit.DSGT(), **given, **NAMED, seed=3)
-    texts = {"data": "digits", "graph": "ring", "model": "logistic", "loss": "cross_entropy"}
-    assert torch.equal(tacit.train("dsgt", **texts, **NAMED, seed=3, agents=4, split="iid").theta, objects.theta)
-    whole = texts | {"data": digits}
-    assert torch.equal(
-        tacit.train("dsgt", **whole, **NAMED, seed=3, agents=4, split=tacit.data.IID()).theta, objects.theta
-    )
-    assert tacit.train("dsgt", **texts, **NAMED).data.partition == "digits/A(t=1)/seed 0/10 agents", "as `tacit train`"
-    assert tacit.train("sgd", model="logistic", data="digits", **NAMED).data.agents == 1
-    (trial, _) = tacit.train_trials(2, "local", model="mlp", data="synthetic:300", agents=2, **NAMED)
-    assert trial.data.dataset.name.startswith("synthetic 300x20")
-
-
-@pytest.mark.parametrize(
-    ("rule", "changes", "message"),
-    [
-        ("dsgtt", {}, "unknown algorithm 'dsgtt'; did you mean 'dsgt'?"),
-        ("dsgt", {"model": "logistik"}, "unknown model 'logistik'; did you mean 'logistic'?"),
-        ("dsgt", {"data": "digit"}, "unknown data set 'digit'; did you mean 'digits'?"),
-        ("dsgt", {"graph": "rign"}, "unknown graph kind 'rign'; did you mean 'ring'?"),
-        ("dsgt", {"loss": "cross_entropi"}, "unknown loss 'cross_entropi'; did you mean 'cross_entropy'?"),
-        ("dsgt", {"split": "idd"}, "unknown split 'idd'; did you mean 'iid'?"),
-        ("dsgt", {"agents": "4"}, "agents is '4'; it must be a whole number"),
-        ("dsgt", {"data": tacit.data.load("digits")}, "data is a DataSet; divide it among agents"),
-        ("dsgt", {"runs": "here"}, 'runs is for a run that is kept; give it a name with run="NAME"'),
-        ("dsgt", {"run": "one", "runs": 5}, "runs is 5; give the name of a folder"),
-    ],
-    ids=str,
-)
-def test_names_that_are_none_and_folders_without_a_run_are_refused(rule, changes, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput) as caught:
-        tacit.train(rule, **{"data": "digits", "graph": "ring", "model": "logistic"} | NAMED | changes)
-    assert message in str(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-def test_how_to_divide_data_that_is_divided_already_is_refused(data):
-    with pytest.raises(
-        InvalidInput, match=r"agents says how data that is given as a whole is divided, and data is Agent"
-    ):
-        tacit.train("dsgt", **settings(data), agents=5)
-
-
-def test_settings_that_are_missing_are_named():
-    with pytest.raises(InvalidInput, match=r"give model= and privacy= and lr=; help\(tacit.Training\)"):
-        tacit.train("dsgt", data="digits", rounds=3)

@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tacit.data.fields import Field
-from tacit.data.inputs import Inputs, describe_inputs, mapped
+from tacit.data.inputs import Inputs, describe_inputs, mapped, parts
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, RecordsLike, concatenate
@@ -44,6 +44,8 @@ class DataSet:
     """The largest share of an agent's records that may hold NaN or infinity, if the schema allows them."""
     published: bool = False
     """Whether these records are publicly available, as those of `tacit.data.load` and `synthetic` are. Only then does a run show class counts."""
+    pool: Inputs | None = None
+    """Public records without labels, for teachers to label. Without them, a run takes some of the validation records."""
 
     def __post_init__(self) -> None:
         shape = _shapes(self.train.inputs)
@@ -142,7 +144,7 @@ class DataSet:
                 f"cannot divide {len(self.train)} training records of {self.name} among {agents} agents; "
                 f"between 1 and {len(self.train)} agents can each hold one"
             )
-        parts = self._dealt(how, agents, np.random.default_rng(seed))
+        parts = self._divide(how, agents, np.random.default_rng(seed))
         # A label must identify these records without revealing anything about them: public facts only.
         whole = "" if self.train.units is None else "/by unit"
         partition = f"{self.name}/{how}/seed {seed}/{agents} agents{whole}"
@@ -153,18 +155,34 @@ class DataSet:
             partition=partition,
         )
 
-    def _dealt(self, how: Partition, agents: int, chance: np.random.Generator) -> list[np.ndarray]:
+    def with_pool(self, count: int) -> "DataSet":
+        """Return the data set with a pool of so many public records; without one of its own, it gets validation records, which are then left out of scores."""
+        if self.pool is not None:
+            if (held := len(parts(self.pool)[0])) < count:
+                raise DataError(f"{count} public records are to be labelled, and the pool of {self.name} has {held}")
+            return replace(self, pool=mapped(lambda table: table[:count], self.pool))
+        held = 0 if self.validation is None else len(self.validation)
+        if self.validation is None or count >= held:
+            raise DataError(
+                f"{count} public records are to be labelled, and {self.name} has {held} validation records, of which some must be left to score "
+                "models on; ask about fewer"
+            )
+        order = torch.randperm(held, generator=torch.Generator().manual_seed(0))
+        asked, scored = (rows.sort().values for rows in (order[:count], order[count:]))
+        return replace(self, pool=self.validation.take(asked).inputs, validation=self.validation.take(scored))
+
+    def _divide(self, how: Partition, agents: int, chance: np.random.Generator) -> list[np.ndarray]:
         """Divide records, or whole units by the target of their first record."""
         if self.train.units is None:
             return how(self.train.targets, self.classes, agents, chance)
         _, first, whose = np.unique(self.train.units.cpu().numpy(), return_index=True, return_inverse=True)
         if len(first) < agents:
             raise DataError(f"{self.name} has {len(first)} units, too few for {agents} agents to hold one each")
-        dealt = how(self.train.targets[torch.from_numpy(first)], self.classes, agents, chance)
+        parts = how(self.train.targets[torch.from_numpy(first)], self.classes, agents, chance)
         holder = np.full(len(first), -1, dtype=np.int64)
-        for agent, units in enumerate(dealt):
+        for agent, units in enumerate(parts):
             if (holder[units] >= 0).any() or len(np.unique(units)) < len(units):
-                raise DataError(f"{how} deals a unit twice; it can be held once only")
+                raise DataError(f"{how} gives a unit to two agents; only one can hold it")
             holder[units] = agent
         return [np.flatnonzero(holder[whose] == agent) for agent in range(agents)]
 
@@ -256,9 +274,7 @@ class AgentData:
         )
         rows = torch.split(torch.arange(len(data.train)), [len(table) for table in tables])
         local = data.train.units is not None and len(parts) > 1
-        # Among another number of parties, the same records have other owners.
-        partition = f"{name}/{len(parts)} parts"
-        return AgentData(dataset=data, indices=rows, owners=tuple(owners), partition=partition, local_units=local)
+        return AgentData(dataset=data, indices=rows, owners=tuple(owners), local_units=local)
 
     def __repr__(self) -> str:
         return self.described()

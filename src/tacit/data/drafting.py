@@ -29,11 +29,7 @@ def settle(data: "DataSet", model: nn.Module) -> Schema:
 
 def draft(data: "DataSet") -> Schema:
     """Return the shapes and types of the training tables, without ranges; bytes have one by their type."""
-
-    def field(table: Tensor) -> Field:
-        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype)
-
-    return Schema(inputs=mapped(field, data.train.inputs), targets=field(data.train.targets))
+    return Schema(inputs=mapped(Field.like, data.train.inputs), targets=Field.like(data.train.targets))
 
 
 def narrowed(schema: Schema, data: "DataSet", model: nn.Module | None) -> Schema:

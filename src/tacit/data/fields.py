@@ -39,6 +39,11 @@ class Field:
     high: float | None = None
     finite: bool = True
 
+    @classmethod
+    def like(cls, table: Tensor) -> "Field":
+        """Return what the rows of a table are: their shape and type, without a range."""
+        return cls(shape=tuple(table.shape[1:]), dtype=table.dtype)
+
     def __post_init__(self) -> None:
         try:
             shape = tuple(operator.index(side) for side in self.shape)

@@ -51,7 +51,7 @@ class ByClass:
         """Return the rows that each agent holds."""
         per_class = _class_counts(self, targets, classes)
         fractions = class_fractions(self.t, agents, len(per_class))
-        return _deal(apportion(fractions, per_class), targets, rng)
+        return _assign(apportion(fractions, per_class), targets, rng)
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class Dirichlet:
         best = 0
         for _ in range(_DRAWS):
             shares = rng.dirichlet(np.full(agents, self.alpha), size=len(per_class)).T
-            dealt = apportion(shares, per_class)
-            best = max(best, int(dealt.sum(axis=1).min()))
+            counts = apportion(shares, per_class)
+            best = max(best, int(counts.sum(axis=1).min()))
             if best >= self.min_size:
-                return _deal(dealt, targets, rng)
+                return _assign(counts, targets, rng)
         raise DataError(
             f"{self} gave the smallest of {agents} agents at most {best} of {len(targets)} records in "
             f"{_DRAWS} draws, not the {self.min_size} asked for; "
@@ -123,21 +123,21 @@ def apportion(
 ) -> Int64[np.ndarray, "agents classes"]:
     """Turn shares into whole records, so that each class is divided completely.
 
-    Each agent gets the whole records of its share. The remainder of a class goes, one each, to those who have
-    lost most to rounding so far. Without that memory the same agents would win in every class: 100
+    Each agent gets the whole records of its share. The remainder of a class goes, one each, to those whose
+    shares were rounded down most so far. Without that memory the same agents would win in every class: 100
     classes of 500 over 1,000 agents would leave half of them with 100 records and half with none.
     """
     wanted = shares * per_class
-    dealt: Int64[np.ndarray, "agents classes"] = np.floor(wanted + _ROUNDING).astype(np.int64)
+    counts: Int64[np.ndarray, "agents classes"] = np.floor(wanted + _ROUNDING).astype(np.int64)
     owed = np.zeros(len(shares))
-    for j, left in enumerate(per_class - dealt.sum(axis=0)):
-        fraction = wanted[:, j] - dealt[:, j]
+    for j, left in enumerate(per_class - counts.sum(axis=0)):
+        fraction = wanted[:, j] - counts[:, j]
         owed += fraction
         claim = np.where(fraction > _ROUNDING, owed, -np.inf)  # agents with no share of a class get none
         winners = np.argsort(-claim, kind="stable")[:left]
-        dealt[winners, j] += 1
+        counts[winners, j] += 1
         owed[winners] -= 1
-    return dealt
+    return counts
 
 
 def _class_counts(rule: Partition, targets: Tensor, classes: int | None) -> Int64[np.ndarray, "classes"]:
@@ -146,12 +146,12 @@ def _class_counts(rule: Partition, targets: Tensor, classes: int | None) -> Int6
     return np.bincount(targets.cpu().numpy(), minlength=classes)
 
 
-def _deal(dealt: Int64[np.ndarray, "agents classes"], targets: Tensor, rng: np.random.Generator) -> Rows:
+def _assign(counts: Int64[np.ndarray, "agents classes"], targets: Tensor, rng: np.random.Generator) -> Rows:
     shuffled = rng.permutation(len(targets))
     by_class = shuffled[np.argsort(targets.cpu().numpy()[shuffled], kind="stable")]
-    agents, classes = dealt.shape
+    agents, classes = counts.shape
     holder = np.empty(len(targets), dtype=np.int64)
-    holder[by_class] = np.repeat(np.tile(np.arange(agents), classes), dealt.T.ravel())
+    holder[by_class] = np.repeat(np.tile(np.arange(agents), classes), counts.T.ravel())
     return _rows(holder, agents)
 
 

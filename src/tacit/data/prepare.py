@@ -147,10 +147,11 @@ def _equal(one: Inputs, other: Inputs) -> bool:
 
 
 def _same(one: Inputs, other: Inputs) -> bool:
-    return same_structure(one, other) and all(map(_close, parts(one), parts(other)))
+    return same_structure(one, other) and all(map(close, parts(one), parts(other)))
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def close(one: Tensor, other: Tensor) -> bool:
+    """Say whether two results are the same up to the order of additions."""
     if one.shape != other.shape:
         return False
     if not one.is_floating_point():

@@ -6,9 +6,9 @@ Tensors stay as compact as they were given (images of bytes stay bytes); the dat
 what a model reads, for each batch after gathering.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +28,8 @@ Column: TypeAlias = Array | list[Any]
 class Records:
     """Inputs and targets, one record per row, and optionally the unit that each belongs to.
 
-    units: a number for each record. Records with the same number belong to one unit, such as a patient.
+    units: a number for each record. Records with the same number belong to one unit, such as a patient. A unit's number must not depend on which
+        other units there are: what a unit's turn is may follow from it.
     """
 
     inputs: Inputs
@@ -74,7 +75,7 @@ class Records:
                 f"the column of units holds {kinds}; give whole numbers or texts, one for every record: what is missing or rounded "
                 "would make one unit of several"
             )
-        numbers = {one: number for number, one in enumerate(sorted(set(ids)))}
+        numbers = {one: _stable_number(type(one).__name__, one) for one in set(ids)}
         return Records(self.inputs, self.targets, torch.tensor([numbers[one] for one in ids], dtype=torch.int64))
 
     @staticmethod
@@ -120,9 +121,19 @@ def concatenate(tables: Sequence[Records]) -> Records:
         raise DataError("some parts say to whom records belong and others do not; give units of all, or of none")
     inputs = mapped(lambda *columns: torch.cat(columns), *(table.inputs for table in tables))
     # Each part has numbers of its own: equal ones are not the same unit.
-    starts = [0, *accumulate(int(column.max()) + 1 for column in units)]
-    moved = [column + start for column, start in zip(units, starts, strict=False)]
-    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(moved) if moved else None)
+    apart = units if len(units) == 1 else [_number_apart(column, part) for part, column in enumerate(units)]
+    return Records(inputs, torch.cat([table.targets for table in tables]), torch.cat(apart) if apart else None)
+
+
+def _number_apart(units: Int64[Tensor, "records"], part: int) -> Int64[Tensor, "records"]:
+    """Return other numbers for the units of a part, which no other part has."""
+    known, whose = units.unique(return_inverse=True)
+    return torch.tensor([_stable_number(part, one) for one in known.tolist()], dtype=torch.int64)[whose]
+
+
+def _stable_number(*name: object) -> int:
+    """Return a number that follows from a unit's name alone, so that one unit more changes no other's. Two names share one by chance in 2⁶³."""
+    return int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=8).digest(), "little") >> 1
 
 
 def _read_items(items: Any) -> Records:

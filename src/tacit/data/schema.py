@@ -168,7 +168,7 @@ def check_records(data: "AgentData", schema: Schema) -> None:
         lines.append(f"and {len(holders) - _SHOWN} more agents")
     raise DataError(
         f"training records do not fit the schema of {data.dataset.name}. {'; '.join(lines)}. Drop them (schema.fits(records) "
-        f"tells which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
+        f"returns which fit), correct them, or declare a wider range with schema={_missing(wrong)}. This message is about private "
         "records: do not forward it"
     )
 
@@ -187,11 +187,7 @@ def _check_missing(data: "AgentData", schema: Schema) -> None:
 
 def find_missing(records: Records) -> Bool[Tensor, "records"]:
     """Return which records hold NaN or infinity. For private records the answer is private."""
-
-    def field(table: Tensor) -> Field:
-        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype)
-
-    whole = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
+    whole = Schema(inputs=mapped(Field.like, records.inputs), targets=Field.like(records.targets))
     found = [rows.cpu() for rows in _misfits(records, whole).values()]
     missing = torch.zeros(len(records), dtype=torch.bool)
     missing[torch.cat(found) if found else []] = True

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.errors import InvalidInput
+from tacit.io.files import finite
 from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 
 Line = dict[str, Any]
@@ -43,10 +44,10 @@ def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str
 
 
 def append(file: Path, facts: Line, line: Line) -> None:
-    """Append a piece, after the facts if it is the first, and return when it is on disk.
+    """Append a piece, after the facts if it is the first, and return when it is on disk; a number that is not finite is null.
 
     An incomplete last line is removed first. If this fails, all earlier pieces are still there.
     """
     new = (line,) if last_whole_line(file) else ({"facts": facts}, line)
-    lines = b"".join(json.dumps(each, allow_nan=False).encode() + b"\n" for each in new)
+    lines = b"".join(json.dumps(finite(each), allow_nan=False).encode() + b"\n" for each in new)
     append_line(file, lines, new_folder=True)

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import torch
 
 from tacit.errors import ProcessLost
+from tacit.io.memory import keep_pages
 
 # What most work imports at some point; the first gradient imports the first of them.
 _IMPORTED = ["torch._dynamo", "tacit.audit", "tacit.experiments", "tacit.privacy.losses", "tacit.training.session"]
@@ -29,10 +30,14 @@ Result = TypeVar("Result")
 def spread(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Yield each item with its result, in the order in which they finish.
+    """Yield each item with its result, in the order in which they finish; with one worker, or one item, this process does it all.
 
     A caller that stops early must close the generator. Queued items are then dropped, and running ones are lost.
     """
+    if min(workers, len(items)) <= 1:
+        for item in items:
+            yield item, work(item)
+        return
     others = set(active_children())
     pool = ProcessPoolExecutor(
         min(workers, len(items)), mp_context=_context(), initializer=_prepare, initargs=(work, dict(os.environ))
@@ -88,6 +93,7 @@ def _prepare(work: Callable[[Any], Any], environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)  # a server has that of the moment when it began
     _work = work
+    keep_pages()
     torch.set_num_threads(1)
 
 

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM as requests to stop: at once before training starts, and then between two rounds."""
 
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -36,7 +37,8 @@ class Stopping:
         return lambda: self.asked
 
     def __enter__(self) -> Self:
-        for number in self._signals:
+        # Signals reach the main thread alone. Ray calls its workers in another one, and ends them itself.
+        for number in self._signals if threading.current_thread() is threading.main_thread() else ():
             self._before[number] = signal.signal(number, self._take)
         return self
 

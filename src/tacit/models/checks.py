@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from tacit.data.inputs import Inputs, call_model, mapped, names, parts
+from tacit.data.prepare import close
 from tacit.errors import ModelError
 
 
@@ -121,18 +122,10 @@ def _compare(module: nn.Module, one: Seen, other: Seen, complaint: str) -> None:
         same_input = len(given) == len(given_too) and all(
             one.shape == other.shape and torch.equal(one, other) for one, other in zip(given, given_too, strict=True)
         )
-        if same_input and not _close(output, output_too):
+        if same_input and not close(output, output_too):
             label = f"{type(layers[name]).__name__} {name!r}" if name else type(module).__name__
             raise ModelError(f"{label} {complaint}")
 
 
 def _is_batch(value: Any, length: int) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0 and value.shape[0] == length
-
-
-def _close(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape:
-        return False
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    return torch.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)

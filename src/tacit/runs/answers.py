@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tacit.errors import StorageError
 from tacit.privacy import Oracle, PerSample
+from tacit.privacy.votes import Ballot
 
 _HEADER = struct.Struct("<4s8sIIII")  # magic, token of the run, rows, columns, kind, checksum of what follows
 _MAGIC = b"TACh"
@@ -107,6 +108,11 @@ class RecordingOracle:
         if self._replay:
             return self._replay.pop(0)
         return self._recorded(self._oracle.query(per_sample, *public, width=width))
+
+    def vote(self, theta: Tensor, ballot: Ballot) -> Tensor:
+        """Return the labels on record, or ask for them."""
+        self.queries += 1
+        return self._replay.pop(0) if self._replay else self._recorded(self._oracle.vote(theta, ballot))
 
     def _recorded(self, answer: Tensor) -> Tensor:
         self.log.append(answer)

@@ -4,12 +4,13 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from tacit.algorithms import STEPS, Algorithm, Averaged, Momentum
+from tacit.algorithms import STEPS, Algorithm, Averaged, Momentum, Robust
+from tacit.algorithms.robust import parse_robust
 from tacit.data import AgentData, DataSet
 from tacit.errors import GraphError, InvalidInput
 from tacit.models import Loss
-from tacit.networks import Topology
-from tacit.privacy import Cancelling, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
+from tacit.networks import Topology, find_codec
+from tacit.privacy import Cancelling, Discrete, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
 from tacit.runs.config import RunConfig
 from tacit.runs.config_checks import OF_RULES, fields_set_by_settings
 from tacit.runs.python_config import AnyConfig
@@ -23,6 +24,7 @@ from tacit.training.preparation import Model
 from tacit.training.schedules import Constant, LogSpaced
 from tacit.training.settings import Training
 
+_STEP_RECORDS = 256  # of a step of gradients where workers share the agents
 _OWN = ("algorithm", "dataset", "graph", "model", "loss")
 
 
@@ -32,7 +34,7 @@ def pins(config: RunConfig) -> dict[str, dict[str, str]]:
     return {key: own.code for key, own in found.items() if own is not None}
 
 
-def deal(config: RunConfig) -> AgentData:
+def divide_data(config: RunConfig) -> AgentData:
     """Return who holds which records."""
     whole: DataSet | AgentData
     if (own := _own(config, "dataset")) is None:
@@ -75,9 +77,11 @@ def loss_function(config: RunConfig) -> Loss:
 
 
 def make_rule(config: RunConfig) -> Algorithm[Any]:
-    """Return the update rule, with averages if these are wanted."""
+    """Return the update rule, with robust means and averages if these are wanted."""
     own = _own(config, "algorithm")
     rule = _shipped_rule(config) if own is None else as_rule(own)
+    if (robust := parse_robust(config.mixing)) is not None:
+        rule = Robust(rule, *robust)
     return rule if config.averaging is None else Averaged(rule, config.averaging)
 
 
@@ -86,6 +90,8 @@ def _shipped_rule(config: RunConfig) -> Algorithm[Any]:
     settings = {key: value for key, value in settings.items() if value != RunConfig.model_fields[key].default}
     if config.step is not None:
         settings["step"] = Momentum(config.momentum) if config.step == "momentum" else STEPS[config.step]()
+    if config.codec is not None:
+        settings["codec"] = find_codec(config.codec)
     return make_shipped_rule(config.algorithm, settings)
 
 
@@ -110,7 +116,7 @@ def make_training(
         rounds=config.rounds,
         lr=Constant(config.lr) if config.lr_final is None else LogSpaced(config.lr, config.lr_final),
         graph=graph,
-        mixing=config.mixing,
+        mixing="metropolis" if config.is_robust else config.mixing,
         allow_drift=config.allow_drift,
         seed=config.seed,
         sources=sources[config.source if config.private else "fast"],
@@ -120,12 +126,23 @@ def make_training(
         gossip_rounds=config.gossip_rounds,
         exchanges_per_query=config.exchanges_per_query,
         absences=make_absences(config),
-        step_agents=config.step_agents,
+        step_agents=_step_agents(config, data.agents),
         evaluate_every=config.evaluate_every,
         private_diagnostics=config.private_diagnostics,
         compile=config.compile if compiled is None else compiled,
         device=config.device,
     )
+
+
+def _step_agents(config: RunConfig, agents: int) -> int | None:
+    """Return for how many agents a step of the engine is shaped: where workers share the agents, as many however many workers there are.
+
+    Rounding follows from the shape of a step, so the same run on other numbers of workers gives the same bits.
+    """
+    if config.workers is None or config.step_agents is not None:
+        return config.step_agents
+    lots = config.lot_size if isinstance(config.lot_size, list) else [config.lot_size]
+    return min(agents, max(1, round(_STEP_RECORDS / max(lots))))
 
 
 def make_absences(config: AnyConfig) -> tuple[Absence, ...]:
@@ -134,7 +151,9 @@ def make_absences(config: AnyConfig) -> tuple[Absence, ...]:
 
 
 def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Privacy:
-    noise = None
+    noise: Cancelling | Discrete | None = None
+    if config.noise == "discrete":
+        noise = Discrete(config.rounding_bits)
     if config.noise == "cancelling":
         noise = Cancelling(
             curious=config.curious,
@@ -152,6 +171,7 @@ def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Priv
         accountant=config.accountant,
         unit=None if config.unit is None else Unit.of(config.unit),
         noise=noise,
+        bands=config.bands,
     )
 
 

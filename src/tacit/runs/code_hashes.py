@@ -66,7 +66,7 @@ def written(value: Any) -> str:
 
 
 def is_library(thing: Any) -> bool:
-    """Tell whether a function or class comes with Python or a library that Tacit stands on."""
+    """Return whether a function or class comes with Python or a library that Tacit stands on."""
     return str(getattr(thing, "__module__", None) or "builtins").partition(".")[0] in _LIBRARIES
 
 

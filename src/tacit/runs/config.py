@@ -5,19 +5,30 @@ PyTorch, and runs none of the user's code that they name.
 """
 
 import hashlib
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
+from tacit.io.toml import read_toml
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.registry import DATA_SETS, LOSSES, MODELS, RULES, rule_line
+from tacit.privacy.rounding import MOST_BITS
+from tacit.privacy.turns import MOST_BANDS
+from tacit.registry import CODECS, DATA_SETS, GRAPHS, LOSSES, MODELS, ROBUST_MEANS, RULES, SCHEDULES, rule_line
 from tacit.runs.config_checks import KEYS, OPTIONS, as_option, check_numbers_of_agents, check_together, displaced
 from tacit.runs.user_code import is_user_code
 
@@ -32,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _OWN = "or your own as file.py:NAME"
+_WEIGHTS = ("metropolis", "max_degree", "uniform")
 
 
 def _algorithm(value: Any) -> Any:
@@ -41,6 +53,18 @@ def _algorithm(value: Any) -> Any:
     if rule_line(value) is None and not is_user_code(value):
         raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, RULES))})
     return value
+
+
+def _mixing(value: Any) -> Any:
+    """Return a kind of weights or a robust mean, by name."""
+    if not isinstance(value, str):
+        raise PydanticKnownError("string_type")
+    name, colon, _ = value.strip().partition(":")
+    if name in _WEIGHTS and not colon:
+        return name
+    if name not in ROBUST_MEANS or (name == "median" and colon):
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, (*_WEIGHTS, *ROBUST_MEANS)))})
+    return value.strip()
 
 
 def _as_text(value: Any) -> Any:
@@ -80,6 +104,13 @@ def _ratio(value: Any) -> Any:
     if not 0 < value <= 1000:
         raise ValueError("it must lie between 0 and 1000")
     return float(value)
+
+
+def _bands(value: Any) -> Any:
+    """Return a number of bands, or "auto"."""
+    if value == "auto" or (type(value) is int and 1 <= value <= MOST_BANDS):
+        return value
+    raise ValueError(f'it must be a whole number from 1 to {MOST_BANDS}, or "auto"')
 
 
 class AbsenceSettings(BaseModel):
@@ -130,11 +161,12 @@ class RunConfig(KeptSettings):
     )
     graph: str = Field(
         "ring",
-        description="a kind such as ring, random:fiedler=0.39, a file, one that changes: matchings, base, moving:reach=0.5, or "
-        "your own as file.py:NAME",
+        description=GRAPHS.listed("random:fiedler=0.39", f"a file, one that changes ({SCHEDULES.listed()})", _OWN),
     )
-    mixing: Literal["metropolis", "max_degree", "uniform"] = Field(
-        "metropolis", description="how neighbours are weighed: metropolis, max_degree or uniform"
+    mixing: Annotated[str, PlainValidator(_mixing)] = Field(
+        "metropolis",
+        description="how neighbours are weighed: metropolis, max_degree or uniform; or, against agents that send nonsense: median, trimmed:B "
+        "or clipped:τ",
     )
     allow_drift: bool = Field(False, description="let weights through that move the average")
     model: str = Field("logistic", description=MODELS.listed(_OWN))
@@ -151,19 +183,30 @@ class RunConfig(KeptSettings):
     clip: PerAgent = Field(1.0, description="norm C to which gradients are clipped; or one for each agent")
     lot_size: PerAgent = Field(64.0, description="expected records in a lot; or one for each agent")
     adjacency: Adjacency = Field("add_remove", description="what neighbouring data sets are: add_remove or replace_one")
-    accountant: Accountant = Field("pld", description="how ε is derived: pld (tight) or rdp (a looser bound)")
+    accountant: Accountant = Field(
+        "pld",
+        description="how ε is derived: pld (tight) or rdp (a looser bound, which discrete noise needs and has unless given)",
+    )
     unit: str | None = Field(
         None,
         description="protect whoever has several records, by the data's column of units: NAME:MOST, as in patient:8",
     )
+    bands: Annotated["int | Literal['auto']", PlainValidator(_bands)] = Field(
+        1,
+        description="over how many queries noise is correlated, so that it partly cancels in sums of answers, or auto; 1 for not at all",
+    )
     source: Literal["secret", "seeded", "fast"] = Field(
         "secret", description="where lots and noise come from: secret, seeded or fast; only secret makes a release"
     )
-    spare_queries: int = Field(2, ge=0, le=10**6, description="queries held for answers that a crash may lose")
+    spare_queries: int = Field(
+        2, ge=0, le=10**6, description="queries held for answers that a crash may lose; none for pate unless given"
+    )
     private_diagnostics: bool = Field(False, description="write what queries saw of private data; not a release")
 
-    noise: Literal["local", "cancelling"] = Field(
-        "local", description="local, or cancelling: pairs of agents share masks that vanish from the average"
+    noise: Literal["local", "cancelling", "discrete"] = Field(
+        "local",
+        description="local; cancelling: pairs of agents share masks that vanish from the average; discrete: records are rounded to a grid "
+        "and noise lies on it",
     )
     curious: int = Field(1, ge=0, description="cancelling: how many curious agents together ε holds against")
     keys: str = Field(
@@ -175,6 +218,9 @@ class RunConfig(KeptSettings):
     )
     lost: int = Field(
         0, ge=0, description="cancelling: how many agents may leave for good and be left out of the masks"
+    )
+    rounding_bits: int = Field(
+        10, ge=0, le=MOST_BITS, description="discrete: the grid has steps of 2^-N of the clipping norm, or less"
     )
 
     rounds: int = Field(200, ge=1, le=10**7, description="number of rounds")
@@ -194,6 +240,7 @@ class RunConfig(KeptSettings):
         None, description="direction of descent: plain, momentum or adam; adam for dinno, else plain"
     )
     momentum: float = Field(0.9, ge=0, lt=1, description="for step momentum")
+    codec: str | None = Field(None, description=f"how messages are encoded, for rules that allow it: {CODECS.listed()}")
     averaging: float | None = Field(
         None, ge=0, lt=1, description="keep each agent's average over rounds, with this decay, as in 0.95"
     )
@@ -212,6 +259,14 @@ class RunConfig(KeptSettings):
         ge=1,
         description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has",
     )
+    workers: int | None = Field(
+        None,
+        ge=1,
+        description="processes that share the agents, each with one thread; all agents in one process unless given",
+    )
+    placement: Literal["auto", "contiguous", "metis"] = Field(
+        "auto", description="which agents share a process: contiguous, metis, or auto, the better of both"
+    )
     evaluate_every: int | None = Field(
         None,
         ge=1,
@@ -224,17 +279,26 @@ class RunConfig(KeptSettings):
         default_factory=dict,
         description="where the user's own code is defined, with the hashes of these files; not an option",
     )
-    _dealt: Any = PrivateAttr(None)  # the user's own records, once they were read and divided
+    _divided: Any = PrivateAttr(None)  # the user's own records, once they were read and divided
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Fill in what follows from a rule or kind of noise where it is not given; `config.toml` then has it."""
+        line = rule_line(given["algorithm"]) if isinstance(given.get("algorithm"), str) else None
+        follows: dict[str, Any] = {}
+        if line is not None and line.discrete and given.get("private", True) is True:
+            follows["noise"] = "discrete"
+        if given.get("noise", follows.get("noise")) == "discrete":
+            follows["accountant"] = "rdp"
+        if line is not None and line.votes:
+            follows["spare_queries"] = 0  # noise for three queries instead of one would be much
+        return follows | given
 
     @staticmethod
     def read(path: Path) -> dict[str, Any]:
         """Return the settings in a TOML file, not yet checked."""
-        try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{path} is not TOML: {error}") from error
+        return read_toml(path)
 
     @staticmethod
     def of(settings: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> "RunConfig":
@@ -260,8 +324,12 @@ class RunConfig(KeptSettings):
             found = [(".".join(map(str, each["loc"])), each) for each in error.errors()]
             lines = [mistake(as_option(key) if key in given else key, each) for key, each in found]
             raise InvalidInput("; ".join(lines)) from None
-        check_together(config, KEYS if options is None else OPTIONS)
-        if options is not None and rule_line(config.algorithm) and (":" in config.algorithm or config.step is not None):
+        check_together(config, KEYS if options is None else OPTIONS, given)
+        if (
+            options is not None
+            and rule_line(config.algorithm)
+            and (":" in config.algorithm or config.step is not None or config.codec is not None or config.is_robust)
+        ):
             config.rule()  # so that its options are refused before anything is loaded
         return config
 
@@ -277,6 +345,11 @@ class RunConfig(KeptSettings):
         return line is not None and line.pooled
 
     @property
+    def is_robust(self) -> bool:
+        """Whether neighbours are mixed by a robust mean."""
+        return self.mixing.partition(":")[0] in ROBUST_MEANS
+
+    @property
     def has_exchanges(self) -> bool:
         """Whether agents exchange messages, as far as the name of the rule shows."""
         line = rule_line(self.algorithm)
@@ -288,24 +361,24 @@ class RunConfig(KeptSettings):
         This runs the files. Where the settings have hashes already, as those of a run do, files that were changed are refused.
         The number of agents is that of the records, where these are divided already.
         """
-        from tacit.runs.building import deal, pins
+        from tacit.runs.building import divide_data, pins
 
-        if self._dealt is not None or not (code := pins(self)):
+        if self._divided is not None or not (code := pins(self)):
             return self
         config = self.model_copy(update={"code": code})
         if "dataset" in code:
-            dealt = deal(self)
-            config = config.model_copy(update={"agents": dealt.agents})
-            config._dealt = dealt
+            held = divide_data(self)
+            config = config.model_copy(update={"agents": held.agents})
+            config._divided = held
             check_numbers_of_agents(config, KEYS)
         return config
 
     def load_data(self) -> "AgentData":
-        """Load the records and deal them out."""
-        from tacit.runs.building import deal
+        """Load the records and divide them among the agents."""
+        from tacit.runs.building import divide_data
 
-        dealt = deal(self) if self._dealt is None else self._dealt
-        return dealt.pooled() if self.is_pooled else dealt
+        held = divide_data(self) if self._divided is None else self._divided
+        return held.pooled() if self.is_pooled else held
 
     def prepare(self, on_step: Callable[[str], None]) -> "Training":
         """Load what the settings name and return a run's settings as the library takes them; `on_step` is called with what is being done."""
@@ -314,7 +387,7 @@ class RunConfig(KeptSettings):
         return self.training(name="", ledger=None, data=data, graph=self.load_graph(data.agents))
 
     def load_graph(self, agents: int) -> "nx.Graph | Topology | None":
-        """Build or read the graph, or none where nobody talks."""
+        """Build or read the graph, or none where no messages are sent."""
         from tacit.runs.building import links
 
         return links(self, agents) if self.has_exchanges else None

@@ -15,27 +15,41 @@ from tacit.networks import Topology
 from tacit.networks.topology import edges_over
 from tacit.privacy.accounting import ceil_digits
 from tacit.runs.environment import machine_of
-from tacit.runs.event_types import PlanEvent, SnapshotEvent, now
+from tacit.runs.event_types import PlanEvent, SiteView, SnapshotEvent, now
 from tacit.runs.python_config import AnyConfig
+from tacit.runs.team import Holdings
 from tacit.training.absences import Absence
 from tacit.training.results import Result, Snapshot
 from tacit.training.session import Session
 
 
-def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology | None, token: str) -> PlanEvent:
-    """Return what was settled before the first query."""
-    data, plan = session.training.data, session.plan
-    promise = plan.privacy
+def plan_event(
+    config: AnyConfig,
+    session: Session,
+    graph: nx.Graph | Topology | None,
+    token: str,
+    holdings: Holdings | None = None,
+    site: SiteView | None = None,
+) -> PlanEvent:
+    """Return what was settled before the first query: for all agents or, where a site is named, for its own alone.
+
+    `holdings` are all agents' where the session hosts only some of those that are shown.
+    """
+    data, shown = session.training.data, range(session.hosted.total) if site is None else session.hosted.agents
+    held, plan = holdings or Holdings.of(data), session.plan.of(shown)
+    privacy = plan.privacy
+    targets = None if privacy is None else privacy.targets(session.hosted.total)
+    sizes = tuple(session.sizes[agent] for agent in shown)
     # How many records of a class an agent holds is private unless the data set is published anyway. Where other
     # numbers of records are declared, the table would show the true ones.
-    counts = data.counts.tolist() if data.dataset.published and session.sizes == data.sizes else None
+    counts = held.counts if sizes == held.sizes else None
     return PlanEvent(
         time=now(),
         token=token,
         fingerprint=config.fingerprint,
         algorithm=name_of(session.training.algorithm),
         dataset=data.dataset.name,
-        agents=data.agents,
+        agents=len(shown),
         rounds=session.training.rounds,
         gossip_rounds=session.training.gossip_rounds,
         exchanges_per_query=session.training.exchanges_per_query,
@@ -43,29 +57,33 @@ def plan_event(config: AnyConfig, session: Session, graph: nx.Graph | Topology |
         edges=edges_of(graph, session.training.link_rounds),
         changing=graph is not None and not isinstance(graph, nx.Graph),
         weights=weights_of(graph),
-        counts=None if counts is None else tuple(tuple(row) for row in counts),
-        sizes=tuple(session.sizes),
-        owners=tuple(data.owners),
+        counts=counts,
+        sizes=sizes,
+        owners=held.owners,
         schema=session.schema.to_dict(),
         sample_rates=plan.sample_rates,
         lot_sizes=plan.lot_sizes,
         clips=plan.clips,
         noise_multipliers=plan.noise_multipliers,
         masks=None if plan.masks is None else plan.masks.to_json(),
-        observer=None if promise is None else plan.observer.key,
+        observer=None if privacy is None else plan.observer.key,
         queries=plan.queries,
         spare_queries=session.training.spare_queries,
-        private=promise is not None,
-        epsilon=promise.targets(data.agents) if promise is not None else None,
-        delta=promise.delta if promise is not None else None,
-        adjacency=promise.adjacency if promise is not None else None,
-        accountant=promise.accountant if promise is not None else None,
+        private=privacy is not None,
+        epsilon=None if targets is None else tuple(targets[agent] for agent in shown),
+        delta=privacy.delta if privacy is not None else None,
+        adjacency=privacy.adjacency if privacy is not None else None,
+        accountant=privacy.accountant if privacy is not None else None,
         unit=None if session.training.unit is None else str(session.training.unit),
+        bands=plan.bands,
+        rounding=None if plan.rounding is None else asdict(plan.rounding),
+        votes=None if plan.ballot is None else plan.ballot.to_json(),
         release=session.training.is_release,
         params=session.model.size,
         engine=session.chosen.why,
         compiled=session.chosen.compiled,
         machine=machine_of(session),
+        site=site,
     )
 
 
@@ -116,6 +134,7 @@ def snapshot_event(snapshot: Snapshot, seconds: float) -> SnapshotEvent:
         bytes_sent=tuple(snapshot.bytes_sent.tolist()),
         scored=snapshot.scored,
         seconds=seconds,
+        labels=None if snapshot.labels is None else tuple(snapshot.labels.tolist()),
     )
 
 
@@ -129,13 +148,14 @@ def snapshot_of(event: SnapshotEvent) -> Snapshot:
         consensus_distance=event.consensus_distance,
         bytes_sent=np.array(event.bytes_sent, dtype=np.int64),
         scored=event.scored,
+        labels=None if event.labels is None else np.array(event.labels, dtype=np.int64),
     )
 
 
 def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> dict[str, Any]:
     """Return the summary of a finished run; `heads` are the ends of its two hash chains.
 
-    `epsilon` is the highest of any agent, derived from the ledger and rounded up, against `observer`, for whom it was promised: the
+    `epsilon` is the highest of any agent, derived from the ledger and rounded up, against `observer`, whom the run was planned against: the
     number that is shown everywhere. `epsilon_against` has it for any one curious agent, any two, …, and all others together.
     """
     privacy, last = result.plan.privacy, result.history[-1]
@@ -148,6 +168,7 @@ def summary_facts(config: AnyConfig, result: Result, heads: dict[str, Any]) -> d
         "accuracy_max": None if accuracy is None else float(accuracy.max()),
         "accuracy_per_agent": None if accuracy is None else accuracy.tolist(),
         "consensus_distance": result.consensus_distance,
+        "labels_per_agent": None if last.labels is None else last.labels.tolist(),
         "epsilon": ceil_digits(max(guarantee.epsilon for guarantee in kept)) if privacy else None,
         "epsilon_per_agent": [guarantee.epsilon for guarantee in kept] if privacy else None,
         "exposed": any(guarantee.exposed for guarantee in kept),

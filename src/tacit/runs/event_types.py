@@ -12,6 +12,8 @@ from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.mechanisms import (
     EVERYBODY,
     RECORD,
+    Cyclic,
+    DiscreteGaussian,
     Gaussian,
     Masked,
     Masks,
@@ -19,7 +21,10 @@ from tacit.privacy.mechanisms import (
     Observer,
     Poisson,
     unit_in,
+    vote_mechanism,
 )
+from tacit.privacy.rounding import Discrete
+from tacit.privacy.votes import Ballot
 
 # JSON has no word for what is not a finite number; the writer puts null there.
 _Number = Annotated[float, BeforeValidator(lambda value: nan if value is None else value)]
@@ -47,6 +52,22 @@ class Machine:
     device: str
     code: _Hash
     """SHA-256 of the library's own source files."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class SiteView:
+    """Whose own view of a run between peers a folder holds: one agent out of all members."""
+
+    agent: _Count
+    members: tuple[str, ...]
+    """Names of all members, in the order of their agents."""
+    neighbors: tuple[_Count, ...]
+    agreement: _Hash
+    """The identity of the run: the hash of the first version of its agreement."""
+
+    def __post_init__(self) -> None:
+        if max((self.agent, *self.neighbors)) >= len(self.members):
+            raise ValueError(f"a site names an agent that is not among the {len(self.members)} members")
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
@@ -87,7 +108,7 @@ class PlanEvent:
     masks: dict[str, Any] | None
     """What pairs of agents share so that it cancels, as the ledger keeps it: own noise, size of a mask and key graph."""
     observer: str | None
-    """Against whom ε is promised: a number of curious agents, or "all"; None without privacy."""
+    """Against whom ε is planned: a number of curious agents, or "all"; None without privacy."""
     queries: _Count
     """How many queries of each agent's data the run is allowed, spare ones among them."""
     spare_queries: _Count
@@ -104,8 +125,16 @@ class PlanEvent:
     engine: str
     """How gradients are computed, in words."""
     compiled: bool
+    bands: tuple[float, ...] = ()
+    """How noise is correlated over queries: the first column of its matrix C; empty where it is independent."""
+    rounding: dict[str, float] | None = None
+    """How records are rounded under discrete noise: `bits` of the grid, and `room`, how many times as long as C they then are at most."""
+    votes: dict[str, float] | None = None
+    """What teachers are asked in each query, see `tacit.privacy.votes.Ballot`; rates, lots and clips are then 1. None for sums over lots."""
     machine: Machine
     """With `compiled`, the run's fingerprint: where it is the same, the same seeds give the same bits."""
+    site: SiteView | None = None
+    """Set where the folder is that of one site among peers: everything with a value for each agent then has one, its own."""
 
     @property
     def protected(self) -> str:
@@ -118,25 +147,49 @@ class PlanEvent:
         return self.rounds + self.gossip_rounds
 
     @property
-    def promised_against(self) -> Observer:
-        """Against whom ε is promised."""
+    def planned_observer(self) -> Observer:
+        """Against whom ε is planned."""
         return EVERYBODY if self.observer is None else Observer.of_key(self.observer)
+
+    @property
+    def discrete(self) -> Discrete | None:
+        """How records are rounded; None if they are not."""
+        if self.rounding is None:
+            return None
+        if set(self.rounding) != {"bits", "room"}:
+            raise ValueError(f"rounding has bits and room, but this is {self.rounding}")
+        return Discrete(int(self.rounding["bits"]), self.rounding["room"])
+
+    @property
+    def ballot(self) -> Ballot | None:
+        """What teachers are asked in each query; None if they are not."""
+        return None if self.votes is None else Ballot.of_json(self.votes)
 
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What one query of each agent does."""
+        if (ballot := self.ballot) is not None:
+            return tuple(vote_mechanism(ballot.votes(sigma)) for sigma in self.noise_multipliers)
         each = zip(self.sample_rates, self.clips, self.lot_sizes, self.noise_multipliers, strict=True)
         if not self.private:
             return tuple(Mechanism.plain(sample_rate=rate, lot=lot) for rate, _, lot, _ in each)
         unit, most = (RECORD, 1) if self.unit is None else unit_in(self.unit)
         masks = None if self.masks is None else Masks.of_json(self.masks)
 
-        def noise(agent: int, sigma: float) -> Gaussian | Masked:
+        def noise(agent: int, sigma: float) -> Gaussian | Masked | DiscreteGaussian:
+            if (discrete := self.discrete) is not None:
+                return DiscreteGaussian(multiplier=sigma, bits=discrete.bits, room=discrete.bound(1.0))
             return Gaussian(multiplier=sigma) if masks is None else Masked(multiplier=sigma, agent=agent, masks=masks)
 
+        def sampler(rate: float) -> Poisson:
+            if self.bands:
+                return Cyclic(rate=rate, unit=unit, most=most, groups=len(self.bands))
+            return Poisson(rate=rate, unit=unit, most=most)
+
+        first = 0 if self.site is None else self.site.agent
         return tuple(
-            Mechanism(sampler=Poisson(rate=rate, unit=unit, most=most), clip=clip, lot=lot, noise=noise(agent, sigma))
-            for agent, (rate, clip, lot, sigma) in enumerate(each)
+            Mechanism(sampler=sampler(rate), clip=clip, lot=lot, noise=noise(agent, sigma), bands=self.bands)
+            for agent, (rate, clip, lot, sigma) in enumerate(each, first)
         )
 
     def __post_init__(self) -> None:
@@ -147,14 +200,21 @@ class PlanEvent:
         if self.counts is not None and len({len(row) for row in self.counts}) > 1:
             raise ValueError("counts has rows of different lengths")
         if self.private == (self.observer is None):
-            raise ValueError("a private run says against whom ε is promised, and no other run does")
+            raise ValueError("a private run says against whom ε is planned, and no other run does")
         if self.masks is not None:
             if not self.private:
                 raise ValueError("a run without privacy has no masks")
-            if (sharing := Masks.of_json(self.masks).keys.agents) != self.agents:
-                raise ValueError(f"masks are shared by {sharing} agents, and there are {self.agents}")
-        elif self.promised_against != EVERYBODY:
-            raise ValueError("without masks, ε is promised against everybody else together")
+            everyone = self.agents if self.site is None else len(self.site.members)
+            if (sharing := Masks.of_json(self.masks).keys.agents) != everyone:
+                raise ValueError(f"masks are shared by {sharing} agents, and there are {everyone}")
+        elif self.planned_observer != EVERYBODY:
+            raise ValueError("without masks, ε is planned against everybody else together")
+        if self.bands and not self.private:
+            raise ValueError("a run without privacy has no bands")
+        if self.discrete is not None and (self.masks is not None or self.bands or not self.private):
+            raise ValueError("rounding belongs to discrete noise, which has neither masks nor bands")
+        if self.votes is not None and (self.discrete or self.masks or self.bands or self.unit or not self.private):
+            raise ValueError("votes of teachers have neither masks nor bands, rounding or units, and are private")
         if self.private:
             if self.delta is None or self.adjacency is None or self.accountant is None:
                 raise ValueError("a private run needs delta, adjacency and accountant")
@@ -200,6 +260,8 @@ class SnapshotEvent:
     """On how many of how many validation records accuracy and loss are means; None where there are none."""
     seconds: Annotated[float, Field(ge=0)]
     """How long the rounds took until then, without scoring models."""
+    labels: tuple[_Count, ...] | None = None
+    """How many public records each agent's teachers have labelled; None unless teachers were asked."""
 
     def __post_init__(self) -> None:
         if self.scored is not None and self.scored[0] > self.scored[1]:
@@ -245,8 +307,33 @@ class FinishEvent:
     """Of all agents' final models, in the form that `tacit.models.hashing` documents."""
 
 
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class LinksEvent:
+    """Between peers: which links a site used in its last round, by the numbers of its neighbours. `round` rounds are played."""
+
+    event: Literal["links"] = "links"
+    time: AwareDatetime
+    round: _Count
+    used: tuple[_Count, ...]
+    skipped: tuple[_Count, ...]
+    """Links of the graph in this round that were not used; what they weigh went to the site itself."""
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class NoticeEvent:
+    """Between peers: what a site noticed about a neighbour, or a new version of the agreement."""
+
+    event: Literal["notice"] = "notice"
+    time: AwareDatetime
+    round: _Count
+    kind: Literal["lost", "back", "cut", "refused", "away", "version"]
+    neighbor: _Count | None = None
+    words: str = ""
+
+
 Event = Annotated[
-    PlanEvent | CheckEvent | SnapshotEvent | CheckpointEvent | ResumeEvent | FinishEvent, Field(discriminator="event")
+    PlanEvent | CheckEvent | SnapshotEvent | CheckpointEvent | ResumeEvent | FinishEvent | LinksEvent | NoticeEvent,
+    Field(discriminator="event"),
 ]
 
 

@@ -29,6 +29,7 @@ from tacit.runs.event_types import (
     CheckpointEvent,
     Event,
     FinishEvent,
+    LinksEvent,
     PlanEvent,
     ResumeEvent,
     SnapshotEvent,
@@ -112,6 +113,17 @@ class Events:
         """The end, if the run has finished."""
         return next((event for event in reversed(self._all) if isinstance(event, FinishEvent)), None)
 
+    @cached_property
+    def links(self) -> dict[int, LinksEvent]:
+        """Between peers: which links a site used, by round; of two for one round, the later."""
+        return {event.round: event for event in self if isinstance(event, LinksEvent)}
+
+    @property
+    def links_used(self) -> dict[str, int]:
+        """How many exchanges over links a site made, and how many there were to make, in the rounds that it played."""
+        used = sum(len(event.used) for event in self.links.values())
+        return {"links_used": used, "links_planned": used + sum(len(event.skipped) for event in self.links.values())}
+
     @property
     def round(self) -> int:
         """The last round of any event."""
@@ -183,7 +195,7 @@ def read_lines(lines: Iterable[tuple[int, bytes]], path: os.PathLike[str] | str)
             raise InvalidInput(f"{where}: a {event.event} comes before the plan")
         elif isinstance(event, SnapshotEvent):
             try:
-                check_lengths(event, ("accuracy", "loss", "bytes_sent"), found[0].agents)
+                check_lengths(event, ("accuracy", "loss", "bytes_sent", "labels"), found[0].agents)
             except ValueError as error:
                 raise InvalidInput(f"{where}: snapshot: {error}") from None
         found.append(event)

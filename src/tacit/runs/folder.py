@@ -6,10 +6,13 @@ runs/<name>/config.toml       the resolved settings
 runs/<name>/events.jsonl      plan, snapshots, checkpoints, resumes, the end
 runs/<name>/checkpoint.safetensors
 runs/<name>/answers-*.bin     answers since the checkpoint
+runs/<name>/budget.json       a budget that the run brings along, until the ledger has it
 runs/<name>/private.jsonl     private diagnostics, only where asked for
 runs/<name>/tensorboard/      event files, only where asked for
+runs/<name>/ranks/            of a run on several processes: who hosts whom, and what every process but the first saves
 runs/<name>/models.safetensors   all agents' final models, once it is finished
 runs/<name>/summary.json      once it is finished
+runs/<name>/agreement.json    of one site among peers: what all members agreed on; beside its journal.sqlite and records.json
 """
 
 import json
@@ -19,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import InvalidInput, StorageError
-from tacit.io import lock
+from tacit.io import chains, lock
 from tacit.io.files import finite, sync_folder, write_atomically
 from tacit.io.jsonl import append_line
+from tacit.privacy import Budget
 from tacit.runs import events
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import Event
@@ -49,7 +53,9 @@ class RunFolder:
         self.checkpoint_file = path / "checkpoint.safetensors"
         self.models_file = path / "models.safetensors"
         self.summary_file = path / "summary.json"
+        self.agreement_file = path / "agreement.json"
         self.private_file = path / "private.jsonl"
+        self.budget_file = path / "budget.json"
         self.board_folder = path / "tensorboard"
 
     @property
@@ -63,24 +69,43 @@ class RunFolder:
         return self.path.parent / LEDGER
 
     @staticmethod
-    def create(runs: Path, name: str, config: AnyConfig) -> "RunFolder":
-        """Make the folder of a new run with its settings in it; a name that is taken is an error."""
-        if not _NAME.fullmatch(name):
-            raise InvalidInput(f"a run cannot be called {name!r}; use letters, digits, dots, dashes and underscores")
-        folder = RunFolder(runs / name)
+    def create(runs: Path, name: str, config: AnyConfig, budget: Budget | None = None) -> "RunFolder":
+        """Make the folder of a new run with its settings in it; a name that is taken is an error.
+
+        A budget is kept until the run's account brings it into the ledger: a run that is killed before begins with it when it is resumed.
+        """
+        folder = RunFolder.unused(runs, name)
         try:
             folder.path.mkdir(parents=True)
             sync_folder(runs)
         except FileExistsError:
-            raise InvalidInput(f"{folder.path} is there already; choose another name, or resume that run") from None
+            raise folder._taken() from None
         except OSError as error:
             raise StorageError(f"{folder.path} cannot be made: {error.strerror}") from error
         try:
+            if budget is not None:
+                write_atomically(folder.budget_file, json.dumps(budget.to_json()).encode())
             write_atomically(folder.config_file, config.to_toml().encode())
         except StorageError:
+            folder.budget_file.unlink(missing_ok=True)
             folder.path.rmdir()
             raise
         return folder
+
+    @staticmethod
+    def unused(runs: Path, name: str) -> "RunFolder":
+        """Return the folder of a run that is not there yet; a name that is taken, or none, is an error."""
+        if not _NAME.fullmatch(name):
+            raise InvalidInput(f"a run cannot be called {name!r}; use letters, digits, dots, dashes and underscores")
+        folder = RunFolder(runs / name)
+        if folder.path.exists():
+            raise folder._taken()
+        return folder
+
+    def _taken(self) -> InvalidInput:
+        done = self.summary_file.exists()
+        advice = "that run is finished; choose another name" if done else "choose another name, or resume that run"
+        return InvalidInput(f"{self.path} is there already: {advice}")
 
     @staticmethod
     def find(path: Path) -> "RunFolder":
@@ -95,6 +120,15 @@ class RunFolder:
     def config(self) -> AnyConfig:
         """Read the settings."""
         return read_config(RunConfig.read(self.config_file))
+
+    def budget(self) -> Budget | None:
+        """Return the budget that a run was to bring into the ledger and has not yet."""
+        if not self.budget_file.exists():
+            return None
+        try:
+            return Budget.of_json(chains.parse(self.budget_file.read_bytes()))
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{self.budget_file} cannot be read: {error}") from error
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep every other process off this run; the lock goes with the process, however it ends."""
@@ -115,7 +149,8 @@ class RunFolder:
         return events.head(self.events_file)
 
     def log_private(self, facts: dict[str, Any]) -> None:
-        """Append what a query saw of the private data, to a file of its own."""
+        """Append what a query saw of the private data, to a file of its own that only its owner can read."""
+        self.private_file.touch(mode=0o600)
         append_line(self.private_file, json.dumps(finite(facts), ensure_ascii=False).encode() + b"\n")
 
     def events(self) -> events.Events:
@@ -132,11 +167,31 @@ class RunFolder:
             return None
         try:
             content = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise StorageError(f"{self.summary_file} cannot be read: {error}") from error
+        except ValueError as error:
+            raise InvalidInput(f"{self.summary_file} is not JSON: {error}") from error
         if not isinstance(content, dict):
-            raise StorageError(f"{self.summary_file} does not hold a summary")
+            raise InvalidInput(f"{self.summary_file} holds {type(content).__name__}, not a summary")
         return content
+
+    @property
+    def shards_file(self) -> Path:
+        """Which agents each process of a cluster hosts."""
+        return self.path / "ranks" / "shards.json"
+
+    @property
+    def meeting_file(self) -> Path:
+        """A number that the first process of a cluster writes anew whenever it begins, by which the others know that they see this folder."""
+        return self.path / "ranks" / "meeting.txt"
+
+    def rank_checkpoint_file(self, rank: int, round: int) -> Path:
+        """Return the checkpoint of a process other than the first, of one round."""
+        return self.path / "ranks" / f"{rank:04d}-checkpoint-{round:08d}.safetensors"
+
+    def rank_answers_file(self, rank: int, answered: int) -> Path:
+        """Return where such a process's answers go that follow so many others."""
+        return self.path / "ranks" / f"{rank:04d}-answers-{answered:08d}.bin"
 
     def answers_file(self, answered: int) -> Path:
         """Return where answers go that follow so many others."""

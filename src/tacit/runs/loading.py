@@ -20,9 +20,9 @@ from tacit.runs.describe import snapshot_of
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
-from tacit.runs.parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.runs.rebuilding import rebuild
+from tacit.runs.recorded_parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.resuming import LOADED, how_to_load, how_to_resume
 from tacit.runs.run_accounts import RunAccounts
 from tacit.runs.run_names import as_path, find_run
@@ -138,12 +138,12 @@ def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
 
 def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
     """Return the mechanism of every agent, as the events state it."""
-    promise, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
+    privacy, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
     if plan.private:
         assert plan.delta is not None
         assert plan.adjacency is not None
         assert plan.accountant is not None
-        promise = Privacy(
+        privacy = Privacy(
             epsilon=plan.epsilon,
             noise_multiplier=config.noise_multiplier if plan.epsilon is None else None,
             delta=plan.delta,
@@ -152,7 +152,8 @@ def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
             adjacency=plan.adjacency,
             accountant=plan.accountant,
             unit=None if plan.unit is None else Unit.of(plan.unit),
-            noise=None if masks is None else _cancelling(masks, plan, config),
+            noise=plan.discrete if masks is None else _cancelling(masks, plan, config),
+            bands=max(1, len(plan.bands)),
         )
     return Plan(
         sample_rates=plan.sample_rates,
@@ -160,15 +161,17 @@ def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
         clips=plan.clips,
         noise_multipliers=plan.noise_multipliers,
         queries=plan.queries,
-        privacy=promise,
+        privacy=privacy,
         masks=masks,
+        bands=plan.bands,
+        rounding=plan.discrete,
     )
 
 
 def _cancelling(masks: Masks, plan: PlanEvent, config: AnyConfig) -> Cancelling:
     keys = masks.keys
     return Cancelling(
-        curious=plan.promised_against.curious or 0,
+        curious=plan.planned_observer.curious or 0,
         keys="complete" if keys.pairs is None else graph_of(keys.agents, keys.pairs),
         ratio="auto" if config.mask_ratio is None else config.mask_ratio,
         lost=masks.lost,

@@ -59,11 +59,14 @@ class PythonConfig(KeptSettings):
     adjacency: Adjacency | None = None
     accountant: Accountant | None = None
     unit: str | None = None
+    bands: int | Literal["auto"] = 1
     source: str
     spare_queries: int = Field(ge=0)
     private_diagnostics: bool
     sizes: list[int] | None = None
-    noise: Literal["local", "cancelling"]
+    noise: Literal["local", "cancelling", "discrete"]
+    rounding_bits: int | None = Field(None, ge=0)
+    rounding_room: float | None = Field(None, ge=1)
     curious: int | None = Field(None, ge=0)
     keys: Literal["complete", "graph"] | list[_Pair] | None = None
     """Which pairs share masks: a word, or all pairs of a graph."""

@@ -3,26 +3,26 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tacit.algorithms.averaged import name_of
 from tacit.errors import InvalidInput, choose
 from tacit.graphs.files import graph_of
-from tacit.privacy import Cancelling, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
+from tacit.privacy import Cancelling, Discrete, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
 from tacit.privacy.keys import Keys
 from tacit.runs.building import make_absences
 from tacit.runs.config import AbsenceSettings
 from tacit.runs.config_checks import need_tensorboard
-from tacit.runs.parts import describe, differences
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
 from tacit.runs.rebuilding import rebuild
+from tacit.runs.recorded_parts import describe, differences
 from tacit.runs.user_code import UserCode
 from tacit.training.settings import Training
 
 _SOURCES: dict[type, str] = {Secret: "secret", Seeded: "seeded", Fast: "fast"}
-_PROMISE = ("epsilon", "noise_multiplier", "delta", "clip", "lot_size", "adjacency", "accountant")
+_PRIVACY = ("epsilon", "noise_multiplier", "delta", "clip", "lot_size", "adjacency", "accountant")
 _AS_THEY_ARE = (
     "any_order",
     "allow_drift",
@@ -60,13 +60,14 @@ def config_of(
     if tensorboard:
         need_tensorboard("tensorboard")
     parts = describe(training, names)
-    promise = training.privacy
+    privacy = training.privacy
     facts: dict[str, Any] = {key: getattr(training, key) for key in _AS_THEY_ARE}
-    if isinstance(promise, Privacy):
-        facts |= {key: _plain(getattr(promise, key)) for key in _PROMISE} | _noise_settings(promise.noise)
+    if isinstance(privacy, Privacy):
+        facts |= {key: _plain(getattr(privacy, key)) for key in _PRIVACY} | _noise_settings(privacy.noise)
+        facts["bands"] = privacy.bands
     try:
         return PythonConfig(
-            **facts | {"lot_size": _plain(promise.lot_size)},
+            **facts | {"lot_size": _plain(privacy.lot_size)},
             algorithm=parts["algorithm"].shown if "algorithm" in names else name_of(training.algorithm),
             dataset=training.data.dataset.name,
             agents=training.data.agents,
@@ -74,10 +75,10 @@ def config_of(
             mixing=training.mixing if isinstance(training.mixing, str) else parts["mixing"].shown,
             model=parts["model"].shown,
             loss=parts["loss"].shown,
-            private=isinstance(promise, Privacy),
+            private=isinstance(privacy, Privacy),
             unit=None if training.unit is None else str(training.unit),
             source=_SOURCES.get(type(training.chosen_sources), type(training.chosen_sources).__qualname__),
-            noise="local" if training.cancelling is None else "cancelling",
+            noise=_kind_of_noise(privacy),
             absences=[AbsenceSettings(**asdict(absence)) for absence in training.absences],
             sizes=None if training.sizes is None else [int(size) for size in training.sizes],
             lr=parts["lr"].shown,
@@ -114,29 +115,40 @@ def training_with(config: PythonConfig, objects: Mapping[str, Any]) -> Training:
     """Return the training of a run with these objects."""
     settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
     settings |= {key: getattr(config, key) for key in _AS_THEY_ARE} | {"absences": make_absences(config)}
-    return Training(privacy=_promise(config), **settings | dict(objects))
+    return Training(privacy=_make_privacy(config), **settings | dict(objects))
 
 
-def _promise(config: PythonConfig) -> Privacy | NoPrivacy:
+def _make_privacy(config: PythonConfig) -> Privacy | NoPrivacy:
     if not config.private:
         return NoPrivacy(lot_size=config.lot_size)
-    promised = {key: value for key in _PROMISE if (value := getattr(config, key)) is not None}
+    settings = {key: value for key in _PRIVACY if (value := getattr(config, key)) is not None}
     unit = None if config.unit is None else Unit.of(config.unit)
-    return Privacy(**promised, unit=unit, noise=_cancelling(config))
+    return Privacy(**settings, unit=unit, noise=_noise_of(config), bands=config.bands)
 
 
-def _noise_settings(noise: Cancelling | None) -> dict[str, Any]:
-    """Return what is kept of masks. Of a key graph, all pairs are kept, as the ledger keeps them."""
+def _kind_of_noise(privacy: Privacy | NoPrivacy) -> Literal["local", "cancelling", "discrete"]:
+    noise = privacy.noise if isinstance(privacy, Privacy) else None
+    return "local" if noise is None else "discrete" if isinstance(noise, Discrete) else "cancelling"
+
+
+def _noise_settings(noise: Cancelling | Discrete | None) -> dict[str, Any]:
+    """Return what is kept of masks, or of rounding. Of a key graph, all pairs are kept, as the ledger keeps them."""
     if noise is None:
         return {}
+    if isinstance(noise, Discrete):
+        return {"rounding_bits": noise.bits, "rounding_room": noise.room}
     keys = noise.keys if isinstance(noise.keys, str) else [list(pair) for pair in Keys.of(noise.keys).all_pairs]
     ratio = noise.ratio if isinstance(noise.ratio, str) else float(noise.ratio)
     return {"curious": noise.curious, "keys": keys, "mask_ratio": ratio, "lost": noise.lost}
 
 
-def _cancelling(config: PythonConfig) -> Cancelling | None:
+def _noise_of(config: PythonConfig) -> Cancelling | Discrete | None:
     if config.noise == "local":
         return None
+    if config.noise == "discrete":
+        if config.rounding_bits is None:
+            raise InvalidInput("noise is discrete, and config.toml does not keep its rounding_bits; it was changed")
+        return Discrete(config.rounding_bits, config.rounding_room)
     if config.curious is None or config.keys is None or config.mask_ratio is None or config.lost is None:
         raise InvalidInput("noise is cancelling, and config.toml does not keep all of its settings; it was changed")
     keys: Any = config.keys

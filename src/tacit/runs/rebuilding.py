@@ -22,7 +22,7 @@ from tacit.runs.user_parts import make_user_part
 Named = Callable[[str, str], Any]
 """Returns what a name stands for; the first text says what it is for."""
 
-_DEALT = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents(?:/by unit)?")
+_DIVIDED = re.compile(r"(?P<name>.+)/(?P<how>[^/]+)/seed (?P<seed>\d+)/(?P<agents>\d+) agents(?:/by unit)?")
 SYNTHETIC = re.compile(
     r"synthetic (?P<records>\d+)x(?P<features>\d+), (?P<classes>\d+) classes, distance (?P<distance>\S+), seed (?P<seed>\d+)"
 )
@@ -46,7 +46,7 @@ def rebuild(
         if key in BY_NAME and isinstance(text := found.get(key), str):
             found[key], _ = by_name(key, text, found.get("data"), config.seed)
             if key == "data":
-                found[key] = _as_it_was_dealt(found[key], config)
+                found[key] = _as_it_was_divided(found[key], config)
         if key in found or key not in config.parts:
             continue
         made = config.parts[key].made
@@ -75,16 +75,16 @@ def spec_of(value: Any) -> dict[str, Any] | None:
     return None if spec is None else {"value": spec}
 
 
-def recipe_of(dealt: AgentData) -> dict[str, Any] | None:
+def recipe_of(held: AgentData) -> dict[str, Any] | None:
     """Return how a published data set is made again; the result is compared with the facts, as any other object is."""
-    found = _DEALT.fullmatch(dealt.partition)
-    pooled = dealt.partition == f"{dealt.dataset.name}/pooled"
-    if not dealt.dataset.published or not (found or pooled):
+    found = _DIVIDED.fullmatch(held.partition)
+    pooled = held.partition == f"{held.dataset.name}/pooled"
+    if not held.dataset.published or not (found or pooled):
         return None
     if pooled:
-        return {"dataset": dealt.dataset.name, "pooled": True}
+        return {"dataset": held.dataset.name, "pooled": True}
     assert found is not None
-    return {"dataset": dealt.dataset.name, "split": found["how"], "agents": dealt.agents, "seed": int(found["seed"])}
+    return {"dataset": held.dataset.name, "split": found["how"], "agents": held.agents, "seed": int(found["seed"])}
 
 
 def name_of_thing(thing: Any) -> str | None:
@@ -110,7 +110,7 @@ def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentD
     if "own" not in made:
         return make_again(key, made, config, data)
     value = make_user_part(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
-    return _as_it_was_dealt(value, config) if key == "data" else value
+    return _as_it_was_divided(value, config) if key == "data" else value
 
 
 def make_again(
@@ -191,14 +191,14 @@ def _from_spec(key: str, spec: Any, named: Named) -> Any:
         raise InvalidInput(f"{key}: {spec['name']} cannot be made as it was: {error}") from error
 
 
-def _as_it_was_dealt(data: DataSet | AgentData, config: PythonConfig) -> AgentData:
+def _as_it_was_divided(data: DataSet | AgentData, config: PythonConfig) -> AgentData:
     """Return data that was given as a whole as it was divided when the run began."""
     if isinstance(data, AgentData):
         return data
     partition = str(config.parts["data"].facts.get("partition"))
     if partition.endswith("/pooled"):
         return data.split(1, IID()).pooled()
-    found = _DEALT.fullmatch(partition)
+    found = _DIVIDED.fullmatch(partition)
     if found is None:
         raise InvalidInput(f"data: how it was divided ({partition}) cannot be read; give it again, divided, as data=")
     return data.split(int(found["agents"]), _partition(found["how"]), seed=int(found["seed"]))
@@ -225,4 +225,4 @@ def _partition(text: str) -> Partition:
         return Dirichlet(alpha=float(found[1]), min_size=int(found[2] or 1))
     if text == "IID":
         return IID()
-    raise InvalidInput(f"data: records were dealt by {text}, which is not a partition of Tacit's; give data= again")
+    raise InvalidInput(f"data: records were divided by {text}, which is not a partition of Tacit's; give data= again")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.privacy import DurableAccount, DurableLedger
-from tacit.privacy.mechanisms import Masked, Masks
+from tacit.privacy.mechanisms import DiscreteGaussian, Masked, Masks
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER
@@ -82,7 +82,7 @@ def _problem(account: DurableAccount | None, plan: PlanEvent, events: Events) ->
         return "the ledger beside the run names other data owners than its plan"
     if plan.private != all(line.private for line in account.lines):
         return "the ledger and the plan of the run disagree on whether there was noise"
-    answered = max((look.queries + events.lost_before[look.round] for look in events.snapshots), default=0)
+    answered = max((snapshot.queries + events.lost_before[snapshot.round] for snapshot in events.snapshots), default=0)
     if plan.private and account.spent < answered:
         return f"the ledger holds {account.spent:,} queries of this run, but its events record {answered:,}"
     return None
@@ -92,12 +92,20 @@ def _differences(account: DurableAccount, plan: PlanEvent) -> Iterator[str]:
     mechanisms = [line.mechanism for line in account.lines]
     if tuple(mechanism.sample_rate for mechanism in mechanisms) != plan.sample_rates:
         yield "sampling rates"
-    if plan.private and tuple(mechanism.noise_multiplier for mechanism in mechanisms) != plan.noise_multipliers:
+    if plan.votes is not None:
+        if [mechanism.noise for mechanism in mechanisms] != [mechanism.noise for mechanism in plan.mechanisms]:
+            yield "votes"
+    elif plan.private and tuple(mechanism.noise_multiplier for mechanism in mechanisms) != plan.noise_multipliers:
         yield "noise"
     noises = [mechanism.noise for mechanism in mechanisms]
     shared = {noise.masks for noise in noises if isinstance(noise, Masked)}
     if shared != ({Masks.of_json(plan.masks)} if plan.masks is not None else set()):
         yield "masks"
+    rounded = {noise.rounding if isinstance(noise, DiscreteGaussian) else None for noise in noises}
+    if rounded != {plan.discrete}:
+        yield "rounding"
+    if {mechanism.bands for mechanism in mechanisms} != {plan.bands}:
+        yield "bands"
     if plan.private and tuple(mechanism.clip for mechanism in mechanisms) != plan.clips:
         yield "clipping norms"
     if tuple(mechanism.lot for mechanism in mechanisms) != plan.lot_sizes:

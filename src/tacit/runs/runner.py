@@ -18,7 +18,8 @@ import torch
 from tacit.data import Schema
 from tacit.errors import BudgetExceeded, InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
-from tacit.privacy import Budget, DurableAccount, DurableLedger, Observer
+from tacit.privacy import Account, Budget, DurableAccount, DurableLedger, Observer
+from tacit.privacy.charges import charges_of
 from tacit.privacy.guarantees import terms
 from tacit.privacy.keys import Keys
 from tacit.privacy.mechanisms import EVERYBODY, RECORD, Masks
@@ -33,10 +34,11 @@ from tacit.runs.environment import machine_of
 from tacit.runs.event_types import CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import save_models
-from tacit.runs.parts import the_graph
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.python_training import maker
-from tacit.runs.resuming import how_to_load
+from tacit.runs.recorded_parts import the_graph
+from tacit.runs.resuming import check_same_data, how_to_load
+from tacit.runs.team import Alone, Holdings, Team
 from tacit.runs.tensorboard import Board
 from tacit.training.preparation import declared_sizes
 from tacit.training.results import Result, Snapshot
@@ -45,7 +47,7 @@ from tacit.training.settings import Training
 
 Say = Callable[[str], None]
 Make = Callable[[Say], Training]
-"""Makes what a run trains, but for its name and ledger, and says what it is doing."""
+"""Makes what a run trains, except its name and ledger, and says what it is doing."""
 
 
 def _say_nothing(step: str) -> None:
@@ -56,13 +58,24 @@ class Runner:
     """A run on disk, being played. Make one with `start` or `resume`, and close it."""
 
     def __init__(
-        self, folder: RunFolder, config: AnyConfig, make: Make, *, fresh: bool, budget: Budget | None, on_step: Say
+        self,
+        folder: RunFolder,
+        config: AnyConfig,
+        make: Make,
+        *,
+        fresh: bool,
+        budget: Budget | None,
+        on_step: Say,
+        team: Team | None = None,
     ) -> None:
-        self.folder, self.config = folder, config
+        self.folder, self.config, self.team = folder, config, team or Alone()
+        self._fresh = fresh
         self._resources = ExitStack()
         try:
             self._resources.enter_context(folder.locked())
             path = folder.ledger_file
+            if isinstance(self.team, Alone) and folder.shards_file.exists():
+                raise self._needs_others()
             self.ledger = DurableLedger(path) if budget is None else BudgetedLedger(path, budget)
             self._resources.callback(self.ledger.close)
             if not fresh:
@@ -70,12 +83,15 @@ class Runner:
             training = replace(make(on_step), name=folder.name, ledger=self.ledger)
             if not fresh and (plan := self.folder.events().plan) is not None:
                 training = replace(training, compile=plan.compiled)
-                self._check_data(training, plan)
+                held, sizes = training.data, training.sizes
+                check_same_data(folder.name, plan, held, declared_sizes(held, sizes, held.agents, training.unit))
                 self._check_keys(training, plan)
-            accounts = None if fresh else [self._account()]
+            self._graph, everyone = the_graph(training), training.data
+            self._owners = tuple(everyone.owners)
+            training = self.team.divide(training, folder, fresh=fresh)
             on_step("calibrating noise" if config.private else "preparing models")
-            self.session = Session(training, accounts=accounts)
-            self._graph = the_graph(training)
+            self.session = Session(training, self.team.runtime, accounts=self._charged_accounts)
+            self._holdings = Holdings.of(everyone)  # after a session has checked the records
             self._logged = 0  # snapshots that are in events.jsonl
             self._shown = 0  # private diagnostics that are in their file
             self._board: Board | None = None
@@ -85,15 +101,17 @@ class Runner:
                 if config.private and (checked := last_check(folder.path.parent, config)) is not None:
                     folder.log(replace(checked, time=now()))
                 self._record(AnswerLog(folder.answers_file(0), self._token), answered=0)
+                self.team.restore(None)
             else:
                 self._restore()
             if config.tensorboard:
                 resumed_at = None if fresh else self.session.round
-                self._board = Board(folder.board_folder, self.epsilon_at, resumed_at=resumed_at)
+                against = self.session.plan.observer
+                self._board = Board(folder.board_folder, self.epsilon_at, against, resumed_at=resumed_at)
                 self._resources.callback(self._board.close)
         except BaseException:
-            if fresh and hasattr(self, "session"):
-                self.session.close()
+            if fresh and hasattr(self, "account"):
+                self.account.close(finished=False)
             self._resources.close()
             raise
 
@@ -106,28 +124,42 @@ class Runner:
         make: Make | None = None,
         budget: Budget | None = None,
         on_step: Say = _say_nothing,
+        team: Team | None = None,
     ) -> "Runner":
         """Begin a new run in a folder of its own. If it cannot begin, no folder is left behind.
 
         `budget` is stored in the ledger and bounds what all runs there spend together. `on_step` is called with what is
-        being done. `make` makes the training where the configuration alone cannot.
+        being done. `make` makes the training where the configuration alone cannot. `team` are the processes that play it together.
         """
         if isinstance(config, RunConfig):
             config = config.pinned()
-        folder = RunFolder.create(runs, name, config)
+        folder = RunFolder.create(runs, name, config, budget)
         try:
-            return Runner(
-                folder, config, make or maker(config, folder.path), fresh=True, budget=budget, on_step=on_step
-            )
+            make = make or maker(config, folder.path)
+            return Runner(folder, config, make, fresh=True, budget=budget, on_step=on_step, team=team)
         except BaseException:
             if not folder.events_file.exists():
-                for path in (folder.path / ".lock", folder.config_file):
+                for path in (
+                    folder.path / ".lock",
+                    folder.budget_file,
+                    folder.config_file,
+                    folder.shards_file,
+                    folder.meeting_file,
+                ):
                     path.unlink(missing_ok=True)
+                if folder.shards_file.parent.exists():
+                    folder.shards_file.parent.rmdir()
                 folder.path.rmdir()
             raise
 
     @staticmethod
-    def resume(path: Path, *, given: Mapping[str, Any] | None = None, on_step: Say = _say_nothing) -> "Runner":
+    def resume(
+        path: Path,
+        *,
+        given: Mapping[str, Any] | None = None,
+        on_step: Say = _say_nothing,
+        team: Team | None = None,
+    ) -> "Runner":
         """Resume a run that stopped before its end; `given` are objects of a run from Python that cannot be made again."""
         folder = RunFolder.find(path)
         if folder.summary_file.exists():
@@ -135,27 +167,36 @@ class Runner:
         if not folder.ledger_file.exists():
             raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, nothing may be asked")
         config = folder.config()
+        if (plan := folder.events().plan) is not None and plan.site is not None:
+            raise InvalidInput(
+                f"run {folder.name!r} is one site's part in a run between peers; continue with `tacit peer run`"
+            )
         # Killed before it opened its account or wrote its plan, a run has asked nothing: it begins now.
         began = bool(folder.events()) or _account_is_open(folder)
-        return Runner(folder, config, maker(config, path, given), fresh=not began, budget=None, on_step=on_step)
+        make = maker(config, path, given)
+        budget = None if began else folder.budget()
+        return Runner(folder, config, make, fresh=not began, budget=budget, on_step=on_step, team=team)
 
     def play(self, *, stop: Callable[[], bool], on_round: Callable[["Runner"], None] = lambda _: None) -> Result | None:
         """Play to the end and return the result, or until `stop()` is true after a round, and return None."""
         session, every = self.session, self.config.checkpoint_every
         self._log_snapshots()
         while not session.finished:
+            self.team.advance()
             session.advance()
             self._log_snapshots()
             on_round(self)
             if session.round % every == 0 or session.finished or stop():
                 self.checkpoint()
                 if not session.finished and stop():
+                    self.team.end(finished=False)
                     return None
         return self._finish()
 
     def checkpoint(self) -> None:
         """Put the state on disk, then drop the answers that went into it."""
         session, before = self.session, self._oracle.log
+        self.team.save()
         sha256 = Checkpoint(
             fingerprint=self.config.fingerprint,
             token=self._token,
@@ -166,13 +207,24 @@ class Runner:
             before.close()
             self._oracle.log = AnswerLog(after, self._token)
             before.path.unlink(missing_ok=True)
+        self.team.commit()
         self.folder.log(CheckpointEvent(time=now(), round=session.round, sha256=sha256))
         self._anchor()
 
     @property
     def lost_queries(self) -> int:
         """How many queries were charged whose answers a crash lost."""
-        return self.session.accounts[0].spent - self._oracle.on_record if self.config.private else 0
+        return self.account.spent - self._oracle.on_record if self.config.private else 0
+
+    @property
+    def bytes_sent(self) -> int:
+        """What all agents have sent until now; those hosted elsewhere, between snapshots, by the same share of their plan as those here."""
+        session = self.session
+        here, planned = int(session.network.bytes_sent.sum()), int(session.cost.bytes_sent.sum())
+        last = session.monitor.histories[0][-1]
+        if last.round == session.round:
+            return int(last.bytes_sent.sum())
+        return here + round(self.team.sent_elsewhere * here / planned) if planned else here
 
     @property
     def protected(self) -> str:
@@ -183,13 +235,13 @@ class Runner:
     def epsilon(self, queries: int | None = None, observer: Observer | None = None) -> float | None:
         """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
-        It is that of what is charged or, where `queries` are given, of so many of them. It holds against `observer`, or against
-        whom it was promised.
+        It is that of what is charged or, where `queries` are given, of so many of them. It holds against `observer`, or
+        the planned one.
         """
         plan = self.session.plan
         if plan.privacy is None:
             return None
-        return self.session.accounts[0].largest_epsilon(
+        return self.account.largest_epsilon(
             delta=plan.privacy.delta,
             adjacency=plan.privacy.adjacency,
             accountant=plan.privacy.accountant,
@@ -202,7 +254,7 @@ class Runner:
         return self.epsilon(snapshot.queries + self.lost_queries, observer)
 
     def state_epsilon_at(self, snapshot: Snapshot) -> str | None:
-        """State ε at a snapshot in words: against whom it was promised and, with masks, against everybody else together."""
+        """State ε at a snapshot in words: against the planned observer and, with masks, against everybody else together."""
         plan = self.session.plan
         if plan.privacy is None:
             return None
@@ -225,7 +277,19 @@ class Runner:
     ) -> None:
         self.close()
 
-    def _account(self) -> DurableAccount:
+    def _charged_accounts(self, session: Session) -> list[Account]:
+        """Open or find the run's account, which is that of all agents, and return what the hosted ones are charged to."""
+        self.team.check_plan(session.plan)
+        self.account = self._open_account(session) if self._fresh else self._find_account()
+        return [self.team.charged_account(self.account, self.account.token)]
+
+    def _open_account(self, session: Session) -> DurableAccount:
+        (account,) = session.open_accounts(self._owners, session.plan)
+        assert isinstance(account, DurableAccount)
+        self.folder.budget_file.unlink(missing_ok=True)  # the ledger has it, since the account was opened
+        return account
+
+    def _find_account(self) -> DurableAccount:
         """Return the run's account: open, or that of a run which was killed when all but its summary was done."""
         account = self.ledger.account(self.folder.name)
         return account if account is not None and account.state == "finished" else self.ledger.reopen(self.folder.name)
@@ -237,6 +301,12 @@ class Runner:
         self._oracle = RecordingOracle(self.session.real_oracle, log, replay, answered)
         self.session.wrap_oracle(lambda _: self._oracle)
 
+    def _needs_others(self) -> InvalidInput:
+        """Return the error of one process that would play what several began: it has neither their answers nor their charges."""
+        return InvalidInput(
+            f"run {self.folder.name!r} was begun by several processes; resume it by `tacit resume {self.folder.name}`, which starts as many"
+        )
+
     def _check_settings(self) -> None:
         """Refuse settings that are not those the run began with."""
         plan = self.folder.events().plan
@@ -247,8 +317,7 @@ class Runner:
 
     def _find_token(self) -> str:
         """Return the token that identifies this run in the ledger; the plan must have the same."""
-        plan, account = self.folder.events().plan, self.session.accounts[0]
-        assert isinstance(account, DurableAccount)
+        plan, account = self.folder.events().plan, self.account
         if plan is None and account.spent:
             raise StorageError(
                 f"{self.folder.events_file} has no plan, but {account.spent} queries of this run are on record; the run "
@@ -257,19 +326,6 @@ class Runner:
         if plan is not None and plan.token != account.token:
             raise StorageError(f"{self.folder.events_file} belongs to another run than the one in the ledger")
         return account.token
-
-    def _check_data(self, training: Training, plan: PlanEvent) -> None:
-        """Refuse other owners or numbers of records than the run began with; all of this is public."""
-        now = training.data
-        facts = {
-            "data set": (plan.dataset, now.dataset.name),
-            "owners": (plan.owners, now.owners),
-            "numbers of records": (plan.sizes, declared_sizes(now, training.sizes, now.agents, training.unit)),
-        }
-        if changed := [name for name, (before, after) in facts.items() if before != after]:
-            raise InvalidInput(
-                f"the data is not what run {self.folder.name!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
-            )
 
     def _check_keys(self, training: Training, plan: PlanEvent) -> None:
         """Refuse a key graph that is not the one the run began with: a file may have changed."""
@@ -297,7 +353,9 @@ class Runner:
 
     def _restore(self) -> None:
         session, folder = self.session, self.folder
-        answered = 0
+        answered, round = 0, None
+        if isinstance(self.team, Alone) and charges_of(folder.ledger_file, self._token):
+            raise self._needs_others()
         self._check_graph()
         self._check_schema()
         if folder.events().plan is None:
@@ -309,21 +367,24 @@ class Runner:
             if saved.token != self._token:
                 raise StorageError(f"{folder.checkpoint_file} belongs to another run; it was left alone")
             session.load_state_dict(saved.tensors)
-            answered = saved.answered
+            answered, round = saved.answered, session.round
         self._record(AnswerLog(folder.answers_file(answered), self._token), answered=answered)
         on_record = self._oracle.on_record
+        elsewhere = self.team.restore(round)
+        while self.config.private and 0 <= self.lost_queries < elsewhere:
+            self.account.spend()  # another process was charged for an answer that it lost
         lost = self.lost_queries
         missing = session.cost.queries - on_record
         if lost < 0 or missing < 0:
-            charged = session.accounts[0].spent if self.config.private else session.cost.queries
+            charged = self.account.spent if self.config.private else session.cost.queries
             raise StorageError(
                 f"{on_record} answers of run {folder.name!r} are on disk, but only {charged} queries on record: the ledger "
                 f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. Nothing was asked"
             )
-        if self.config.private and session.accounts[0].remaining < missing:
+        if self.config.private and self.account.remaining < missing:
             raise BudgetExceeded(
                 f"{lost} answers of run {folder.name!r} were charged and lost; the {missing} queries still to make do not "
-                f"fit the {session.accounts[0].remaining} that its budget has left. Nothing more was spent"
+                f"fit the {self.account.remaining} that its budget has left. Nothing more was spent"
             )
         events = folder.events()
         if seen := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
@@ -338,7 +399,7 @@ class Runner:
                 self._anchor()
 
     def _log_plan(self) -> None:
-        self.folder.log(plan_event(self.config, self.session, self._graph, self._token))
+        self.folder.log(plan_event(self.config, self.session, self._graph, self._token, self._holdings))
         self._anchor()
 
     def _anchor(self) -> None:
@@ -358,15 +419,23 @@ class Runner:
 
     def _finish(self) -> Result:
         if self.session.monitor.histories[0][-1].round != self.session.round:
+            self.team.take_snapshot()
             self.session.take_snapshot()  # killed between its last checkpoint and its last snapshot
             self._log_snapshots()
         result = replace(
-            self.session.results()[0], folder=self.folder.path, loaded_by=how_to_load(self.folder.path, self.config)
+            self.session.results()[0],
+            theta=self.team.collect(self.session.state.theta),
+            sizes=self.session.sizes,
+            plan=self.session.plan,
+            owners=self._owners,
+            folder=self.folder.path,
+            loaded_by=how_to_load(self.folder.path, self.config),
         )
         save_models(self.folder.models_file, result)
         models = models_sha256(result.theta)
         self.folder.log(FinishEvent(time=now(), round=self.session.round, seconds=result.seconds, models_sha256=models))
         self._anchor()
+        self.team.end(finished=True)
         self.session.close()  # before the summary, whose ε is that of a finished run
         ledger = self.ledger.head
         heads = {"ledger": ledger.hash, "ledger_rows": ledger.number, "events": self.folder.events_head}

@@ -17,7 +17,7 @@ BY_NAME = ("data", "algorithm", "model", "loss", "graph")
 
 
 def by_name(key: str, text: str, data: Any, seed: int) -> tuple[Any, UserCode | None]:
-    """Return the object that a name stands for, and where the user's own code is; data may come as a whole, not yet dealt out."""
+    """Return the object that a name stands for, and where the user's own code is; data may come as a whole, not yet divided."""
     if is_user_code(text) and not is_shipped("dataset" if key == "data" else key, text):
         own = find(key, text)
         return make_user_part(key, own, data, seed), own

@@ -47,7 +47,7 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
 
 
 def is_shipped(key: str, text: str) -> bool:
-    """Tell whether a text of the form of a user's own name begins with something that this library knows."""
+    """Return whether a text of the form of a user's own name begins with something that this library knows."""
     first = text.strip().partition(":")[0].replace("-", "_")
     return first in {"dataset": ("synthetic",), "graph": (*GRAPHS, *SCHEDULES, "random")}.get(key, ())
 
@@ -146,7 +146,7 @@ def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
 
 
 def is_schedule(text: str) -> bool:
-    """Tell whether a text names links that change."""
+    """Return whether a text names links that change."""
     return text.strip().partition(":")[0].replace("-", "_") in SCHEDULES
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from tacit.privacy.mechanisms import Observer
 from tacit.training.results import Snapshot
 
 _CURVES = 32  # more agents than this are shown by their mean, worst and best alone
@@ -11,12 +12,19 @@ _CURVES = 32  # more agents than this are shown by their mean, worst and best al
 class Board:
     """Writes one point of every curve for each snapshot. A resumed run hides what came after its checkpoint."""
 
-    def __init__(self, folder: Path, epsilon: Callable[[Snapshot], float | None], *, resumed_at: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        epsilon: Callable[[Snapshot], float | None],
+        against: Observer,
+        *,
+        resumed_at: int | None,
+    ) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         hidden = None if resumed_at is None else resumed_at + 1
         self._writer = SummaryWriter(str(folder), purge_step=hidden)
-        self._epsilon = epsilon
+        self._epsilon, self._against = epsilon, against
 
     def write(self, snapshot: Snapshot) -> None:
         """Add a snapshot to all curves and see it off to the disk."""
@@ -34,7 +42,7 @@ class Board:
                 if len(values) <= _CURVES:
                     points |= {f"{measure} of agents/{agent}": value for agent, value in enumerate(values)}
         if (epsilon := self._epsilon(snapshot)) is not None:
-            points["epsilon"] = epsilon
+            points[f"epsilon against {self._against}"] = epsilon
         for name, value in points.items():
             self._writer.add_scalar(name, float(value), snapshot.round)
         self._writer.flush()

@@ -44,7 +44,7 @@ class UserCode:
 
 
 def is_user_code(text: str) -> bool:
-    """Tell whether a text has the form of a name of the user's own."""
+    """Return whether a text has the form of a name of the user's own."""
     return _OWN.fullmatch(text.strip()) is not None
 
 

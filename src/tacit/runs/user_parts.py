@@ -25,15 +25,17 @@ def make_user_part(key: str, own: UserCode, data: Any, seed: int) -> Any:
     if key == "data":
         return as_data(own)
 
-    def dealt() -> AgentData:
+    def divided() -> AgentData:
         if not isinstance(data, AgentData):
             raise InvalidInput(f"{key} {own.text} is made for the data of the run, which is not here; give data=")
         return data
 
     if key == "graph":
-        return as_links(own, dealt().agents, seed)
+        return as_links(own, divided().agents, seed)
     if key == "model":
-        return as_model(own, lambda: {"input_shape": dealt().dataset.input_shape, "classes": dealt().dataset.classes})
+        return as_model(
+            own, lambda: {"input_shape": divided().dataset.input_shape, "classes": divided().dataset.classes}
+        )
     return as_rule(own) if key == "algorithm" else as_loss(own)
 
 

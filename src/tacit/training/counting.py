@@ -17,6 +17,7 @@ from torch import Tensor
 from tacit.algorithms import Algorithm
 from tacit.errors import InvalidInput, RuleError, TacitError
 from tacit.networks import Network
+from tacit.privacy.votes import Ballot
 from tacit.training.rounds import Play
 from tacit.training.schedules import Schedule
 
@@ -32,12 +33,16 @@ _MOST_NUMBERS = 2**22  # of the rows by which it is seen whether a rule mixes th
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cost:
-    """What a run does: queries of each agent's data, messages to each neighbour and vectors in them, bytes that each agent sends."""
+    """What a run does: queries of each agent's data, messages to each neighbour and vectors in them, bytes that each agent sends.
+
+    ballot: what teachers are asked in each query; None where queries are means over lots.
+    """
 
     queries: int
     messages: int
     vectors_sent: int
     bytes_sent: NDArray[np.int64]
+    ballot: Ballot | None = None
 
 
 def count(
@@ -67,6 +72,7 @@ def count(
             messages=play.messages,
             vectors_sent=play.vectors,
             bytes_sent=network.bytes_sent.copy(),
+            ballot=oracle.ballot,
         )
     raise AssertionError("a play with numbers ends or fails")
 
@@ -126,6 +132,7 @@ def _played(
             oracle=oracle,
             seed=seed,
             public_loss=lambda theta: theta.new_zeros(len(theta)),
+            labelled_gradient=lambda theta, labels: torch.zeros_like(theta),
         )
         while play.round < until:
             play.advance()
@@ -139,12 +146,22 @@ class _Counting:
 
     def __init__(self, answer: float) -> None:
         self._answer, self.queries = answer, 0
+        self.ballot: Ballot | None = None
 
     def gradient(self, theta: Tensor) -> Tensor:
         self._count()
         return self._answer * theta
 
-    def _count(self) -> None:
+    def vote(self, theta: Tensor, ballot: Ballot) -> Tensor:
+        self._count(ballot)
+        return theta.new_zeros(len(theta), ballot.records)
+
+    def _count(self, ballot: Ballot | None = None) -> None:
+        if self.queries and ballot != self.ballot:
+            raise InvalidInput(
+                "the rule's queries are not all of one kind; a run asks either for votes of teachers, all alike, or for gradients and other means"
+            )
+        self.ballot = ballot
         self.queries += 1
         if self.queries > _MOST_QUERIES:
             raise InvalidInput(

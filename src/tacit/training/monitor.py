@@ -7,11 +7,12 @@ however short a run is, which can be more than the tenth by itself.
 
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.data import AgentData, Records
@@ -70,8 +71,8 @@ def scored_share(schedule: SnapshotSchedule, *, rounds: int, trained: float, age
 class Monitor:
     """Takes snapshots of the hosted agents of every trial; `histories` holds them, trial by trial.
 
-    `seconds` is how long that took. `gather` returns all agents' models, or None where nobody has them: then how far they are apart is
-    unknown, NaN.
+    `seconds` is how long that took. `gather` returns all agents' rows of something, or None where nobody has them: then scores are those
+    of the hosted agents, and how far models are apart is unknown, NaN.
     """
 
     def __init__(
@@ -109,23 +110,34 @@ class Monitor:
         return torch.from_numpy(score.loss).to(theta)
 
     def take_snapshot(
-        self, theta: Float[Tensor, "agents params"], round: int, queries: int, *, whole: bool = False
+        self,
+        theta: Float[Tensor, "agents params"],
+        round: int,
+        queries: int,
+        *,
+        labels: Int[Tensor, " agents"] | None = None,
+        whole: bool = False,
     ) -> None:
-        """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart."""
+        """Score all models on a sample of the validation records, or on the whole of them, and measure how far they are apart.
+
+        `labels` is how many public records each agent's teachers have labelled, if they were asked.
+        """
         trials, started = len(self._histories), time.perf_counter()
         loss = accuracy = scored = None
         records = self._validation if whole else self._sample
         if records is not None and self._validation is not None:
             score = evaluate(self._model, theta, records, self._prepare, classification=self._classification)
-            loss = score.loss.reshape(trials, -1)
-            accuracy = None if score.accuracy is None else score.accuracy.reshape(trials, -1)
+            loss, accuracy = score.loss, score.accuracy
             scored = len(records), len(self._validation)
         with torch.no_grad():
             everyone = self._gather(theta)
             apart = np.full(trials, np.nan)
             if everyone is not None:
                 apart = consensus_distance(everyone.unflatten(0, (trials, -1)))
-        sent = self._network.bytes_sent.reshape(trials, -1).copy()
+        loss = None if loss is None else self._collect(loss)
+        accuracy = None if accuracy is None else self._collect(accuracy)
+        sent = self._collect(self._network.bytes_sent)
+        labelled = None if labels is None else self._collect(labels.cpu().numpy())
         for trial, history in enumerate(self._histories):
             history.append(
                 Snapshot(
@@ -136,9 +148,16 @@ class Monitor:
                     consensus_distance=float(apart[trial]),
                     bytes_sent=sent[trial],
                     scored=scored,
+                    labels=None if labelled is None else labelled[trial],
                 )
             )
         self.seconds += time.perf_counter() - started
+
+    def _collect(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return one value for each agent, trial by trial: of all agents where they are collected, else of those hosted here."""
+        everyone = self._gather(torch.from_numpy(values))
+        found = values.copy() if everyone is None else everyone.numpy().copy()
+        return found.reshape(len(self._histories), -1)
 
 
 def public_sample(records: Records, count: int) -> Records:

@@ -182,8 +182,8 @@ def declared_sizes(
         column = require_units(data.dataset.train.units, unit, data.dataset.name)
         if sum(data.units_held or ()) > len(column[torch.cat(data.indices)].unique()):
             raise DataError(
-                f"the records of a {unit.name} are held by two agents: it would lose ε at both, and neither says so. Deal every "
-                f"{unit.name} to one agent, as split does"
+                f"the records of a {unit.name} are held by two agents: it would lose ε at both, and neither says so. Give all "
+                f"records of a {unit.name} to one agent, as split does"
             )
     if sizes is None:
         if data.agents != agents:

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tacit.algorithms.averaged import name_of, rule_of
+from tacit.algorithms.averaged import Averaged, name_of
 from tacit.data import AgentData, Records, Schema
 from tacit.data.records import RecordsLike
 from tacit.errors import DataError, InvalidInput
@@ -57,6 +57,8 @@ class Snapshot:
     bytes_sent: npt.NDArray[np.int64]
     scored: tuple[int, int] | None
     """On how many of how many validation records loss and accuracy are means; None where there are none."""
+    labels: npt.NDArray[np.int64] | None = None
+    """How many public records each agent's teachers have labelled; None unless teachers were asked."""
 
     @property
     def sample(self) -> int | None:
@@ -103,7 +105,9 @@ class Result:
         """Every agent's accuracy after the last round: on all validation records if the run was played to its end."""
         accuracy = self.history[-1].accuracy
         if accuracy is None:
-            raise DataError(f"{self.data.dataset.name} has no validation records with classes to be right about")
+            raise DataError(
+                f"{self.data.dataset.name} has no validation records with class labels, so there is no accuracy"
+            )
         return accuracy
 
     @property
@@ -139,11 +143,13 @@ class Result:
     def guarantees(self, observer: Observer | None = None) -> list[Guarantee]:
         """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.
 
-        It holds against `observer`, unless given whom it was promised against: everybody else together or, with masks, so many curious
+        It holds against `observer` or, unless that is given, the planned one: everybody else together or, with masks, so many curious
         agents.
 
         A run that was not played to its end counts with all queries that it was planned for.
         """
+        if observer is not None and self.plan.masks is not None:  # without masks, ε is the same against all
+            observer.require_among(self.plan.masks.keys.agents)
         privacy = self.plan.privacy
         if privacy is None:
             nothing = Guarantee(
@@ -179,13 +185,13 @@ class Result:
             delta=privacy.delta,
             adjacency=privacy.adjacency,
             accountant=privacy.accountant,
-            promised=self.plan.observer,
+            planned=self.plan.observer,
         )
 
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
-        Rows before the last are ε of so many queries of the plan, and no promise to whoever chose to stop there. The last
+        Rows before the last are ε of so many queries of the plan, and no guarantee to whoever chose to stop there. The last
         row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
         """
         spent = self.plan.epsilons([snapshot.queries for snapshot in self.history[:-1]])
@@ -197,7 +203,7 @@ class Result:
         scored = "" if last.accuracy is None else f", accuracy {last.accuracy.mean():.1%} on {_scored_on(last)}"
         kind = "a release" if self.release else "not a release"
         rule = repr(self.algorithm) if isinstance(self.algorithm, Absent) else name_of(self.algorithm)
-        rule += ", averaged" if rule_of(self.algorithm) is not self.algorithm else ""
+        rule += ", averaged" if isinstance(self.algorithm, Averaged) else ""
         data = f"{len(self.owners)} agents"
         if isinstance(self.data, AgentData):
             data = self.data.described(self.sizes, self.plan.mechanism(0).sampler.unit)

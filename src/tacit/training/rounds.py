@@ -13,11 +13,14 @@ from tacit.algorithms.averaged import name_of, rule_of
 from tacit.errors import InvalidInput, RuleError, TacitError
 from tacit.io.tracebacks import failure
 from tacit.networks import DENSE, Codec, Inbox, Network
+from tacit.networks.codecs import drawn
+from tacit.privacy.votes import Ballot
 from tacit.training.absences import Absences, keep_rows
 from tacit.training.chance import chance, shared_chance
 from tacit.training.schedules import Schedule, step_size
 
 PublicLoss = Callable[[Tensor], Tensor]
+LabelledGradient = Callable[[Tensor, Tensor], Tensor]
 
 
 class Asked(Protocol):
@@ -28,6 +31,9 @@ class Asked(Protocol):
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         """Return every row's mean of a per-sample vector."""
+
+    def vote(self, theta: Tensor, ballot: Ballot) -> Tensor:
+        """Return every row's labels of public records."""
 
 
 class Round:
@@ -49,12 +55,23 @@ class Round:
         """Return every agent's mean loss on public records."""
         return self.__play.public_loss(theta)
 
+    def vote(self, theta: Tensor, **asked: Any) -> Tensor:
+        """Ask every agent's teachers for labels of public records."""
+        play, labels = self.__play, self.__play.oracle.vote(theta, Ballot(**asked))
+        given = (labels >= 0).sum(1)
+        play.labels = given if play.labels is None else play.labels + given
+        return labels
+
+    def labelled_gradient(self, theta: Tensor, labels: Tensor) -> Tensor:
+        """Return every agent's gradient on the public records that it has labels of."""
+        return self.__play.labelled_gradient(theta, labels)
+
     def exchange(self, *tensors: Tensor, codec: Codec = DENSE) -> Inbox:
         """Send one message to every neighbour and return theirs."""
         play = self.__play
         play.messages += 1
         play.vectors += len(tensors)
-        return play.network.exchange(self.round, *tensors, codec=codec)
+        return play.network.exchange(self.round, *tensors, codec=drawn(codec, self, tensors))
 
     def chance(self, *shape: int) -> Tensor:
         """Return public numbers from [0, 1), a row of this shape for each agent."""
@@ -84,6 +101,11 @@ def _no_public_loss(theta: Tensor) -> Tensor:
     raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
 
 
+def no_labelled_gradient(theta: Tensor, labels: Tensor) -> Tensor:
+    """Refuse: nobody has labelled any public record."""
+    raise InvalidInput("the rule learns from labelled public records, and this run has none")
+
+
 class Play:
     """A rule between two rounds, with how much it asked and sent so far."""
 
@@ -98,13 +120,16 @@ class Play:
         oracle: Asked,
         seed: int,
         public_loss: PublicLoss = _no_public_loss,
+        labelled_gradient: LabelledGradient = no_labelled_gradient,
         gossip_rounds: int = 0,
         absences: Absences | None = None,
     ) -> None:
         self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
         self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
+        self.labelled_gradient = labelled_gradient
         self.gossip_rounds, self._absences = gossip_rounds, absences
         self.round = self.messages = self.vectors = self.draws = 0
+        self.labels: Tensor | None = None  # that each row's teachers gave so far; None before they are asked
         with torch.no_grad(), self._blaming("init", ""):
             self.state: Any = algorithm.init(theta)
         self._check(self.state, theta.shape, "init")

@@ -1,15 +1,18 @@
 """Where the agents of a session live. Nothing above a runtime knows whether a process hosts all of them, some or one."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import InvalidInput
-from tacit.networks import Network, StackedNetwork, Tap, Topology, Transport, WiredNetwork
+from tacit.networks import Network, ShardedNetwork, StackedNetwork, Tap, Topology, Transport, WiredNetwork
+from tacit.networks.arriving import rank_losses_reported
+from tacit.networks.sharded import swap_rows
 
 
 class Hosted(NamedTuple):
@@ -17,6 +20,21 @@ class Hosted(NamedTuple):
 
     agents: tuple[int, ...]
     total: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkSettings:
+    """What a session requires of its network: the type and place of tensors, who sees messages, and how sums are added."""
+
+    dtype: torch.dtype
+    device: torch.device
+    taps: Sequence[Tap] = ()
+    any_order: bool = False
+
+    def require_order(self, who: str) -> None:
+        """Raise if sums may be added in any order, which only a process with all agents can do."""
+        if self.any_order:
+            raise InvalidInput(f"any_order lets a matrix product choose; {who} in one order only")
 
 
 class Runtime(Protocol):
@@ -33,15 +51,7 @@ class Runtime(Protocol):
     def host(self, parts: int) -> Hosted:
         """Return who is hosted, given for how many agents there are records here."""
 
-    def connect(
-        self,
-        topologies: Sequence[Topology],
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        taps: Sequence[Tap],
-        any_order: bool,
-    ) -> Network:
+    def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
         """Return the network of the hosted agents."""
 
     def gather(self, rows: Float[Tensor, "rows params"]) -> Float[Tensor, "agents params"] | None:
@@ -62,18 +72,15 @@ class Stacked:
         """Return all agents."""
         return Hosted(tuple(range(parts)), parts)
 
-    def connect(
-        self,
-        topologies: Sequence[Topology],
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        taps: Sequence[Tap],
-        any_order: bool,
-    ) -> Network:
+    def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
         """Return a network whose exchanges are sums over rows."""
         return StackedNetwork(
-            topologies, trials=self.trials, dtype=dtype, device=device, taps=taps, any_order=any_order
+            topologies,
+            trials=self.trials,
+            dtype=wanted.dtype,
+            device=wanted.device,
+            taps=wanted.taps,
+            any_order=wanted.any_order,
         )
 
     def gather(self, rows: Float[Tensor, "rows params"]) -> Float[Tensor, "agents params"]:
@@ -82,12 +89,11 @@ class Stacked:
 
 
 @dataclass(frozen=True)
-class Wired:
-    """One agent out of `agents`, joined to its neighbours by a transport."""
+class OneAgent(ABC):
+    """One agent out of `agents`. A subclass joins it to its neighbours."""
 
     agent: int
     agents: int
-    transport: Transport
     trials = 1
 
     def __post_init__(self) -> None:
@@ -100,21 +106,79 @@ class Wired:
             raise InvalidInput(f"one agent is hosted here, and the data is that of {parts}; give its own alone")
         return Hosted((self.agent,), self.agents)
 
-    def connect(
-        self,
-        topologies: Sequence[Topology],
-        *,
-        dtype: torch.dtype,
-        device: torch.device,
-        taps: Sequence[Tap],
-        any_order: bool,
-    ) -> Network:
-        """Return a network that sends and receives bytes."""
-        if any_order:
-            raise InvalidInput("any_order lets a matrix product choose; an agent by itself adds up in one order only")
+    def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
+        """Return the network that joins the agent to its neighbours."""
+        wanted.require_order("an agent by itself adds up")
         (topology,) = topologies
-        return WiredNetwork(self.agent, topology, self.transport, device=device, taps=taps)
+        return self.join(topology, wanted.device, wanted.taps)
+
+    @abstractmethod
+    def join(self, topology: Topology, device: torch.device, taps: Sequence[Tap]) -> Network:
+        """Return the agent's network."""
 
     def gather(self, rows: Float[Tensor, "rows params"]) -> None:
         """Return nothing: nobody collects all models."""
         return
+
+
+@dataclass(frozen=True)
+class Wired(OneAgent):
+    """One agent out of `agents`, joined to its neighbours by a transport."""
+
+    transport: Transport
+
+    def join(self, topology: Topology, device: torch.device, taps: Sequence[Tap]) -> Network:
+        """Return a network that sends and receives bytes."""
+        return WiredNetwork(self.agent, topology, self.transport, device=device, taps=taps)
+
+
+@dataclass(frozen=True, eq=False)
+class Sharded:
+    """The agents of one rank, out of those of all ranks of a process group: torch's default group unless another is given.
+
+    `shards` holds the agents of each rank, ascending. Rank 0 collects what is public.
+    """
+
+    shards: tuple[tuple[int, ...], ...]
+    rank: int
+    group: Any = None
+    trials = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rank < len(self.shards):
+            raise InvalidInput(f"rank {self.rank} is not among {len(self.shards)}, which are numbered from 0")
+
+    def host(self, parts: int) -> Hosted:
+        """Return this rank's agents."""
+        own = self.shards[self.rank]
+        if parts != len(own):
+            raise InvalidInput(
+                f"rank {self.rank} hosts {len(own)} agents, and the data is that of {parts}; give theirs alone"
+            )
+        return Hosted(own, sum(map(len, self.shards)))
+
+    def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
+        """Return a network that sums over rows here and exchanges rows with the other ranks."""
+        wanted.require_order("agents in several processes add up")
+        (topology,) = topologies
+        return ShardedNetwork(
+            topology,
+            self.shards,
+            self.rank,
+            group=self.group,
+            dtype=wanted.dtype,
+            device=wanted.device,
+            taps=wanted.taps,
+        )
+
+    def gather(self, rows: Float[Tensor, "rows ..."]) -> Float[Tensor, "agents ..."] | None:
+        """Return all agents' rows on rank 0, in the order of agents, and None elsewhere."""
+        sizes = [len(own) for own in self.shards]
+        to, come = ([len(rows), *[0] * (len(sizes) - 1)], sizes if self.rank == 0 else [0] * len(sizes))
+        found = rows.new_empty(sum(come), *rows.shape[1:])
+        with rank_losses_reported():
+            swap_rows(rows.contiguous(), to, found, come, self.group).wait()
+        if self.rank:
+            return None
+        place = torch.tensor([agent for own in self.shards for agent in own], device=rows.device).argsort()
+        return found.index_select(0, place)

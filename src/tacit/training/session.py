@@ -7,6 +7,7 @@ A run that does not fit its budget is refused before its first query. Whoever dr
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,27 +16,30 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
+from tacit.algorithms.links import check_links
 from tacit.data.drafting import settle
 from tacit.data.schema import check_records
-from tacit.errors import PrivacyError
+from tacit.errors import InvalidInput, PrivacyError
 from tacit.models import FlatModel, check_module
 from tacit.networks import Topology
 from tacit.privacy import (
     Account,
     Diagnostics,
     Ledger,
+    NoPrivacy,
     Oracle,
-    PlainOracle,
+    Plan,
     Privacy,
     PrivateOracle,
-    Secret,
-    choose_engine,
 )
-from tacit.privacy.masks import share_masks
-from tacit.privacy.units import UnitModel
+from tacit.privacy.planning import side_by_side
+from tacit.privacy.teacher_oracle import TeacherOracle
 from tacit.training.absences import Absences, WithAbsences
+from tacit.training.checks import check_masks_are_shared, warn_of_units
 from tacit.training.monitor import Monitor, Work, plan_snapshots, scored_share
-from tacit.training.planning import count_queries, settle_plan
+from tacit.training.oracles import choose_queried, make_oracle
+from tacit.training.planning import count_queries, settle_plans
+from tacit.training.pool import LabelledPool
 from tacit.training.preparation import (
     connect,
     declared_sizes,
@@ -43,13 +47,11 @@ from tacit.training.preparation import (
     fresh_label,
     make_module,
     probe,
-    public_lot,
-    public_units,
     starts,
 )
 from tacit.training.results import Result, Snapshot
-from tacit.training.rounds import Play
-from tacit.training.runtimes import Runtime, Stacked
+from tacit.training.rounds import LabelledGradient, Play, no_labelled_gradient
+from tacit.training.runtimes import NetworkSettings, Runtime, Stacked
 from tacit.training.schedules import Schedule, as_schedule, only_rows
 from tacit.training.settings import Training
 from tacit.training.states import flatten, restore
@@ -64,44 +66,68 @@ class Session:
 
     `runtime` says which these are and how they reach the others: all of them in this process unless given, where several
     independent trials may lie side by side. Rows of tensors, data, accounts and answers are those of hosted agents; `plan` and
-    `sizes` are everybody's, and public. `accounts`, one for each trial, are those of a run that is resumed; otherwise the ledger
-    opens new ones.
+    `sizes` are everybody's, and public. `accounts`, one for each trial, are those of a run that is resumed, or a function
+    that opens or finds them once the plan is settled; otherwise the ledger opens new ones. `privacies`, one for each trial, take the place
+    of the training's privacy settings where trials differ in lots, clipping norms or noise.
     """
 
     def __init__(
-        self, training: Training, runtime: Runtime | None = None, accounts: Sequence[Account] | None = None
+        self,
+        training: Training,
+        runtime: Runtime | None = None,
+        accounts: Sequence[Account] | Callable[["Session"], Sequence[Account]] | None = None,
+        privacies: Sequence[Privacy | NoPrivacy] = (),
     ) -> None:
         self.training, self.runtime = training, runtime or Stacked()
         self.hosted, self.trials = self.runtime.host(training.data.agents), self.runtime.trials
         self.sizes = declared_sizes(training.data, training.sizes, self.hosted.total, training.unit)
-        _warn_of_units(training)
-        self._check_masks_are_shared()
+        warn_of_units(training)
+        check_masks_are_shared(training, self.hosted)
         self._schedule = self._hosted_step_sizes()
         self._absences = Absences(training.absences, self.hosted.total)
         complete = self._connect_agents()
         self._topologies: Sequence[Topology] = complete
         if self._absences:
             self._topologies = [WithAbsences(topology, self._absences) for topology in complete]
+        check_links(training.algorithm, self._topologies, training.total_rounds)
 
         theta = self._make_models()
         # Calibration takes seconds, so it comes after whatever can be wrong with models and records.
-        self.plan = settle_plan(
+        plans = settle_plans(
             training,
+            privacies,
             self.sizes,
-            self.cost.queries + training.spare_queries,
-            complete[0],
+            self.cost,
+            complete,
             self._absences,
-            as_schedule(training.lr),
+            trials=self.trials,
+            width=self.model.size,
         )
-        self._hosted_plan = self.plan.of(self.hosted.agents)
-        self._choose_engine(theta)
-        self.network = self.runtime.connect(
-            self._topologies,
-            dtype=self.model.dtype,
-            device=theta.device,
-            taps=training.taps,
-            any_order=training.any_order,
+        self.plan = plans[0]
+        self._set_pool_aside()
+        training = self.training
+        hosted = [plan.of(self.hosted.agents) for plan in (plans if privacies else plans[:1])]
+        self._hosted_plans = hosted if privacies else hosted * self.trials
+        self._stacked_plan = side_by_side(self._hosted_plans)
+        shaped_for = self._stacked_plan.full_lots
+        if training.step_agents is not None:
+            shaped_for = (max(max(plan.full_lots) for plan in plans),) * training.step_agents
+        queried = choose_queried(
+            training,
+            self.model,
+            self.schema,
+            theta,
+            shaped_for=shaped_for,
+            plan=self.plan,
+            queries=self.cost.queries,
         )
+        self.chosen = queried.chosen
+        wanted = NetworkSettings(
+            dtype=self.model.dtype, device=theta.device, taps=training.taps, any_order=training.any_order
+        )
+        self.network = self.runtime.connect(self._topologies, wanted)
+        self.left_out: frozenset[int] = frozenset()
+        """Agents without whom masks are shared from now on, besides those of planned absences."""
         self.seconds = 0.0
         self._diverged = False
         self.monitor = self._make_monitor()
@@ -111,14 +137,25 @@ class Session:
         name = training.name or fresh_label(self.ledger, name_of(training.algorithm))
         self.runs = [name] if self.trials == 1 else [f"{name}/{trial}" for trial in range(self.trials)]
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
-        self.accounts: list[Account] = list(accounts or [])
+        self.accounts: list[Account] = list(accounts(self) if callable(accounts) else accounts or [])
         if any(line.release != training.is_release for account in self.accounts for line in account.lines):
             raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
         opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
         try:
             if opened:
-                self.accounts += self._open_accounts()
-            self.real_oracle = self._make_oracle(theta.device)
+                self.accounts += self._open_own_accounts()
+            self.real_oracle = make_oracle(
+                training,
+                self.model,
+                queried,
+                self._stacked_plan,
+                self.hosted,
+                trials=self.trials,
+                run=self.runs[0],
+                accounts=self.accounts,
+                diagnostics=self.diagnostics,
+                device=theta.device,
+            )
             self.oracle: Oracle = self.real_oracle
             self._play = Play(
                 training.algorithm,
@@ -129,6 +166,7 @@ class Session:
                 oracle=self.oracle,
                 seed=training.seed,
                 public_loss=self.monitor.public_loss,
+                labelled_gradient=self._labelled_gradient(theta.device),
                 gossip_rounds=training.gossip_rounds,
                 absences=self._absences or None,
             )
@@ -156,6 +194,14 @@ class Session:
         """Put something between the rule and the oracle, such as one that records answers."""
         self.oracle = self._play.oracle = wrap(self.oracle)
 
+    def withhold_public_loss(self, why: str) -> None:
+        """Refuse the loss on validation records to the rule, where these are not everybody's."""
+
+        def refuse(theta: Tensor) -> Tensor:
+            raise InvalidInput(why)
+
+        self._play.public_loss = refuse
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return all that a session needs to continue from here, except its settings, accounts, recorded answers and histories.
 
@@ -168,6 +214,8 @@ class Session:
             "evaluation_seconds": torch.tensor(self.monitor.seconds, dtype=torch.float64),
             "bytes_sent": torch.from_numpy(self.network.bytes_sent.copy()),
         }
+        if self._play.labels is not None:
+            facts["labels"] = self._play.labels
         return facts | flatten(self.state)
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
@@ -175,6 +223,7 @@ class Session:
         self._play.state = restore(self.state, saved)
         self.real_oracle.skip(int(saved["queries"]))
         self._play.round, self.seconds = int(saved["round"]), float(saved["seconds"])
+        self._play.labels = saved.get("labels")
         self.monitor.seconds = float(saved["evaluation_seconds"])
         self.network.bytes_sent[:] = saved["bytes_sent"].numpy()
 
@@ -186,7 +235,7 @@ class Session:
         """Play one round, and take a snapshot of the models if one is due."""
         started = time.perf_counter()
         if isinstance(self.real_oracle, PrivateOracle):
-            self.real_oracle.leave_out(self._absences.left_out(self.round))
+            self.real_oracle.leave_out(self._absences.left_out(self.round) | self.left_out)
         self._play.advance()
         self.seconds += time.perf_counter() - started
         if self.round % self.monitor.schedule.every == 0 or self.finished:
@@ -199,7 +248,8 @@ class Session:
             log.warning(
                 "the agents' models have not been finite since round %d or before; try a smaller lr", self.round
             )
-        self.monitor.take_snapshot(self.state.theta, self.round, self.oracle.queries, whole=self.finished)
+        asked, labels = self.oracle.queries, self._play.labels
+        self.monitor.take_snapshot(self.state.theta, self.round, asked, labels=labels, whole=self.finished)
 
     def results(self) -> list[Result]:
         """Return the result of every trial so far."""
@@ -214,7 +264,7 @@ class Session:
                 data=training.data,
                 schema=self.schema,
                 sizes=tuple(self.sizes[agent] for agent in self.hosted.agents),
-                plan=self._hosted_plan,
+                plan=self._hosted_plans[trial],
                 ledger=self.ledger,
                 history=list(self.monitor.histories[trial]),
                 release=training.is_release,
@@ -236,6 +286,8 @@ class Session:
         as_counted = self.finished and (not private or self.oracle.queries == needed)
         for account in self.accounts:
             account.close(finished=as_counted and account.spent >= needed)
+        if isinstance(self.real_oracle, PrivateOracle | TeacherOracle):
+            self.real_oracle.forget()
 
     def __enter__(self) -> Self:
         return self
@@ -244,16 +296,6 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _check_masks_are_shared(self) -> None:
-        """Refuse masks whose two ends would be drawn under different keys: they would not cancel."""
-        apart = len(self.hosted.agents) < self.hosted.total
-        if apart and self.training.cancelling is not None and isinstance(self.training.chosen_sources, Secret):
-            raise PrivacyError(
-                f"{len(self.hosted.agents)} of {self.hosted.total} agents are hosted here, and every process with secret sources draws "
-                "keys of its own, so masks would not cancel between processes. Host all agents in one process, use sources=Seeded(seed), "
-                "which is not a release, or leave out noise=Cancelling(...)"
-            )
 
     def _hosted_step_sizes(self) -> Schedule:
         everyone = self.hosted.total
@@ -302,32 +344,28 @@ class Session:
         probe(self.model, theta[0], data, self.schema)
         return theta
 
-    def _choose_engine(self, theta: Float[Tensor, "agents params"]) -> None:
-        """Choose how gradients are computed, for what a query is about: every record, or every unit with its records."""
-        training, data, unit = self.training, self.training.data, self.training.unit
-        self._shaped_for = self._hosted_plan.lot_sizes * self.trials
-        if training.step_agents is not None:
-            self._shaped_for = (max(self.plan.lot_sizes),) * training.step_agents
-        if unit is None:
-            self._queried, self._example = self.model, public_lot(data, self.schema, _CHECKED_RECORDS, theta.device)
-        else:
-            self._queried = UnitModel(self.model, unit, self.schema.targets.shape)
-            self._example = public_units(data, self.schema, _CHECKED_RECORDS, unit, theta.device)
-        self.chosen = choose_engine(
-            self._queried,
-            theta[0],
-            self._example,
-            lot_sizes=self._shaped_for,
-            queries=self.cost.queries,
-            private=self.plan.privacy is not None,
-            compile=training.compile,
-        )
+    def _set_pool_aside(self) -> None:
+        """Take the public records that teachers are asked about out of those that models are scored on."""
+        if self.cost.ballot is None:
+            return
+        if self._absences:
+            raise InvalidInput("an agent that is away cannot ask its teachers in the first round; leave out absences")
+        data = self.training.data
+        asked = data.dataset.with_pool(self.cost.ballot.records)
+        self.training = replace(self.training, data=replace(data, dataset=asked))
+
+    def _labelled_gradient(self, device: torch.device) -> LabelledGradient:
+        """Return what students learn from: the public records that were set aside, if there are any."""
+        data = self.training.data.dataset
+        if self.cost.ballot is None or data.pool is None:
+            return no_labelled_gradient
+        return LabelledPool(self.model, data.pool, data.prepare, device).gradient
 
     def _make_monitor(self) -> Monitor:
         data = self.training.data
         work = Work(
             rounds=self.training.total_rounds,
-            trained=self.cost.queries * sum(self.plan.lot_sizes),
+            trained=self._trained_records(),
             agents=self.hosted.total,
             validation=0 if data.dataset.validation is None else len(data.dataset.validation),
         )
@@ -335,32 +373,37 @@ class Session:
         self.scored_share = scored_share(schedule, **work)
         return Monitor(self.model, data, self.network, self.runtime.gather, schedule)
 
-    def _make_oracle(self, device: torch.device) -> PrivateOracle | PlainOracle:
-        training, plan = self.training, self._hosted_plan
-        everyone = [training.chosen_sources.make(self.hosted.total, trial) for trial in range(self.trials)]
-        stacked: dict[str, Any] = {
-            "model": self._queried,
-            "engine": self.chosen.engine,
-            "data": training.data,
-            "plan": plan.repeated(self.trials),
-            "sources": [sources[agent] for sources in everyone for agent in self.hosted.agents],
-            "example": self._example,
-            "device": device,
-            "shaped_for": self._shaped_for,
-        }
-        if plan.privacy is None:
-            return PlainOracle(**stacked, accounts=self.accounts)
-        sources, run = training.chosen_sources, self.runs[0]
-        shared = share_masks(
-            plan.masks, self.hosted.agents, lambda pairs, trial: sources.make_masks(pairs, run, trial), self.trials
-        )
-        return PrivateOracle(**stacked, accounts=self.accounts, shared=shared, diagnostics=self.diagnostics)
+    def _trained_records(self) -> float:
+        """Return how many records all agents train on, students at most: what scoring is measured against."""
+        if self.cost.ballot is not None:
+            return float(self.training.rounds * self.cost.ballot.answers * self.hosted.total)
+        return self.cost.queries * sum(self.plan.lot_sizes)
 
-    def _open_accounts(self) -> list[Account]:
-        training, plan = self.training, self._hosted_plan
+    def _open_own_accounts(self) -> list[Account]:
+        """Open an account for each trial: together where all make the same queries, otherwise one after another, and all or none."""
+        owners = self.training.data.owners
+        first, *others = self._hosted_plans
+        if all(plan is first or plan.mechanisms == first.mechanisms for plan in others):
+            return self.open_accounts(owners, first)
+        opened: list[Account] = []
+        try:
+            for run, plan in zip(self.runs, self._hosted_plans, strict=True):
+                opened += self.open_accounts(owners, plan, [run])
+        except BaseException:
+            for account in opened:
+                account.close(finished=False)
+            raise
+        return opened
+
+    def open_accounts(self, owners: Sequence[str], plan: Plan, runs: Sequence[str] | None = None) -> list[Account]:
+        """Open the accounts of this session's runs for these owners by a plan of theirs; a run that does not fit its budget is refused.
+
+        `runs` are some of the session's runs, all unless given.
+        """
+        training = self.training
         whose: dict[str, Any] = {
-            "runs": self.runs,
-            "owners": training.data.owners,
+            "runs": self.runs if runs is None else runs,
+            "owners": owners,
             "mechanisms": plan.mechanisms,
             "records": training.data.dataset.name,
             "partition": training.data.partition,
@@ -371,14 +414,4 @@ class Session:
             **whose,
             queries=plan.queries,
             release=training.is_release,
-        )
-
-
-def _warn_of_units(training: Training) -> None:
-    data = training.data.dataset
-    if training.unit is None and isinstance(training.privacy, Privacy) and data.train.units is not None:
-        log.warning(
-            "%s says whose each record is, but every record is protected by itself: someone with several loses more. Give "
-            "unit=Unit(name, most=...), or --unit NAME:MOST, to protect them",
-            data.name,
         )

@@ -10,14 +10,16 @@ from scipy import sparse
 from torch import nn
 
 from tacit.algorithms import Algorithm
-from tacit.algorithms.averaged import is_pooled, name_of
+from tacit.algorithms.averaged import is_pooled, line_of, name_of
 from tacit.algorithms.interface import check_rule
+from tacit.algorithms.robust import is_robust
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.models import Loss, cross_entropy, views_cross_entropy
 from tacit.networks import Tap
 from tacit.networks.topology import is_topology
-from tacit.privacy import Cancelling, Compile, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.privacy import Cancelling, Compile, Discrete, Fast, Ledger, NoPrivacy, Privacy, Secret, Sources, Unit
+from tacit.registry import ROBUST_MEANS
 from tacit.training.absences import Absence
 from tacit.training.preparation import Graphs, Model
 from tacit.training.schedules import Schedule
@@ -31,7 +33,7 @@ class Training:
     model: a module, whose present parameters are the start, or a function that makes one, called under `seed`.
     data: who holds which records: `data_set.split(agents, ...)` or `AgentData.from_parts([...])`. In a process that hosts some of
         the agents, those of these agents alone.
-    privacy: the promise, `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
+    privacy: `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
     rounds: how many rounds to play.
     gossip_rounds: rounds after these in which agents only mix their models: no query, so that they cost no privacy. They take out what masks,
         or uneven data, have left between the agents.
@@ -118,10 +120,34 @@ class Training:
                 f"{name_of(self.algorithm)} trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
+        line, privacy = line_of(self.algorithm), self.privacy
+        continuous = isinstance(privacy, Privacy) and not isinstance(privacy.noise, Discrete)
+        if line is not None and line.discrete and continuous:
+            raise InvalidInput(
+                f"{name_of(self.algorithm)} rounds every record and needs noise on the same grid: give privacy noise=Discrete() and "
+                "accountant='rdp', or --noise discrete"
+            )
         if self.data.dataset.classes is None and self.loss in (cross_entropy, views_cross_entropy):
             raise InvalidInput("the targets are not class labels, so cross-entropy does not apply; give loss=")
+        self._check_robust()
         if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
             raise InvalidInput("private_diagnostics describe clipping, and a run without privacy does not clip")
+
+    def _check_robust(self) -> None:
+        """Refuse what a robust mean would break, or what would mix without one."""
+        if isinstance(self.mixing, str) and self.mixing.partition(":")[0] in ROBUST_MEANS:
+            raise InvalidInput(
+                f"mixing is {self.mixing!r}, which is not a kind of weights; give algorithm=tacit.algorithms.Robust(rule, "
+                f"{self.mixing.partition(':')[0]!r})"
+            )
+        if not is_robust(self.algorithm):
+            return
+        if self.cancelling is not None:
+            raise InvalidInput(
+                "masks cancel in a weighted mean of all agents, and a robust mean is not one; leave out Robust or noise=Cancelling(...)"
+            )
+        if self.gossip_rounds:
+            raise InvalidInput("gossip_rounds mix by weights, which a robust mean is to avoid; leave them out")
 
     def _check_kinds(self) -> None:
         """Say what was expected where something else was given; these are the mistakes that are made first."""
@@ -184,7 +210,8 @@ class Training:
     @property
     def cancelling(self) -> Cancelling | None:
         """How noise cancels between agents; None where every agent adds noise of its own alone."""
-        return self.privacy.noise if isinstance(self.privacy, Privacy) else None
+        noise = self.privacy.noise if isinstance(self.privacy, Privacy) else None
+        return noise if isinstance(noise, Cancelling) else None
 
     @property
     def unit(self) -> Unit | None:
@@ -202,13 +229,13 @@ def check_kind(key: str, value: Any) -> None:
     if key == "algorithm":
         check_rule(value)
     elif key == "data" and not isinstance(value, AgentData):
-        raise InvalidInput(not_dealt(value))
+        raise InvalidInput(explain_undivided(value))
     elif key == "model" and not isinstance(value, nn.Module) and not callable(value):
         raise InvalidInput(f"model is {value!r}; give an nn.Module or a function that makes one")
     elif key == "loss" and not callable(value):
         raise InvalidInput(f"loss is {value!r}; give a function of outputs and targets, one value per record")
 
 
-def not_dealt(data: Any) -> str:
+def explain_undivided(data: Any) -> str:
     """Say what to do with data that is not divided among agents."""
     return f'data is a {type(data).__name__}; divide it among agents: data.split(10, IID()), or agents=10, split="iid"'

@@ -164,15 +164,15 @@ def _settings(value: Any) -> Part:
     return Part(shown=shown, made=spec_of(value), facts=facts)
 
 
-def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | None) -> Part:
+def describe_data(held: AgentData, sizes: Sequence[int] | None, unit: Unit | None) -> Part:
     """Keep what is public about the data: who holds how many records of which kind, and the held-out records."""
-    data = dealt.dataset
+    data = held.dataset
     facts: dict[str, Any] = {
         "name": data.name,
-        "agents": dealt.agents,
-        "partition": dealt.partition,
-        "owners hash": hashlib.sha256(json.dumps(dealt.owners).encode()).hexdigest(),
-        "numbers of records": list(declared_sizes(dealt, sizes, dealt.agents, unit)),
+        "agents": held.agents,
+        "partition": held.partition,
+        "owners hash": hashlib.sha256(json.dumps(held.owners).encode()).hexdigest(),
+        "numbers of records": list(declared_sizes(held, sizes, held.agents, unit)),
         "classes": -1 if data.classes is None else data.classes,
         "inputs": _kinds(data.train.inputs),
         "targets": _kind(data.train.targets),
@@ -185,9 +185,9 @@ def describe_data(dealt: AgentData, sizes: Sequence[int] | None, unit: Unit | No
     if data.published and sizes is None:
         whose = [] if data.train.units is None else [data.train.units]
         facts["training records hash"] = tensor_sha256(
-            *inputs.parts(data.train.inputs), data.train.targets, *whose, *dealt.indices
+            *inputs.parts(data.train.inputs), data.train.targets, *whose, *held.indices
         )
-    return Part(shown=f"{data.name}, {dealt.agents} agents", made=recipe_of(dealt), facts=facts)
+    return Part(shown=f"{data.name}, {held.agents} agents", made=recipe_of(held), facts=facts)
 
 
 def _kinds(several: inputs.Inputs) -> str:
