@@ -1,0 +1,9 @@
+"""One run on several processes of a machine or a cluster, over torch.distributed.
+
+Every process, a rank, hosts some agents. Rank 0 leads: it keeps the run's folder and the ledger, shows progress, and tells the others when
+to play a round and when to save. torchrun, a scheduler, Ray and `tacit train --workers` all start the same worker.
+"""
+
+from tacit.cluster.placement import Placement, place
+
+__all__ = ["Placement", "place"]

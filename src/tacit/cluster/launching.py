@@ -1,0 +1,126 @@
+"""Starts all ranks of a run on this machine, starts them again when one is killed, and ends them when the run ends.
+
+Ranks get the variables that torchrun sets, so the same worker runs under both. They meet in a store that lives here.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from torch.distributed import TCPStore
+
+from tacit.cluster.group import LOST
+
+RESTARTS = 3
+PIPE = "TACIT_LAUNCHER_PIPE"
+"""Names the pipe by which a rank sees that whoever started it is gone."""
+_POLL, _GRACE = 0.05, 20.0
+
+
+def launch(
+    arguments: Sequence[str], ranks: int, *, restarts: int = RESTARTS, say: Callable[[str], None] = lambda _: None
+) -> int:
+    """Run `python -m tacit.cluster` with these arguments on so many ranks, and return rank 0's exit code.
+
+    When a rank is killed or silent, all of them start again, at most `restarts` times, and resume the run. An error that a rank reports
+    ends all. `say` is called with what happened.
+    """
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for attempt in range(restarts + 1):
+        code, why = _Attempt(arguments, ranks, store.port, attempt).wait()
+        if code != LOST:
+            return code
+        if attempt < restarts:
+            say(f"{why}; all {ranks} ranks start again and resume the run (restart {attempt + 1} of {restarts})")
+        else:
+            say(f"{why}, after {restarts} restarts")
+    return LOST
+
+
+class _Attempt:
+    """All ranks, started once."""
+
+    def __init__(self, arguments: Sequence[str], ranks: int, port: int, attempt: int) -> None:
+        self._reader, self._writer = os.pipe()
+        shared = {
+            "WORLD_SIZE": str(ranks),
+            "LOCAL_WORLD_SIZE": str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "TORCHELASTIC_RESTART_COUNT": str(attempt),
+            PIPE: str(self._reader),
+        }
+        defaults = {"OMP_NUM_THREADS": "1"} | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
+        self._ranks = [
+            subprocess.Popen(
+                [sys.executable, "-m", "tacit.cluster", *arguments],
+                env=defaults | os.environ | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+                pass_fds=[self._reader],
+                process_group=0,  # Ctrl-C reaches this process alone, which passes it on once
+            )
+            for rank in range(ranks)
+        ]
+
+    def wait(self) -> tuple[int, str]:
+        """Wait until rank 0 ends or another rank fails, end all, and return the exit code and what happened."""
+        try:
+            with self._signals_passed_on():
+                return self._watch()
+        finally:
+            for rank in self._ranks:
+                if rank.poll() is None:
+                    rank.kill()
+                rank.wait()
+            os.close(self._reader)
+            os.close(self._writer)
+
+    def _watch(self) -> tuple[int, str]:
+        until = None
+        while True:
+            codes = [rank.poll() for rank in self._ranks]
+            failed = [rank for rank, code in enumerate(codes) if code]
+            gone = [rank for rank in failed if codes[rank] == LOST or (codes[rank] or 0) < 0]
+            if codes[0] is not None and codes[0] != LOST and codes[0] >= 0:
+                if codes[0] == 0 and None in codes and until is None:
+                    until = time.monotonic() + _GRACE
+                if codes[0] or None not in codes or time.monotonic() > (until or 0):
+                    return codes[0], ""
+            elif gone and len(gone) == len(failed):
+                # Those that say they lost another may see it before this process does.
+                killed = self._killed(codes)
+                return LOST, killed or "a rank ended or did not answer within the deadline"
+            elif failed and until is None:
+                until = time.monotonic() + _GRACE  # rank 0 reports what another has failed with
+            elif failed and time.monotonic() > (until or 0):
+                return LOST, f"rank {failed[0]} failed, and rank 0 did not end"
+            time.sleep(_POLL)
+
+    def _killed(self, codes: list[int | None]) -> str | None:
+        time.sleep(_POLL)
+        for rank, process in enumerate(self._ranks):
+            code = process.poll() if codes[rank] is None else codes[rank]
+            if code is not None and code < 0:
+                with suppress(ValueError):
+                    return f"rank {rank} was killed by {signal.Signals(-code).name}"
+        return None
+
+    @contextmanager
+    def _signals_passed_on(self) -> Iterator[None]:
+        """Pass Ctrl-C and SIGTERM on to rank 0, which stops the run."""
+
+        def pass_on(number: int, frame: FrameType | None) -> None:
+            with suppress(ProcessLookupError):
+                self._ranks[0].send_signal(number)
+
+        before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

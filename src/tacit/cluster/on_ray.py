@@ -1,0 +1,91 @@
+"""Starts the same worker on Ray: its TorchTrainer places the ranks, makes their group and starts them again after a failure."""
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.cluster.group import LOST
+from tacit.errors import InvalidInput, RankFailed, TacitError
+
+PlayRank = Callable[..., int]
+
+
+def check_ray() -> None:
+    """Refuse a run on Ray where that is not installed."""
+    try:
+        import ray.train.torch  # noqa: F401
+    except ImportError:
+        raise InvalidInput(
+            "--on ray needs Ray Train: install tacit with the extra 'ray' (pip install 'tacit[ray]')"
+        ) from None
+
+
+def train_on_ray(
+    play_rank: PlayRank, arguments: Mapping[str, Any], ranks: int, *, restarts: int, storage: Path, threads: int = 1
+) -> None:
+    """Call `play_rank(**arguments)` on so many of Ray's workers; raise what a rank fails with.
+
+    `storage` is where Ray keeps its own notes. The run's folder must be on a file system that all workers see.
+    """
+    check_ray()
+    import ray
+    from ray import train
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    variables = {"OMP_NUM_THREADS": str(threads), "TACIT_ON_RAY": "1"}
+    for name in ("PYTHONPATH", "GLOO_SOCKET_IFNAME", "TACIT_DATA"):
+        if name in os.environ:
+            variables[name] = os.environ[name]
+    started = not ray.is_initialized()
+    if started:
+        ray.init(
+            num_cpus=None if os.environ.get("RAY_ADDRESS") else max(ranks, os.cpu_count() or 1),
+            runtime_env={"env_vars": variables},
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
+    here, mistake = os.getcwd(), storage.with_name("mistake.txt")
+
+    def work(given: dict[str, Any]) -> None:
+        os.chdir(here)
+        rank = os.environ["RANK"] = str(train.get_context().get_world_rank())
+        try:
+            code = play_rank(**given)
+        except TacitError as error:
+            # Ray starts ranks again whatever they fail with, and this would fail again.
+            mistake.write_text(str(error), encoding="utf-8")
+            return
+        if code == LOST:
+            raise RankFailed(f"rank {rank} lost another rank")
+
+    try:
+        trainer = TorchTrainer(
+            work,
+            train_loop_config=dict(arguments),
+            torch_config=TorchConfig(backend="gloo", timeout_s=int(arguments["deadline"])),
+            scaling_config=train.ScalingConfig(num_workers=ranks, resources_per_worker={"CPU": 1}),
+            run_config=train.RunConfig(
+                name=f"{arguments['name']}",
+                storage_path=str(storage),
+                failure_config=train.FailureConfig(max_failures=restarts),
+            ),
+        )
+        try:
+            trainer.fit()
+        except Exception as error:
+            raise RankFailed(_last_line(error)) from error
+        if mistake.exists():
+            raise RankFailed(mistake.read_text(encoding="utf-8"))
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _last_line(error: BaseException) -> str:
+    """Return the sentence at the end of what Ray raised, which is that of a rank."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
