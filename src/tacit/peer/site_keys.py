@@ -1,0 +1,45 @@
+"""The ephemeral key that a site has for masks: made for one run, sealed in the journal, and overwritten at the end."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tacit.peer.agreement.document import Agreement
+from tacit.peer.agreement.terms import config_of, key_partners
+from tacit.peer.identity import Identity
+from tacit.peer.protocol.clock import SystemRandomness
+from tacit.peer.protocol.interface import RecordKind
+from tacit.peer.sealing import Seal
+from tacit.peer.secrets import KeyExchange
+
+
+def make_key_exchange(identity: Identity, agreement: Agreement, agent: int) -> KeyExchange | None:
+    """Return the exchange of keys for masks, if the agreement has masks."""
+    if config_of(agreement).noise != "cancelling":
+        return None
+    run = bytes.fromhex(agreement.run_id)
+    cards = [member.card for member in agreement.members]
+    seal = Seal(identity.sign, run)
+
+    def verify(member: int, message: bytes, signature: bytes) -> bool:
+        return member < len(cards) and cards[member].verify(signature, message)
+
+    return KeyExchange(
+        run,
+        agent,
+        key_partners(agreement, agent),
+        sign=identity.sign,
+        verify=verify,
+        randomness=SystemRandomness(),
+        seal=seal.seal,
+        unseal=seal.unseal,
+    )
+
+
+def erase_key(journal: Path) -> None:
+    """Overwrite the sealed key in a journal that no process uses."""
+    with closing(sqlite3.connect(journal)) as database:
+        database.execute("PRAGMA secure_delete = ON")
+        database.execute("UPDATE records SET body = zeroblob(LENGTH(body)) WHERE kind = ?", (int(RecordKind.KEY),))
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,0 +1,132 @@
+"""What a site knows about itself, as its status page, its metrics and `tacit peer status` show it: its own view, and nothing private."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tacit.peer.wire.hub import LinkView
+
+PHASES = ("starting", "waiting for neighbours", "preparing", "training", "finishing", "finished", "stopped", "failed")
+
+
+@dataclass
+class SiteStatus:
+    """The state of a site. The service changes it; everything else reads it."""
+
+    name: str
+    run: str
+    agreement: str
+    version: int
+    rounds: int
+    members: tuple[str, ...]
+    links: Mapping[int, LinkView]
+    phase: str = "starting"
+    round: int = 0
+    queries: int = 0
+    epsilon_charged: float | None = None
+    """Of what the ledger charges this run: its whole plan until it is finished, then the queries that it made."""
+    epsilon_against_all: float | None = None
+    """The same with masks, if all other members pool what they know; None without masks, where it is no larger."""
+    epsilon_made: float | None = None
+    """Of the queries that it has made so far."""
+    epsilon_allowed: float | None = None
+    epsilon_terms: str = ""
+    accuracy: float | None = None
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    used: Counter[int] = field(default_factory=Counter)
+    """In how many exchanges each neighbour's link was used."""
+    skipped: Counter[int] = field(default_factory=Counter)
+    last_used: tuple[int, int] | None = None
+    """Links that the last round used, and those of the graph."""
+    lost: set[int] = field(default_factory=set)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the site takes part in rounds, or is through with all."""
+        return self.phase in ("training", "finishing", "finished")
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process does what it should."""
+        return self.phase != "failed"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        links = [
+            {
+                "neighbor": self.members[number],
+                "up": view.up,
+                "lost": number in self.lost,
+                "dials": view.dials,
+                "why": "" if view.up else view.why,
+                "used": self.used[number],
+                "skipped": self.skipped[number],
+                "connections": view.connections,
+                "sent": view.traffic.sent,
+                "received": view.traffic.received,
+            }
+            for number, view in self.links.items()
+        ]
+        apart = ("links", "used", "skipped", "lost", "members")
+        facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
+        return facts | {"links": links, "members": list(self.members)}
+
+    def metrics(self) -> bytes:
+        """Return the state as Prometheus reads it."""
+        registry = CollectorRegistry()
+        registry.register(_Metrics(self))
+        return generate_latest(registry)
+
+
+class _Metrics(Collector):
+    def __init__(self, status: SiteStatus) -> None:
+        self._status = status
+
+    def collect(self) -> list[Metric]:
+        """Return all metrics."""
+        status = self._status
+        found: list[Metric] = []
+        for name, words, value in (
+            ("round", "Rounds that this site has played.", status.round),
+            ("rounds", "Rounds of the run.", status.rounds),
+            ("ready", "Whether the site takes part in rounds.", int(status.ready)),
+            ("agreement_version", "The version of the agreement in force here.", status.version),
+            ("queries", "Queries of this site's data that the ledger holds for this run.", status.queries),
+            (
+                "epsilon_charged",
+                "Epsilon that the ledger charges: the whole plan until the end.",
+                status.epsilon_charged,
+            ),
+            (
+                "epsilon_against_all",
+                "Epsilon that the ledger charges if all other members pool what they know.",
+                status.epsilon_against_all,
+            ),
+            ("epsilon_made", "Epsilon of the queries that were made so far.", status.epsilon_made),
+            ("epsilon_allowed", "Epsilon that this run may spend.", status.epsilon_allowed),
+        ):
+            if value is not None:
+                found.append(GaugeMetricFamily(f"tacit_peer_{name}", words, value=float(value)))
+        counters: tuple[tuple[str, str, Callable[[int, LinkView], float]], ...] = (
+            ("links_used", "Exchanges that used the link to a neighbour.", lambda number, _: status.used[number]),
+            ("links_skipped", "Exchanges that did not use it.", lambda number, _: status.skipped[number]),
+            ("connections", "How often the link came up.", lambda _, view: view.connections),
+            ("sent_bytes", "Bytes sent to a neighbour.", lambda _, view: view.traffic.sent),
+            ("received_bytes", "Bytes received from a neighbour.", lambda _, view: view.traffic.received),
+        )
+        up = GaugeMetricFamily("tacit_peer_link_up", "Whether the link to a neighbour is up.", labels=["neighbor"])
+        for number, view in status.links.items():
+            up.add_metric([status.members[number]], float(view.up))
+        found.append(up)
+        for name, words, value_of in counters:
+            family = CounterMetricFamily(f"tacit_peer_{name}", words, labels=["neighbor"])
+            for number, view in status.links.items():
+                family.add_metric([status.members[number]], float(value_of(number, view)))
+            found.append(family)
+        return found
