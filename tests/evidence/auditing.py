@@ -41,3 +41,9 @@ def outcomes(runs, name="one", **options):
 def failed(runs, name="one", **options):
     """Return what fails."""
     return {what for what, each in outcomes(runs, name, **options).items() if each.outcome == "fails"}
+
+
+def not_held(found):
+    """Return what does not hold, with the reason. Scores on test records are only shown: a run states none to compare with."""
+    expected = {"scores on test": "shown"}
+    return {what: each.words for what, each in found.items() if each.outcome != expected.get(what, "holds")}

@@ -72,7 +72,7 @@ def test_models_that_are_not_those_of_the_last_checkpoint_are_found(runs):
     assert "the checkpoint after the last round holds different models" in outcomes(runs)["models"].words
 
 
-def test_models_that_are_not_as_far_apart_as_the_last_look_saw_are_found(runs):
+def test_models_that_are_not_as_far_apart_as_in_the_last_snapshot_are_found(runs):
     """Also those of a release, which nobody can play again."""
     with_models(runs, 1.01)
     assert "apart, but the last snapshot states" in outcomes(runs)["models"].words
@@ -154,7 +154,7 @@ def test_on_another_fingerprint_snapshots_agree_within_a_tolerance(seen, change,
     assert outcomes(seen, replay=True)["replay"].outcome == outcome
 
 
-def test_of_two_looks_after_one_round_both_are_held_against_the_seeds(tmp_path):
+def test_of_two_snapshots_after_one_round_both_are_held_against_the_seeds(tmp_path):
     """A run that was stopped before its checkpoint plays a round twice, and tells of it twice."""
     config = RunConfig.of(SETTINGS | {"evaluate_every": 1, "checkpoint_every": 6})
     with Runner.start(tmp_path, "one", config) as runner, pytest.raises(KeyboardInterrupt):

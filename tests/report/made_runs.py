@@ -9,6 +9,7 @@ from pathlib import Path
 from tampering import edit_lines, edit_log, read_events, write_events
 
 import tacit
+from tacit.algorithms.averaged import name_of
 from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import ceil_digits
@@ -53,7 +54,7 @@ def plan_event(result, graph, rounds, token):
         "time": TIME,
         "token": token,
         "fingerprint": "0" * 64,
-        "algorithm": type(result.algorithm).__name__,
+        "algorithm": name_of(result.algorithm),
         "dataset": data.dataset.name,
         "agents": data.agents,
         "rounds": rounds,
@@ -111,7 +112,7 @@ def snapshot_events(result):
 def summary(result, rounds):
     accuracy, privacy = result.accuracy, result.plan.privacy
     return {
-        "algorithm": type(result.algorithm).__name__,
+        "algorithm": name_of(result.algorithm),
         "accuracy_mean": accuracy.mean(),
         "accuracy_min": accuracy.min(),
         "accuracy_max": accuracy.max(),

@@ -48,7 +48,7 @@ def test_uniform_weights_drift_only_on_irregular_graphs(folder):
 def test_diagnostics_sources_and_data_sets_have_rows_of_their_own(folder):
     run = altered(folder, {"private_diagnostics": True}, release=False)
     assert {8, 9} & set(numbers(run)) == {9}
-    run = altered(folder, {"private_diagnostics": True, "source": "seeded", "step": "momentum"}, algorithm="DSGD")
+    run = altered(folder, {"private_diagnostics": True, "source": "seeded", "step": "momentum"}, algorithm="dsgd")
     assert {7, 8, 9} <= set(numbers(run))
     assert {3, 13} <= set(numbers(altered(folder, dataset="cifar-100")))
 
@@ -57,8 +57,8 @@ def test_only_dsgd_with_momentum_has_the_erratum_of_momentum(folder):
     """The settings of every run have a value of `momentum`, whether its steps use it or not."""
     plain = RunConfig.of({"algorithm": "dsgd", "epsilon": 1.0}).pinned().model_dump(exclude_none=True)
     assert plain["momentum"] == 0.9
-    assert 7 not in numbers(altered(folder, plain, algorithm="DSGD"))
-    assert 7 in numbers(altered(folder, plain | {"step": "momentum"}, algorithm="DSGD"))
+    assert 7 not in numbers(altered(folder, plain, algorithm="dsgd"))
+    assert 7 in numbers(altered(folder, plain | {"step": "momentum"}, algorithm="dsgd"))
 
 
 @pytest.mark.parametrize(("step", "expected"), [(tacit.Plain(), False), (tacit.Momentum(0.5), True)])

@@ -8,8 +8,9 @@ from matplotlib.image import imread
 
 from tacit.report import save_comparison, save_figures
 from tacit.report.compared import name_runs
-from tacit.report.figures.comparison import _draw_accuracies
+from tacit.report.figures.axes import draw
 from tacit.report.figures.style import style
+from tacit.report.plots import plot_scores
 
 KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 
@@ -50,7 +51,7 @@ def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
     with style(8):
         figure = Figure(figsize=(3.5, 2.5))
         ax = figure.add_subplot()
-        _draw_accuracies(ax, name_runs([runs["dsgt"], long, runs["open"]]))
+        draw(ax, plot_scores(name_runs([runs["dsgt"], long, runs["open"]])))
         figure.draw_without_rendering()
     (legend,) = figure.legends
     drawn, named = ax.get_tightbbox(), legend.get_window_extent()
@@ -62,7 +63,7 @@ def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
 def test_runs_of_very_different_length_share_their_axis(runs):
     ax = Figure().add_subplot()
     short = replace(runs["open"], plan=replace(runs["open"].plan, rounds=6))
-    _draw_accuracies(ax, name_runs([runs["dsgt"], short]))
+    draw(ax, plot_scores(name_runs([runs["dsgt"], short])))
     assert ax.get_xlabel() == "share of the run’s rounds"
     assert ax.get_xlim() == (0, 1)
     assert ax.lines[0].get_xdata()[-1] == 1

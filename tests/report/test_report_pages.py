@@ -1,3 +1,5 @@
+"""The page of one run: what it shows, what it warns of, and that it loads nothing."""
+
 import json
 import re
 import shutil
@@ -6,12 +8,11 @@ from functools import partial
 import pytest
 import torch
 from made_runs import copy_with_record, record_as_stopped
+from reading_pages import charts, own, words
 from tampering import edit_lines, edit_log, read_events, write_events
 
 import tacit
-from tacit.errors import InvalidInput, StorageError
-from tacit.privacy import epsilon
-from tacit.privacy.accounting import ceil_digits
+from tacit.errors import StorageError
 from tacit.report import RecordedRun, write_comparison, write_report
 from tacit.report.html import frame
 
@@ -22,25 +23,11 @@ def page(run, tmp_path):
     return write_report(run, tmp_path / "report.html").read_text()
 
 
-def own(html):
-    """The page without the library it carries."""
-    scripts = re.findall(r"<script>(.*?)</script>", html, re.S)
-    return html.replace(max(scripts, key=len), "")
-
-
-def charts(html):
-    return json.loads(re.search(r'<script id="charts" type="application/json">(.*?)</script>', html, re.S)[1])
-
-
-def words(html):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", own(html).split("<body>")[1].split("<script")[0]))
-
-
 def test_a_report_shows_all_of_a_run(runs, tmp_path):
     html = page(runs["dsgt"], tmp_path)
     said = words(html)
     for part in (
-        "DSGT on digits · 6 agents",
+        "dsgt on digits · 6 agents",
         "✓ RELEASE",
         "ε = 4 per record at δ = 0.001",
         "add-or-remove-one adjacency · by privacy loss distributions (PLD)",
@@ -118,14 +105,14 @@ def test_a_seeded_run_is_marked_wherever_it_claims_something(runs, tmp_path):
     assert "✓ RELEASE" not in said
     assert "no budget: σ was given, not a release" in said
     assert "Not a release." in said
-    assert "pld; not a release" in said
+    assert "pld, against everybody else together; not a release" in said
     assert "which this run did not have" in said
 
 
-def test_a_run_without_privacy_promises_nothing(runs, tmp_path):
+def test_a_run_without_privacy_guarantees_nothing(runs, tmp_path):
     html = page(runs["open"], tmp_path)
     said = words(html)
-    assert "✕ NOT A RELEASE NO PRIVACY ε: none, nothing is promised" in said
+    assert "✕ NOT A RELEASE NO PRIVACY ε: none, there is no guarantee" in said
     assert "What ε means" not in said
     assert "none" in said
     assert set(charts(html)) == {"accuracy", "graph", "consensus", "partition"}
@@ -141,13 +128,13 @@ def test_one_agent_has_a_report_too(runs, tmp_path):
 
 def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one_who_pools_it(runs, tmp_path):
     said = words(page(runs["alone"], tmp_path))
-    assert "However someone uses the published model" in said
+    assert "What someone can learn from the published model is limited" in said
     assert "Nothing is hidden from whoever pools the data and trains on it." in said
     assert "Suppose someone sees the published model" in said
     assert "other agents" not in said
     assert "sees every message" not in said
     several = words(page(runs["dsgt"], tmp_path))
-    assert "However all other agents together use the messages that they received" in several
+    assert "What all other agents together can learn from the messages that they received is limited" in several
     assert "pools the data" not in several
 
 
@@ -300,102 +287,6 @@ def test_a_heat_map_starts_at_zero(folder, tmp_path):
     assert (cells["zmin"], cells["zmax"]) == (0, 110)
 
 
-def test_runs_of_very_different_length_are_laid_over_each_other_by_share(runs, folder, tmp_path):
-    plan, *rest = read_events(folder)
-    write_events(folder, [plan | {"rounds": 100}, *rest])
-    drawn = charts(write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text())
-    for name in ("accuracy", "consensus", "epsilon"):
-        axis = drawn[name]["layout"]["xaxis"]
-        assert axis["title"]["text"] == "share of the run’s rounds"
-        assert axis["range"][1] < 1.1
-        ends = [trace["x"][-1] for trace in drawn[name]["data"] if trace.get("showlegend", True)]
-        assert ends == [1.0, 0.2]
-
-
-def test_runs_on_the_same_records_are_noticed_however_these_were_split(runs, folder, tmp_path):
-    plan, *rest = read_events(folder)
-    for owners, warned in (
-        ([owner.replace("seed 0", "seed 1") for owner in plan["owners"]], True),
-        ([owner.replace("digits", "letters") for owner in plan["owners"]], False),
-    ):
-        write_events(folder, [plan | {"owners": owners}, *rest])
-        said = words(write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text())
-        assert ("queried the same records, split among agents in different ways" in said) == warned
-        assert "same owners’ data" not in said
-
-
-def test_a_comparison_overlays_runs_of_different_lengths(runs, tmp_path):
-    html = write_comparison(
-        [runs[name] for name in ("dsgt", "dinno", "seeded", "open")], tmp_path / "c.html"
-    ).read_text()
-    said, drawn = words(html), charts(html)
-    assert "4 runs" in said
-    assert said.count("NOT A RELEASE") == 2
-    assert "queried the same owners’ data" in said
-    assert set(drawn) == {"accuracy", "spread", "tradeoff", "consensus", "epsilon"}
-    lines = {t["name"]: t for t in drawn["accuracy"]["data"] if t.get("showlegend", True)}
-    assert {name: line["x"][-1] for name, line in lines.items()} == {"dsgt": 20, "dinno": 8, "seeded": 20, "open": 12}
-    assert drawn["accuracy"]["layout"]["xaxis"]["range"][1] > 20
-    assert [t["name"] for t in drawn["epsilon"]["data"]] == ["dsgt", "dinno", "seeded (not a release)"]
-    for setting in ("algorithm", "rounds", "source"):
-        assert f'<th scope="row">{setting}</th>' in html
-    assert '<th scope="row">seed</th>' not in html
-
-
-def epsilon_together(said):
-    return float(
-        re.search(r"together spend (?:at most )?ε = (\S+) \(add-or-remove-one\) per record at δ = 0.001", said)[1]
-    )
-
-
-def test_a_comparison_says_what_the_runs_spend_together(runs, folder, tmp_path):
-    one, two = runs["dsgt"], RecordedRun.load(folder)
-    said = words(write_comparison([one, runs["dinno"]], tmp_path / "c.html").read_text())
-    lines = [run.record.account.lines[0] for run in (one, runs["dinno"])]
-    events = [line.event(run.charged) for line, run in zip(lines, (one, runs["dinno"]), strict=True)]
-    assert epsilon_together(said) == ceil_digits(epsilon(events, delta=1e-3)) > 4
-    assert "On digits, dsgt and dinno together spend" in said
-    assert "if no run was planned after seeing another’s results" in said
-
-    edit_lines(
-        folder.parent / "ledger.sqlite",
-        lambda _, line: line | {"partition": "otherwise", "owner": line["owner"].replace("seed 0", "seed 1")},
-    )
-    plan, *rest = read_events(folder)
-    owners = [owner.replace("seed 0", "seed 1") for owner in plan["owners"]]
-    write_events(folder, [plan | {"owners": owners}, *rest])
-    two = RecordedRun.load(folder)
-    said = words(write_comparison([one, two], tmp_path / "c.html").read_text())
-    line = one.record.account.lines[0]  # all are alike
-    assert epsilon_together(said) == ceil_digits(epsilon([line.event(40)], delta=1e-3))
-    assert "together spend at most" in said
-
-
-def test_a_comparison_with_a_run_without_privacy_or_without_a_ledger_promises_nothing_together(runs, folder, tmp_path):
-    said = words(write_comparison([runs["dsgt"], runs["seeded"], runs["open"]], tmp_path / "c.html").read_text())
-    assert "dsgt, seeded and open together spend ε = ∞" in said
-    said = words(write_comparison([runs["dsgt"], runs["open"]], tmp_path / "c.html").read_text())
-    assert "dsgt and open together spend ε = ∞: a run without privacy has read these records" in said
-    copy = RecordedRun.load(shutil.copytree(folder, tmp_path / "elsewhere" / "dsgt"))
-    said = words(write_comparison([runs["dsgt"], copy], tmp_path / "c.html").read_text())
-    assert "what dsgt and dsgt (2) together spend is not known" in said
-
-
-def test_epsilons_in_different_terms_are_not_compared_silently(runs, folder, tmp_path):
-    events = read_events(folder)
-    events[0] |= {"delta": 1e-5}
-    write_events(folder, events)
-    (folder / "summary.json").unlink()
-    html = write_comparison([runs["dsgt"], RecordedRun.load(folder)], tmp_path / "c.html").read_text()
-    assert "cannot be compared as they are" in words(html)
-    assert "dsgt (2)" in words(html)
-
-
-def test_a_comparison_needs_a_run(tmp_path):
-    with pytest.raises(InvalidInput, match="no run to compare"):
-        write_comparison([], tmp_path / "c.html")
-
-
 def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
     path = tmp_path / "made" / "report.html"
     write_report(runs["open"], path)
@@ -411,7 +302,7 @@ def test_a_failed_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
 
 
-def test_a_page_promises_to_whom_the_run_promised(tmp_path):
+def test_a_page_names_whom_the_run_protects(tmp_path):
     inputs = torch.randn(120, 4, generator=torch.Generator().manual_seed(0))
     table = tacit.data.DataSet.from_records(
         name="ward", train=(inputs, (inputs.sum(1) > 0).long()), classes=2, units=[number // 3 for number in range(120)]
@@ -429,7 +320,7 @@ def test_a_page_promises_to_whom_the_run_promised(tmp_path):
     )
     said = words(page(RecordedRun.load(tmp_path / "runs" / "wards"), tmp_path))
     for part in (
-        "whether any single patient is among",
+        "whether or not any single patient is among",
         "40 patients in all",
         "Each patient joins a lot with probability q. The sum of the gradients of its records (2 at most) is clipped",
         "knows all patients but one",

@@ -112,7 +112,7 @@ BROKEN = {
     "no events": (lambda folder: (folder / "events.jsonl").unlink(), "not a run folder: it has no events.jsonl"),
     "config of another kind": (put("config.toml", "a = = b"), "config.toml is not TOML"),
     "empty events": (put("events.jsonl", ""), "no plan event"),
-    "summary of another kind": (put("summary.json", "[1]"), "holds list"),
+    "summary of another kind": (put("summary.json", "[1]"), "holds list, not a summary"),
     "broken summary": (put("summary.json", "{"), "summary.json is not JSON"),
     "line cut off in the middle": (append('{"event": "snap', '{"event": "finish", "seconds": 1}'), "is not JSON"),
     "not an event": (append("[1, 2]"), "not an event"),

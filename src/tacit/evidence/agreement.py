@@ -7,7 +7,7 @@ archives.
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from tacit.algorithms.averaged import rule_of
@@ -16,15 +16,17 @@ from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.mechanisms import Masks, Observer
 from tacit.privacy.observers import epsilons_against
+from tacit.privacy.votes import Ballot
 from tacit.registry import rule_line
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.config import RunConfig
-from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent
+from tacit.runs.event_types import CheckEvent, CheckpointEvent, FinishEvent, LinksEvent, PlanEvent, ResumeEvent
 from tacit.runs.events import Events
 from tacit.runs.python_config import AnyConfig, PythonConfig
 from tacit.runs.user_code import is_user_code
 
 ROUNDING = 1e-6
+_OF_VOTES = {"steps": "teacher_steps", "lr": "teacher_lr"}  # what a rule calls them
 # Compared elsewhere, or measured by a clock, so that nobody can check them.
 _ALSO_IN_SUMMARIES = {
     "accuracy_mean",
@@ -57,6 +59,8 @@ class RunEvidence:
     """The hashes of all rows of the ledger."""
     summary: dict[str, Any] | None
     checkpoint: bytes | None
+    agreement: dict[str, Any] | None = None
+    """What all members of a run between peers agreed on, in the folder of one of them."""
     running: bool = False
     """Whether a process is still working on it, so that some files may be newer than others."""
 
@@ -65,8 +69,9 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
     """Yield where the plan differs from what follows from the settings."""
     config, plan = run.config, run.plan
     agents = 1 if isinstance(config, RunConfig) and config.is_pooled else config.agents
-    if plan.agents != agents:
-        yield f"the settings have {agents} agents, but the plan has {plan.agents}"
+    planned = plan.agents if plan.site is None else len(plan.site.members)
+    if planned != agents or (plan.site is not None and plan.agents != 1):
+        yield f"the settings have {agents} agents, but the plan has {planned}"
         return
     expected: dict[str, Any] = {
         "fingerprint": config.fingerprint,
@@ -80,18 +85,23 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
         "adjacency": config.adjacency if config.private else None,
         "accountant": config.accountant if config.private else None,
         "unit": config.unit if config.private else None,
-        "epsilon": _spread(config.epsilon, agents) if config.private else None,
-        "lot_sizes": _spread(config.lot_size, agents),
+        "epsilon": _spread(config.epsilon, plan, agents) if config.private else None,
+        "lot_sizes": _spread(config.lot_size if plan.votes is None else 1.0, plan, agents),
     }
     if config.source in ("secret", "seeded", "fast"):  # and not an object of the owner
         expected["release"] = config.private and config.source == "secret" and not config.private_diagnostics
     if config.private:
-        expected["clips"] = _spread(config.clip, agents)
+        expected["clips"] = _spread(config.clip if plan.votes is None else 1.0, plan, agents)
     if config.private and config.noise_multiplier is not None and plan.masks is None:
-        expected["noise_multipliers"] = _spread(config.noise_multiplier, agents)
+        expected["noise_multipliers"] = _spread(config.noise_multiplier, plan, agents)
     for field, value in expected.items():
         if getattr(plan, field) != value:
             yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
+    if config.bands not in ("auto", max(1, len(plan.bands))):
+        yield f"the noise of the plan has {max(1, len(plan.bands))} bands, and the settings ask for {config.bands}"
+    bits = config.rounding_bits if config.noise == "discrete" else None
+    if bits != (None if plan.discrete is None else plan.discrete.bits):
+        yield f"records are rounded by {short(plan.rounding)} in the plan, and to {bits} bits by the settings"
     yield from _check_masks(config, plan)
     yield from _check_rule(config, plan)
     if isinstance(config, PythonConfig):
@@ -102,21 +112,26 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
     if not is_user_code(config.dataset) and plan.dataset != config.dataset and not made_up:
         yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
-        if not size or rate != lot / size:
+        if plan.votes is not None:
+            if rate != 1:
+                yield f"agent {agent} samples at rate {rate:g}, and teachers learn from all of its records"
+        elif not size or rate != lot / size:
             yield f"agent {agent} samples at rate {rate:g}, which is not its lot of {lot:g} divided by its {size} records"
 
 
 def _check_rule(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
     """Yield where the plan has another rule than the settings, or another number of queries."""
+    line = rule_line(config.algorithm)
     if not isinstance(config, RunConfig):
-        if plan.algorithm.lower() != config.algorithm.lower():
+        if plan.algorithm != config.algorithm.partition(":")[0]:
             yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
         return
-    line = rule_line(config.algorithm)
     if line is None:  # a rule of the user's own
         return
-    if plan.algorithm != line.class_name:
+    if plan.algorithm != config.algorithm.strip().partition(":")[0]:
         yield f"algorithm is {plan.algorithm!r} in the plan, but {config.algorithm!r} in the settings"
+    if line.votes:
+        yield from _check_votes(config, plan)
     if line.queries is None:
         return
     each = line.queries if isinstance(line.queries, int) else getattr(rule_of(config.rule()), line.queries)
@@ -125,21 +140,35 @@ def _check_rule(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
         yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but the settings need {asked}"
 
 
+def _check_votes(config: RunConfig, plan: PlanEvent) -> Iterator[str]:
+    """Yield where the plan asks teachers something else than the settings say."""
+    asked = {
+        field.name: getattr(rule_of(config.rule()), _OF_VOTES.get(field.name, field.name)) for field in fields(Ballot)
+    }
+    if plan.votes != asked:
+        yield f"teachers are asked {short(plan.votes)} in the plan, and {short(asked)} by the settings"
+    if plan.queries - plan.spare_queries != 1:
+        yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but teachers are asked once"
+
+
 def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
     """Yield in what masks are not those of the settings, or protect less than these say."""
     if plan.masks is None:
         if config.noise == "cancelling" and config.mask_ratio != "auto":
             yield "the plan has no masks, but the settings ask for them"
         return
-    if config.noise == "local":
+    if config.noise != "cancelling":
         yield "the plan has masks, but the settings ask for none"
         return
     masks = Masks.of_json(plan.masks)
     if plan.observer != str(config.curious):
-        yield f"ε is promised against {short(plan.observer)} in the plan, and against {config.curious} curious agents in the settings"
+        yield f"ε is planned against {short(plan.observer)} in the plan, and against {config.curious} curious agents in the settings"
     if masks.lost != config.lost:
         yield f"{masks.lost} agents may be lost by the plan, and {config.lost} by the settings"
     sharing, neighbours = set(masks.keys.all_pairs), {(min(edge), max(edge)) for edge in plan.edges}
+    if (site := plan.site) is not None:  # which knows its own links alone
+        neighbours = {(min(site.agent, other), max(site.agent, other)) for other in site.neighbors}
+        sharing = {pair for pair in sharing if site.agent in pair} if config.keys == "graph" else sharing
     follows = True  # of a graph that is named otherwise; that is made again later
     if isinstance(config.keys, list):
         follows = sharing == {(low, high) for low, high in config.keys}
@@ -149,10 +178,10 @@ def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
         follows = sharing <= neighbours if plan.changing else sharing == neighbours
     if not follows:
         yield "the pairs that share masks in the plan are not those of the settings"
-    for agent, sigma in enumerate(_spread(config.noise_multiplier, plan.agents) or ()):
-        protects = plan.mechanisms[agent].noise_against(plan.promised_against)
+    for agent, sigma in enumerate(_spread(config.noise_multiplier, plan, config.agents) or ()):
+        protects = plan.mechanisms[agent].noise_against(plan.planned_observer)
         if protects < sigma * (1 - ROUNDING):
-            yield f"agent {agent} is protected as by σ = {protects:g}, and the settings promise {sigma:g}"
+            yield f"agent {agent} is protected as by σ = {protects:g}, and the settings ask for {sigma:g}"
 
 
 def check_record(run: RunEvidence) -> Iterator[str]:
@@ -179,50 +208,77 @@ def check_queries(run: RunEvidence) -> Iterator[str]:
     plan, account, name = run.plan, run.account, run.name
     made, state = (0, "") if account is None else (account.spent, account.state)
     events = run.events
-    answered = max((each.queries for each in events.snapshots), default=0)
-    if run.checkpoint is not None:
-        answered = max(answered, Checkpoint.of(run.checkpoint, f"the checkpoint of run {name!r}").answered)
+    answered, planned = _count_answered(run), plan.queries - plan.spare_queries
     if not plan.private:
         if answered and not made:
             yield f"run {name!r} has read records without privacy, but this is not on record"
         return
     lost = max((each.queries + events.lost_before[each.round] for each in events.snapshots), default=0)
+    if plan.site is not None:  # whose queries are numbered by rounds, of which it may have missed some
+        lost = answered
     if made < max(answered, lost):
         yield f"run {name!r} made {max(answered, lost)} queries, but {made} are on record"
-    elif state == "finished" and answered < plan.queries - plan.spare_queries:
+    elif state == "finished" and answered < planned and plan.site is None:
         yield f"run {name!r} is finished in the ledger, but its files show {answered} of {plan.queries} queries"
+    elif state == "finished" and made < planned:  # what missed rounds stays charged for its whole plan
+        yield f"run {name!r} is finished in the ledger with {made} queries, and only one that made all {planned} of its plan is"
     elif state == "finished" and events.finish is None:
         yield f"run {name!r} is finished in the ledger, but its events have no end"
     elif state == "finished" and made != answered + events.lost_queries:
         yield f"run {name!r} has {made} queries on record, but its files show {answered} answered and {events.lost_queries} lost"
+    elif state == "stopped" and plan.site is not None and answered < planned:
+        return  # a site that missed rounds stays charged for its whole plan
     elif state not in ("", "finished") and events.finish is not None and run.summary is not None:
         yield f"run {name!r} is finished in its files, but {state} in the ledger"
 
 
+def _count_answered(run: RunEvidence) -> int:
+    """Return how many queries of each agent the files show to be answered."""
+    plan, events = run.plan, run.events
+    if plan.site is not None:
+        played = {event.round for event in events if isinstance(event, LinksEvent) and event.round <= plan.rounds}
+        return len(played) * (plan.queries - plan.spare_queries) // plan.rounds
+    answered = max((each.queries for each in events.snapshots), default=0)
+    if run.checkpoint is not None:
+        answered = max(answered, Checkpoint.of(run.checkpoint, f"the checkpoint of run {run.name!r}").answered)
+    return answered
+
+
 def check_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:
-    """Yield where a finished private run states a different ε than `kept`, which follow from the ledger, owner by owner."""
+    """Yield where a private run states or guarantees another ε than `kept`, which follow from the ledger, owner by owner."""
+    if run.plan.private:
+        yield from check_stated_epsilons(run, kept)
+        yield from _check_planned_epsilons(run, kept)
+
+
+def check_stated_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:
+    """Yield where the summary of a private run states another ε than `kept`."""
     name, summary, plan = run.name, run.summary, run.plan
-    if not plan.private:
+    if summary is None:
         return
-    if summary is not None:
-        claimed = summary.get("epsilon_per_agent")
-        if not isinstance(claimed, list) or len(kept) != len(claimed):
-            yield f"run {name!r} does not state ε of all {len(kept)} owners in the ledger"
-            return
-        most, claimed_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
-        follow = [ceil_digits(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
-        if claimed_most not in follow:
-            yield f"run {name!r} states ε = {claimed_most}; {format_epsilon(most)} follows from the record"
-        yield from _check_observers(run, summary.get("epsilon_against"))
-        for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
-            if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
-                yield f"run {name!r} states ε = {short(value)} for {owner}; ε = {format_epsilon(derived.epsilon)} follows from the ledger"
+    claimed = summary.get("epsilon_per_agent")
+    if not isinstance(claimed, list) or len(kept) != len(claimed):
+        yield f"run {name!r} does not state ε of all {len(kept)} owners in the ledger"
+        return
+    most, claimed_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
+    follow = [ceil_digits(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
+    if claimed_most not in follow:
+        yield f"run {name!r} states ε = {claimed_most}; {format_epsilon(most)} follows from the record"
+    yield from _check_observers(run, summary.get("epsilon_against"))
+    for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
+        if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
+            yield f"run {name!r} states ε = {short(value)} for {owner}; ε = {format_epsilon(derived.epsilon)} follows from the ledger"
+
+
+def _check_planned_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterator[str]:
+    """Yield which owners have a higher ε than the plan guarantees them."""
+    plan = run.plan
     if plan.epsilon is None or run.account is None:
         return
     for line, wanted, derived in zip(run.account.lines, plan.epsilon, kept, strict=True):
         # With very many owners most ε are bounds, up to some percent too high; computed alone, ε is exact.
         if derived.epsilon > wanted and (exact := _exact(run, line)) > wanted * (1 + ROUNDING):
-            yield f"{line.owner} was promised ε = {wanted:g}, but {format_epsilon(exact)} follows from the ledger"
+            yield f"{line.owner} was guaranteed ε = {wanted:g}, but {format_epsilon(exact)} follows from the ledger"
 
 
 def _check_observers(run: RunEvidence, claimed: Any) -> Iterator[str]:
@@ -238,7 +294,7 @@ def _check_observers(run: RunEvidence, claimed: Any) -> Iterator[str]:
         delta=plan.delta,
         adjacency=plan.adjacency,
         accountant=plan.accountant,
-        promised=plan.promised_against,
+        planned=plan.planned_observer,
     )
     if not isinstance(claimed, dict) or claimed.keys() != follow.keys():
         yield f"run {run.name!r} does not state ε against {', '.join(follow)} curious agents"
@@ -250,7 +306,7 @@ def _check_observers(run: RunEvidence, claimed: Any) -> Iterator[str]:
 
 
 def check_summary(run: RunEvidence) -> Iterator[str]:
-    """Yield where a summary differs from the last of the events, or states a promise that the plan does not."""
+    """Yield where a summary differs from the last of the events, or states a guarantee that the plan does not."""
     summary, plan, events = run.summary, run.plan, run.events
     if summary is None:
         return
@@ -261,13 +317,14 @@ def check_summary(run: RunEvidence) -> Iterator[str]:
     scores = None if last.accuracy is None else [value if math.isfinite(value) else None for value in last.accuracy]
     expected: dict[str, Any] = {
         "accuracy_per_agent": scores,
+        "labels_per_agent": None if last.labels is None else list(last.labels),
         "rounds": last.round,
         "bytes_sent": sum(last.bytes_sent),
         "release": plan.release,
         "delta": plan.delta,
         "adjacency": plan.adjacency,
         "accountant": plan.accountant,
-        "observer": str(plan.promised_against) if plan.private else None,
+        "observer": str(plan.planned_observer) if plan.private else None,
         "unit": plan.protected if plan.private else None,
         "algorithm": run.config.algorithm,
         "dataset": run.config.dataset,
@@ -276,7 +333,9 @@ def check_summary(run: RunEvidence) -> Iterator[str]:
         "seconds": events.finish.seconds,
     }
     if not plan.private:
-        expected["epsilon_against"] = None
+        expected |= dict.fromkeys(("epsilon", "epsilon_per_agent", "epsilon_against"))
+    if plan.site is not None:
+        expected |= events.links_used
     if strange := sorted(set(summary) - set(expected) - _ALSO_IN_SUMMARIES):
         yield f"the summary has a field {short(strange[0])}, which summaries do not have"
     for field, value in expected.items():
@@ -351,9 +410,13 @@ def check_checkpoint(run: RunEvidence) -> Iterator[str]:
     saved, every, end = run.events.checkpoint, run.config.checkpoint_every, run.events.finish
     if run.running:
         return
+    if run.plan.site is not None:  # it keeps a journal instead
+        if saved is not None or run.checkpoint is not None:
+            yield f"run {run.name!r} is that of a site among peers, which saves no checkpoints, but here is one"
+        return
     due = range(every, run.events.round, every) if end is None else {*range(every, end.round, every), end.round}
     if missing := sorted(set(due) - {event.round for event in run.events if isinstance(event, CheckpointEvent)}):
-        yield f"run {run.name!r} saves a checkpoint after round {missing[0]}, and no event tells of it"
+        yield f"run {run.name!r} saves a checkpoint after round {missing[0]}, and no event records it"
     if run.checkpoint is None:
         if saved is not None:
             yield f"run {run.name!r} saved a checkpoint at round {saved.round}, which is missing"
@@ -372,14 +435,16 @@ def _exact(run: RunEvidence, line: Line) -> float:
     assert plan.delta is not None
     assert plan.adjacency is not None
     assert plan.accountant is not None
-    charged = [line.event(account.charged, plan.promised_against)]
+    charged = [line.event(account.charged, plan.planned_observer)]
     return epsilon(charged, delta=plan.delta, adjacency=plan.adjacency, accountant=plan.accountant)
 
 
-def _spread(value: float | list[float] | None, agents: int) -> tuple[float, ...] | None:
+def _spread(value: float | list[float] | None, plan: PlanEvent, agents: int) -> tuple[float, ...] | None:
+    """Return a setting for each agent that the plan is about: all of them, or the one of a site."""
     if value is None:
         return None
-    return tuple(map(float, value)) if isinstance(value, list) else (float(value),) * agents
+    each = tuple(map(float, value)) if isinstance(value, list) else (float(value),) * agents
+    return each if plan.site is None else each[plan.site.agent : plan.site.agent + 1]
 
 
 def short(value: Any) -> str:

@@ -7,6 +7,7 @@ ledger.jsonl             the ledger's log, row by row; rows about other records 
 summary.json             the results as the run states them, once it is finished
 models.safetensors       all agents' final models, once it is finished
 checkpoint.safetensors   the last checkpoint
+agreement.json           of one site among peers: what all members agreed on
 code.json                SHA-256 of the library's files, and versions of its dependencies
 
 The same run gives the same bytes. Parts are stored without compression, so that reading never needs more memory than the file is
@@ -37,6 +38,8 @@ FORMAT = "tacit-audit-2"
 MANIFEST = "manifest.json"
 REQUIRED = ("config.toml", "events.jsonl", "ledger.jsonl", "code.json")
 OPTIONAL = ("summary.json", "models.safetensors", "checkpoint.safetensors")
+OF_SITES = ("agreement.json",)
+_PARTS = (*REQUIRED, *OPTIONAL, *OF_SITES)
 MOST_BYTES = 2 * 2**30
 _TIME = (1980, 1, 1, 0, 0, 0)
 _DEPENDENCIES = ("torch", "numpy", "scipy", "dp-accounting", "cryptography", "safetensors")
@@ -72,7 +75,7 @@ class Archive:
             run, files = manifest["run"], manifest["files"]
             if set(manifest) != {"format", "run", "files"} or manifest["format"] != FORMAT or type(run) is not str:
                 raise ValueError(f"it is not of the format {FORMAT!r}")
-            if not isinstance(files, dict) or set(files) - {*REQUIRED, *OPTIONAL}:
+            if not isinstance(files, dict) or set(files) - set(_PARTS):
                 raise ValueError("it does not list the parts of an archive")
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInput(f"{where} is not an archive for an audit: {MANIFEST}: {error}") from None
@@ -87,7 +90,7 @@ class Archive:
 
 def _compare_parts(parts: Mapping[str, bytes], damaged: Collection[str], files: Mapping[str, Any]) -> Iterator[str]:
     """Yield where the parts differ from those that a manifest lists."""
-    for name in (*REQUIRED, *OPTIONAL):
+    for name in _PARTS:
         if name in damaged:
             yield f"{name} is damaged: its checksum in the archive is wrong"
         elif name not in parts:
@@ -120,7 +123,7 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
         "ledger.jsonl": "".join(f"{row}\n" for row in rows).encode(),
         "code.json": _json({"files": code_files(), "versions": {name: version(name) for name in _DEPENDENCIES}}),
     }
-    for path in (folder.summary_file, folder.models_file, folder.checkpoint_file):
+    for path in (folder.summary_file, folder.models_file, folder.checkpoint_file, folder.agreement_file):
         if path.exists():
             parts[path.name] = _content(path)
     return Archive(folder.name, parts)
@@ -189,7 +192,7 @@ def _unzip(content: bytes, where: str) -> tuple[dict[str, bytes], list[str]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             for info in file.infolist():
-                if info.filename not in (MANIFEST, *REQUIRED, *OPTIONAL):
+                if info.filename not in (MANIFEST, *_PARTS):
                     raise InvalidInput(
                         f"{where} holds {info.filename[:80]!r}, which is not part of an archive for an audit"
                     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from tacit.errors import InvalidInput
 from tacit.evidence.agreement import RunEvidence
 from tacit.evidence.signatures import Statement
+from tacit.evidence.sites import read_agreement
 from tacit.privacy import DurableLedger
 from tacit.runs import RunFolder
 from tacit.runs.folder import ledger_in
@@ -55,5 +56,6 @@ def read_evidence(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> 
         rows=rows,
         summary=None if running else folder.summary(),
         checkpoint=folder.checkpoint_file.read_bytes() if folder.checkpoint_file.exists() else None,
+        agreement=read_agreement(folder.agreement_file.read_bytes()) if folder.agreement_file.exists() else None,
         running=running,
     )

@@ -1,10 +1,10 @@
-"""The outcome of verifying one thing: it holds, it fails, or it could not be checked, with the reason."""
+"""The outcome of verifying one thing: it holds, it fails, it could not be checked, or it is shown with nothing to compare it with."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-Outcome = Literal["holds", "fails", "not checked"]
+Outcome = Literal["holds", "fails", "not checked", "shown"]
 
 
 @dataclass(frozen=True)

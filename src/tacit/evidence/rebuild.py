@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from tacit import models
-from tacit.algorithms import RULES, STEPS, Averaged
+from tacit.algorithms import RULES, STEPS, Averaged, Robust
 from tacit.data import AgentData, DataSet
 from tacit.data.catalog import absent
 from tacit.errors import InvalidInput, TacitError
@@ -27,14 +27,14 @@ from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
 from tacit.privacy import Fast, Secret, Seeded
 from tacit.privacy.mechanisms import Masks
-from tacit.registry import DATA_SETS, rule_line
+from tacit.registry import CODECS, DATA_SETS, rule_line
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import PlanEvent
-from tacit.runs.parts import describe, describe_model, differences
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.runs.python_training import training_with
 from tacit.runs.rebuilding import SYNTHETIC, make_again
+from tacit.runs.recorded_parts import describe, describe_model, differences
 from tacit.runs.specs import is_shipped, load_dataset
 from tacit.runs.user_code import find, is_user_code
 from tacit.runs.user_parts import make_user_part
@@ -42,7 +42,7 @@ from tacit.training.preparation import Model
 from tacit.training.schedules import Constant, LogSpaced
 from tacit.training.settings import Training
 
-_CLASSES = (Averaged, *STEPS.values(), Constant, LogSpaced, Secret, Seeded, Fast)
+_CLASSES = (Averaged, Robust, *STEPS.values(), Constant, LogSpaced, Secret, Seeded, Fast)
 _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
@@ -130,7 +130,7 @@ class FromCommandLine:
     def _key_graph(self, agents: int) -> nx.Graph | None:
         """Return the key graph that the plan has, where the settings name a file; None where they name one of the library's."""
         text = self._config.keys
-        if self._config.noise == "local" or text in ("complete", "graph"):
+        if self._config.noise != "cancelling" or text in ("complete", "graph"):
             return None
         if is_shipped("graph", text):
             if "restarts" in text:
@@ -298,7 +298,7 @@ class FromPython:
 
 def _library() -> dict[str, Any]:
     """Return the functions and classes of the library from which parts may be rebuilt, by their names in the settings."""
-    things = (*_CLASSES, *RULES.values(), *MODELS.values(), *LOSSES.values())
+    things = (*_CLASSES, *RULES.values(), *CODECS.values(), *MODELS.values(), *LOSSES.values())
     return {f"{thing.__module__}:{thing.__qualname__}": thing for thing in things}
 
 

@@ -32,7 +32,7 @@ from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.describe import links_of, plan_event
 from tacit.runs.environment import code_sha256, machine_of
 from tacit.runs.event_types import Machine
-from tacit.runs.parts import the_graph
+from tacit.runs.recorded_parts import the_graph
 from tacit.training.session import Session
 from tacit.training.settings import Training
 
@@ -40,6 +40,9 @@ NOISE_TOLERANCE = 5e-3
 """How far a calibrated σ may differ, relatively, from that of another version of the accountant."""
 
 _SECRET = "lots and noise were secret, so nobody can replay the run"
+_ANEW = (
+    "the run was resumed, and the bands of its noise started anew from there, which a replay without a stop does not"
+)
 _NUDGES = (1e-4, 1e-3)
 _MOST_NUMBERS = 5 * 10**8  # in all agents' models
 _OF_THE_MACHINE = {"event", "time", "token", "engine", "compiled", "machine"}
@@ -57,6 +60,8 @@ def replay_run(run: RunEvidence, theta: Models | None, parts: Parts, *, play: bo
             findings.append(conclude("plan", problems, words))
             if not play:
                 findings.append(Verification("replay", "not checked", "left out, as requested"))
+            elif run.plan.bands and run.events.resumes and not _is_secret(run):
+                findings.append(Verification("replay", "not checked", _ANEW))
             elif _is_secret(run):
                 findings.append(_try_public_seed(run, training))
             else:
@@ -88,12 +93,14 @@ def check_plan(run: RunEvidence, session: Session) -> Iterator[str]:
     made = events.plain(plan_event(run.config, session, the_graph(session.training), plan.token))
     links = [links_of([(one, other) for one, other in each.pop("edges")], each.pop("weights")) for each in (kept, made)]
     if links[0] != links[1]:
-        yield "who talks to whom in the plan is not what the graph of the settings gives"
+        yield "the links in the plan are not those of the graph in the settings"
     calibrated = plan.epsilon is not None or plan.masks is not None
     if calibrated and _are_near(kept["noise_multipliers"], made["noise_multipliers"]):
         del kept["noise_multipliers"]
     if calibrated and _are_near_masks(kept["masks"], made["masks"]):
         del kept["masks"]
+    if _are_near(kept["bands"], made["bands"]):
+        del kept["bands"]
     for field, value in kept.items():
         if field not in _OF_THE_MACHINE and made[field] != value:
             yield f"{field} is {short(value)} in the plan, but {short(made[field])} follows from settings and data"

@@ -5,7 +5,6 @@ What is not in the archive cannot be verified, and consistent edits of everythin
 """
 
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from tacit.evidence.rebuild import find_parts
 from tacit.evidence.replay import check_code, replay_run
 from tacit.evidence.scores import check_models, score_again
 from tacit.evidence.signatures import Signature
+from tacit.evidence.sites import check_site, read_agreement
 from tacit.io import chains
 from tacit.io.jsonl import split_lines
 from tacit.models.hashing import models_sha256, read_models
@@ -32,6 +32,9 @@ from tacit.runs import events
 from tacit.runs.environment import sha256_of
 from tacit.runs.python_config import read_config
 from tacit.training.planning import LEAST_NOISE
+
+_NOT_DERIVED = [Verification("ε", "not checked", "the record differs from the plan")]
+_ONE_SITE = "what its neighbours sent is not in the archive of one site, so its part of the run cannot be played again by itself"
 
 
 class Log:
@@ -104,24 +107,27 @@ def verify(
         findings.append(_check_earlier_head(run, log, head, signature))
         settings = list(agreement.check_settings(run))
         findings.append(conclude("settings", settings, "the plan follows from the settings, field by field"))
+        if run.plan.site is not None or run.agreement is not None:
+            findings.append(conclude("site", check_site(run), _describe_site(run)))
         recorded = list(agreement.check_record(run))
         findings.append(conclude("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
         words = f"{run.account.spent:,} of {run.account.allowed:,} on record" if run.account else ""
         findings.append(conclude("queries", agreement.check_queries(run), words))
-        findings += (
-            _derive_epsilons(run, log)
-            if not recorded
-            else [Verification("ε", "not checked", "the record differs from the plan")]
-        )
-        findings.append(conclude("summary", agreement.check_summary(run), _describe_summary(run)))
-        findings.append(conclude("checkpoint", agreement.check_checkpoint(run), "it is the one in the events"))
+        derived, misstated = _derive_epsilons(run, log) if not recorded else (_NOT_DERIVED, [])
+        findings += derived
+        summary = [*agreement.check_summary(run), *misstated]
+        findings.append(conclude("summary", summary, _describe_summary(run, checked=derived is not _NOT_DERIVED)))
+        saved = "it is the one in the events" if run.plan.site is None else "a site has none: its journal stays with it"
+        findings.append(conclude("checkpoint", agreement.check_checkpoint(run), saved))
         theta, kept = _read_models(run, archive)
         findings.append(kept)
     except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
         return [*findings, Verification("files", "fails", str(error))]
     parts = find_parts(run.config, run.plan, data_dir, run_code=run_code)
     findings += score_again(run, theta, parts)
-    if settings:
+    if run.plan.site is not None:
+        findings.append(Verification("replay", "not checked", _ONE_SITE))
+    elif settings:
         findings.append(Verification("replay", "not checked", "the settings differ from the plan"))
     else:
         findings += replay_run(run, theta, parts, play=replay)
@@ -158,6 +164,7 @@ def _read_evidence(archive: Archive, log: Log) -> RunEvidence:
         rows=log.hashes,
         summary=summary,
         checkpoint=parts.get("checkpoint.safetensors"),
+        agreement=read_agreement(parts["agreement.json"]) if "agreement.json" in parts else None,
     )
 
 
@@ -204,47 +211,57 @@ def _describe_coverage(run: RunEvidence, log: Log, rows: int) -> str:
     return f"it covers {before} of the {len(own)} rows of this run and {lines} of its {len(run.events)} events"
 
 
-def _derive_epsilons(run: RunEvidence, log: Log) -> Iterator[Verification]:
-    """Derive every ε of the run, and what all runs in the log spend together."""
+def _derive_epsilons(run: RunEvidence, log: Log) -> tuple[list[Verification], list[str]]:
+    """Derive every ε of the run, and what all runs in the log spend together; also return where the summary states another ε."""
     plan, account = run.plan, run.account
     if not plan.private:
-        yield Verification("ε", "holds", "the run has no privacy, and the ledger says so: ε = ∞")
-        return
+        return [Verification("ε", "holds", "the run has no privacy, and the ledger says so: ε = ∞")], []
     if account is None or not account.charged:
-        yield Verification("ε", "holds", "there were no queries")
-        return
+        return [Verification("ε", "holds", "there were no queries")], []
     least = min(
         line.mechanism.noise_multiplier for other in run.ledger.accounts for line in other.lines if line.private
     )
     if least < LEAST_NOISE:
-        yield Verification(
-            "ε", "fails", f"a run has σ = {least:g}; no run is accepted below {LEAST_NOISE:g}, which protects nothing"
-        )
-        return
+        words = f"a run has σ = {least:g}; no run is accepted below {LEAST_NOISE:g}, which protects nothing"
+        return [Verification("ε", "fails", words)], []
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    promised = plan.promised_against
-    kept = run.ledger.guarantees(plan.owners, run=run.name, **terms, observer=promised)
+    planned = plan.planned_observer
+    kept = run.ledger.guarantees(plan.owners, run=run.name, **terms, observer=planned)
     worst = max(range(len(kept)), key=lambda place: kept[place].epsilon)
-    against = f", against {EVERYBODY}"
-    if promised != EVERYBODY:
+    against = ""  # a guarantee says against whom it holds
+    if planned != EVERYBODY:
         _, everybody = account.largest_epsilon(**terms)
         against = f", and ε={format_epsilon(everybody)} against {EVERYBODY}"
-    words = f"{kept[worst]}{against}; highest of {len(kept)} owners: {plan.owners[worst]}"
-    yield conclude("ε", agreement.check_epsilons(run, kept), words)
+    whose = f"highest of {len(kept)} owners: " if len(kept) > 1 else "owner: "
+    words = f"{kept[worst]}{against}; {whose}{plan.owners[worst]}"
+    found = conclude("ε", agreement.check_epsilons(run, kept), words)
     most: Guarantee = max(run.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
     runs = {asked.account.run for owner in plan.owners for asked in run.ledger.accesses(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:
         said += f", if the {sealed} sealed rows are about other records, which digests cannot show"
     value = f", ε = {format_epsilon(most.epsilon)}" if len(runs) == 1 else f": {most}"
-    if promised != EVERYBODY:
+    if planned != EVERYBODY and len(runs) == 1:
         value += f", against {EVERYBODY}"
-    yield Verification("ε of all runs", "holds", said + value)
+    misstated = list(agreement.check_stated_epsilons(run, kept))
+    return [found, Verification("ε of all runs", "holds", said + value)], misstated
 
 
-def _describe_summary(run: RunEvidence) -> str:
+def _describe_site(run: RunEvidence) -> str:
+    site, used = run.plan.site, run.events.links_used
+    if site is None:
+        return ""
+    return (
+        f"{site.members[site.agent]}, one of {len(site.members)} members under agreement {site.agreement[:16]}…, used "
+        f"{used['links_used']} of {used['links_planned']} links; settings, neighbours and declared records are those of the agreement"
+    )
+
+
+def _describe_summary(run: RunEvidence, *, checked: bool) -> str:
+    if run.summary is not None and not checked:
+        return "accuracies and bytes are those of the events; its ε was not checked"
     if run.summary is not None:
-        return "accuracies, bytes and guarantee are those of the events"
+        return "accuracies, bytes and guarantee are those of the events, and its ε follows from the ledger"
     if run.events.finish is None:
         return "there is none: the run is not finished"
     return "there is none, although the events have an end: it was removed, or the run was killed before it wrote one"
@@ -264,7 +281,8 @@ def _read_models(run: RunEvidence, archive: Archive) -> tuple[Float[Tensor, "age
     if models_sha256(theta) != finish.models_sha256:
         return None, Verification(what, "fails", "they are not those of the events: the hash differs")
     problems = list(check_models(run, theta)) if run.events.snapshots else []
-    words = f"{len(theta)} models of {theta.shape[1]:,} parameters, with hash {finish.models_sha256}"
+    count = f"{len(theta)} models" if len(theta) > 1 else "one model"
+    words = f"{count} of {theta.shape[1]:,} parameters, with hash {finish.models_sha256}"
     fits = theta.shape == (run.plan.agents, run.plan.params)
     return (theta if fits else None), conclude(what, problems, words)
 

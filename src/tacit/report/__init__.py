@@ -9,8 +9,8 @@ from tacit.lazy import lazily
 
 if TYPE_CHECKING:
     from tacit.report.errata import Erratum, list_errata
-    from tacit.report.figures.comparison import save_comparison
-    from tacit.report.figures.run import save_figures
+    from tacit.report.figures.axes import save_comparison, save_figures
+    from tacit.report.figures.style import save_figure, style
     from tacit.report.html.comparison import write_comparison
     from tacit.report.html.page import write_report
     from tacit.report.recorded import RecordedRun, Scores
@@ -22,8 +22,8 @@ else:
         {
             "tacit.report.html.comparison": ("write_comparison",),
             "tacit.report.errata": ("Erratum", "list_errata"),
-            "tacit.report.figures.comparison": ("save_comparison",),
-            "tacit.report.figures.run": ("save_figures",),
+            "tacit.report.figures.axes": ("save_comparison", "save_figures"),
+            "tacit.report.figures.style": ("save_figure", "style"),
             "tacit.report.html.page": ("write_report",),
             "tacit.report.recorded": ("RecordedRun", "Scores"),
             "tacit.report.spending": ("Spending", "derive_spending"),
@@ -41,7 +41,9 @@ __all__ = [
     "derive_spending",
     "list_errata",
     "save_comparison",
+    "save_figure",
     "save_figures",
+    "style",
     "write_comparison",
     "write_report",
 ]

@@ -7,33 +7,13 @@ agents that may be left out of the masks count as curious.
 import math
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 from tacit.privacy.mechanisms import Masks
 from tacit.report.wording import number
+from tacit.runs.config import AbsenceSettings
 
 
-class AbsenceFacts(Protocol):
-    """One agent that is away, as `tacit.Absence` and the settings of a run have it."""
-
-    @property
-    def agent(self) -> int:
-        """Who is away."""
-
-    @property
-    def first(self) -> int:
-        """The first round in which it is away."""
-
-    @property
-    def until(self) -> int | None:
-        """The round in which it is back; None if it left for good."""
-
-    @property
-    def rekey(self) -> int | None:
-        """The round from which masks are shared without it."""
-
-
-def describe_absences(absences: Sequence[AbsenceFacts], masks: Masks | None, rounds: int) -> list[str]:
+def describe_absences(absences: Sequence[AbsenceSettings], masks: Masks | None, rounds: int) -> list[str]:
     """Return a sentence for every absence and, if there are masks, one about the noise of the average meanwhile.
 
     `rounds` are those with queries, counted from 0 as in a run's settings.
@@ -56,7 +36,7 @@ def noise_of_average(masks: Masks, away: Collection[int], left_out: Collection[i
     return math.sqrt((own + alone * masks.size**2) / sum(each**2 for each in masks.own))
 
 
-def _sentence(absence: AbsenceFacts) -> str:
+def _sentence(absence: AbsenceSettings) -> str:
     if absence.until is None:
         when = f"from round {absence.first} on, for good"
     elif absence.until == absence.first + 1:
@@ -67,7 +47,7 @@ def _sentence(absence: AbsenceFacts) -> str:
     return words if absence.rekey is None else f"{words}; masks are shared without it from round {absence.rekey} on"
 
 
-def _describe_noise(each: Sequence[AbsenceFacts], masks: Masks, rounds: int) -> str:
+def _describe_noise(each: Sequence[AbsenceSettings], masks: Masks, rounds: int) -> str:
     changes = {change for absence in each for change in (absence.first, absence.until, absence.rekey) if change}
     starts = sorted(change for change in {0, *changes} if change < rounds)
     affected, most = 0, 0.0

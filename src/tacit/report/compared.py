@@ -1,38 +1,29 @@
-"""The runs of a comparison: a name, a colour and a kind of line for each, and one axis for the rounds of all."""
+"""The runs of a comparison: a name, a colour and a kind of line for each, and what they spend together."""
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.errors import InvalidInput
+from tacit.privacy import Account, Adjacency
+from tacit.privacy.accounting import Event, largest_epsilon
 from tacit.privacy.guarantees import format_epsilon
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.holders import EventCounter, Holders
+from tacit.privacy.mechanisms import EVERYBODY, Observer
 from tacit.report.figures.palette import DASHES, SERIES
 from tacit.report.recorded import Measure, RecordedRun, Scores
 from tacit.report.spending import Spending, derive_spending
-
-_LONGEST = 28  # letters of a label
-_VERY_DIFFERENT = 3  # times as many rounds
+from tacit.report.wording import ADJACENCIES, epsilon
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ComparedRun:
-    """One run of a comparison, with a name that no other has."""
+    """One run of a comparison, or the only one of a page, with a name that no other has."""
 
     place: int
     name: str
     run: RecordedRun
     spent: Spending | None
-
-    @property
-    def label(self) -> str:
-        """The name for plotly, which reads tags: escaped, and short."""
-        return html.escape(self.name if len(self.name) <= _LONGEST else f"{self.name[: _LONGEST - 1]}…")
-
-    @property
-    def claim(self) -> str:
-        """The label to show with an ε."""
-        return self.label if self.spent is None or self.spent.guarantee.release else f"{self.label} (not a release)"
 
     @property
     def unknown(self) -> bool:
@@ -45,32 +36,14 @@ class ComparedRun:
         return self.place % len(SERIES)
 
     @property
-    def colour(self) -> str:
-        """Its colour as a variable of the page's style sheet."""
-        return f"--series-{self.series + 1}"
-
-    @property
     def dash(self) -> str:
         """One of `DASHES`; runs of the same colour have different ones."""
         return DASHES[(self.place // len(SERIES) + self.place) % len(DASHES)]
 
 
-@dataclass(frozen=True)
-class RoundsScale:
-    """Where the rounds of each run are on the common axis: at their numbers, or at their share of all its rounds."""
-
-    longest: int
-    by_share: bool
-
-    @staticmethod
-    def of(runs: Sequence[ComparedRun]) -> "RoundsScale":
-        """Choose shares if the runs differ so much in length that the short ones could not be seen."""
-        lengths = [each.run.plan.total_rounds for each in runs]
-        return RoundsScale(max(lengths), max(lengths) > _VERY_DIFFERENT * min(lengths))
-
-    def place(self, run: RecordedRun, rounds: Sequence[int]) -> list[float]:
-        """Return where these rounds of a run are."""
-        return [round / run.plan.total_rounds for round in rounds] if self.by_share else list(rounds)
+def shorten(name: str, most: int = 28) -> str:
+    """Return a name in at most so many letters."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def name_runs(runs: Sequence[RecordedRun]) -> list[ComparedRun]:
@@ -90,7 +63,7 @@ def name_runs(runs: Sequence[RecordedRun]) -> list[ComparedRun]:
 
 
 def describe_observers(runs: Sequence[ComparedRun]) -> str:
-    """Say so if the runs promise ε against different observers, with what each promises; empty if all promise it against the same."""
+    """Say so if ε of the runs is planned against different observers, with that of each; empty if all have the same."""
     kept = [(each, each.spent) for each in runs if each.spent is not None]
     if len({spent.guarantee.observer for _, spent in kept}) < 2:
         return ""
@@ -99,7 +72,7 @@ def describe_observers(runs: Sequence[ComparedRun]) -> str:
         + (f", {format_epsilon(spent.everybody.epsilon)} against {EVERYBODY}" if spent.masked else "")
         for run, spent in kept
     )
-    return f"These runs promise ε against different observers, so that one ε is not comparable with another: {each}."
+    return f"These runs state ε against different observers, so that one ε is not comparable with another: {each}."
 
 
 def choose_measure(runs: Sequence[ComparedRun]) -> Measure:
@@ -110,3 +83,66 @@ def choose_measure(runs: Sequence[ComparedRun]) -> Measure:
 def scores_by(runs: Sequence[ComparedRun], measure: Measure) -> list[tuple[ComparedRun, Scores]]:
     """Return the runs that have scores of this measure, with these."""
     return [(each, each.run.scores) for each in runs if each.run.scores and each.run.scores.measure == measure]
+
+
+def describe_combined(runs: Sequence[ComparedRun]) -> list[str]:
+    """Return a sentence for every data set that several of the runs queried.
+
+    Owners of the same name hold the same records. If a data set was split in several ways, any owner may have held a record
+    each time: a run on another split counts with whichever of its owners was queried most.
+    """
+    groups: dict[str, list[ComparedRun]] = {}
+    for each in runs:
+        for key in _data_sets(each):
+            groups.setdefault(key, []).append(each)
+    found = []
+    for key, group in groups.items():
+        if len(group) > 1 and (names := [each.name for each in group]):
+            found.append(f"On {key}, {_sentence(group, ' and '.join((', '.join(names[:-1]), names[-1])))}")
+    return list(dict.fromkeys(found))
+
+
+def _data_sets(each: ComparedRun) -> list[str]:
+    """Return the data sets that a run queried, whoever holds parts of them."""
+    account = each.run.record.account
+    if account is None:
+        return [each.run.plan.dataset]
+    return list(dict.fromkeys(line.records or line.owner for line in account.lines))
+
+
+def _sentence(group: Sequence[ComparedRun], names: str) -> str:
+    if any(not each.run.plan.private or each.run.record.exposed for each in group):
+        return f"{names} together spend ε = ∞: a run without privacy has read these records."
+    accounts = [each.run.record.account for each in group]
+    known = [account for account in accounts if account is not None]
+    if len(known) < len(accounts):
+        return f"what {names} together spend is not known: ε of each could not be derived."
+    plans = [each.run.plan for each in group]
+    if len(units := dict.fromkeys(line.unit for account in known for line in account.lines)) > 1:
+        return f"what {names} spend cannot be added up: some protect every {' and others every '.join(units)}."
+    delta = min(plan.delta for plan in plans if plan.delta is not None)
+    accountants = {plan.accountant for plan in plans}
+    adjacencies: list[Adjacency] = sorted({plan.adjacency for plan in plans if plan.adjacency is not None})
+    accountant = accountants.pop() if len(accountants) == 1 and len(adjacencies) == 1 else "pld"
+    terms: dict[str, Any] = {"delta": delta, "accountant": accountant}
+    planned = {plan.planned_observer for plan in plans} - {EVERYBODY}
+    against = []
+    for observer in (*sorted(planned, key=lambda each: each.curious or 0), EVERYBODY):
+        histories, bound = _histories(known, observer)
+        spent = " and ".join(
+            f"ε = {epsilon(largest_epsilon(histories, adjacency=adjacency, **terms)[1])} ({ADJACENCIES[adjacency]})"
+            for adjacency in adjacencies
+        )
+        against.append(f"{'at most ' if bound else ''}{spent} against {observer}")
+    return (
+        f"{names} together spend {', and '.join(against)} per {known[0].lines[0].unit} at δ = {delta:g}, by {accountant}, for the owner with the "
+        "highest ε, if no run was planned after seeing another’s results."
+    )
+
+
+def _histories(accounts: Sequence[Account], observer: Observer) -> tuple[list[list[Event]], bool]:
+    """Return all the queries that may have been made of one record, case by case, and whether these are bounds."""
+    holders, counted = Holders(accounts), EventCounter(lambda account, _: account.charged)
+    found = [(owner, history) for owner in holders.owners for history in holders.histories(owner)]
+    bound = any(asked.is_elsewhere(owner) for owner, history in found for asked in history)
+    return [counted.events(history, observer) for _, history in found], bound

@@ -4,8 +4,6 @@
 folder was copied, say) or does not match the events, ε is unknown.
 """
 
-import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import InvalidInput
-from tacit.runs import events
+from tacit.runs import RunFolder, events
+from tacit.runs.config import RunConfig
 from tacit.runs.event_types import CheckEvent, PlanEvent, SnapshotEvent
 from tacit.runs.run_accounts import RunAccount, read_run_account
 
@@ -120,10 +119,10 @@ class RecordedRun:
         plan, history, finish = log.plan, log.snapshots, log.finish
         if plan is None:
             raise InvalidInput(f"{folder / 'events.jsonl'} has no plan event, so there is nothing to report yet")
-        summary = _read_summary(folder / "summary.json")
+        summary = RunFolder(folder).summary()
         return cls(
             name=folder.resolve().name,
-            config=_read_config(folder / "config.toml"),
+            config=RunConfig.read(folder / "config.toml"),
             plan=plan,
             history=history,
             finished=finish is not None or summary is not None,
@@ -183,7 +182,9 @@ class RecordedRun:
 
     @property
     def samples_per_second(self) -> float | None:
-        """Throughput of training in expected samples; the true number is private."""
+        """Throughput of training in expected samples; the true number is private. None where teachers train."""
+        if self.plan.votes is not None:
+            return None
         return self.queries * sum(self.plan.lot_sizes) / self.seconds if self.seconds > 0 else None
 
     @cached_property
@@ -205,29 +206,3 @@ class RecordedRun:
         if len(apart) > 1 and self.history[0].round == 0 and apart[0] < 1e-4 * apart[1]:
             apart[0] = 0.0
         return apart
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from error
-
-
-def _read_config(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(_read(path).decode())
-    except ValueError as error:  # not UTF-8, or not TOML
-        raise InvalidInput(f"{path} is not TOML: {error}") from error
-
-
-def _read_summary(path: Path) -> Mapping[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        summary = json.loads(_read(path))
-    except ValueError as error:
-        raise InvalidInput(f"{path} is not JSON: {error}") from error
-    if not isinstance(summary, dict):
-        raise InvalidInput(f"{path} holds {type(summary).__name__}; an object with a summary was expected")
-    return summary

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.privacy import Adjacency, Guarantee
-from tacit.privacy.accounting import epsilon, epsilons
+from tacit.privacy.accounting import accountant_of, epsilon, epsilons
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.mechanisms import EVERYBODY, Observer
 from tacit.privacy.observers import find_cut_off, observers_of
@@ -34,7 +34,7 @@ class Exposure:
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """What every agent is charged, and how ε of the agent with the highest ε grew, against whom it was promised."""
+    """What every agent is charged, and how ε of the agent with the highest ε grew, against the planned observer."""
 
     guarantee: Guarantee
     """Of the agent with the highest ε."""
@@ -59,11 +59,11 @@ class Spending:
     stated: float | None
     """ε as the run's summary states it, to compare with the derived one."""
     stated_against: Mapping[str, float]
-    """ε by observer as the run's summary states it."""
+    """The same by observer."""
 
     @property
     def masked(self) -> bool:
-        """Whether ε was promised against fewer than everybody else together."""
+        """Whether ε was planned against fewer than everybody else together."""
         return self.guarantee.observer != EVERYBODY
 
     @property
@@ -89,14 +89,14 @@ def derive_spending(run: RecordedRun) -> Spending | None:
     assert plan.adjacency is not None
     assert plan.accountant is not None
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    lines, charged, promised = account.lines, account.charged, plan.promised_against
+    lines, charged, planned = account.lines, account.charged, plan.planned_observer
     mechanisms = [line.mechanism for line in lines]
     exposures = []
-    for observer in observers_of(mechanisms, promised):
+    for observer in observers_of(mechanisms, planned):
         agent, value = account.largest_epsilon(**terms, observer=observer)
         cut_off = () if observer == EVERYBODY else tuple(find_cut_off(mechanisms, observer))
         exposures.append(Exposure(observer=observer, epsilon=value, agent=agent, cut_off=cut_off))
-    main = next(each for each in exposures if each.observer == promised)
+    main = next(each for each in exposures if each.observer == planned)
 
     snapshots = _choose(run.history)
 
@@ -110,12 +110,13 @@ def derive_spending(run: RecordedRun) -> Spending | None:
     def per_agent(observer: Observer) -> tuple[float, ...]:
         return tuple(epsilons([[line.event(charged, observer)] for line in lines], **terms))
 
-    grown, each = curve(main), per_agent(promised)
-    other: dict[str, Any] = {"delta": plan.delta, "adjacency": _other(plan.adjacency), "accountant": "pld"}
+    grown, each = curve(main), per_agent(planned)
+    adjacency: Adjacency = "replace_one" if plan.adjacency == "add_remove" else "add_remove"
+    other: dict[str, Any] = {"delta": plan.delta, "adjacency": adjacency, "accountant": "pld"}
     marks: dict[str, Any] = {"release": run.release, "exposed": run.record.exposed, "unit": lines[0].unit}
-    masked = promised != EVERYBODY
+    masked = planned != EVERYBODY
     return Spending(
-        guarantee=Guarantee(epsilon=main.epsilon, observer=promised, **terms, **marks),
+        guarantee=Guarantee(epsilon=main.epsilon, observer=planned, **terms, **marks),
         agent=main.agent,
         per_agent=each,
         everybody=Guarantee(epsilon=exposures[-1].epsilon, **terms, **marks),
@@ -126,15 +127,14 @@ def derive_spending(run: RecordedRun) -> Spending | None:
         epsilons=grown,
         budget=None if plan.epsilon is None else plan.epsilon[main.agent],
         other=Guarantee(
-            epsilon=account.largest_epsilon(**other, observer=promised)[1], observer=promised, **other, **marks
+            epsilon=account.largest_epsilon(**other, observer=planned)[1],
+            observer=planned,
+            **other | {"accountant": accountant_of([line.event(charged) for line in lines], "pld", adjacency)},
+            **marks,
         ),
-        stated=_stated(run),
-        stated_against=_stated_against(run),
+        stated=_numbers(run.summary or {}).get("epsilon"),
+        stated_against=_numbers((run.summary or {}).get("epsilon_against")),
     )
-
-
-def _other(adjacency: Adjacency) -> Adjacency:
-    return "replace_one" if adjacency == "add_remove" else "add_remove"
 
 
 def _choose(history: Sequence[SnapshotEvent]) -> list[SnapshotEvent]:
@@ -145,12 +145,7 @@ def _choose(history: Sequence[SnapshotEvent]) -> list[SnapshotEvent]:
     return [history[place] for place in sorted(set(places.tolist()))]
 
 
-def _stated(run: RecordedRun) -> float | None:
-    value = (run.summary or {}).get("epsilon")
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _stated_against(run: RecordedRun) -> dict[str, float]:
-    found = (run.summary or {}).get("epsilon_against")
-    pairs = found.items() if isinstance(found, dict) else ()
-    return {key: float(value) for key, value in pairs if isinstance(value, int | float)}
+def _numbers(document: Any) -> dict[str, float]:
+    """Return the numbers in what a file holds, which may be anything."""
+    found = document.items() if isinstance(document, Mapping) else ()
+    return {key: float(value) for key, value in found if isinstance(value, int | float)}

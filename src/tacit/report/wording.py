@@ -1,6 +1,7 @@
 """Numbers and guarantees in words, the same in pages, figures and the terminal."""
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tacit.privacy.guarantees import format_epsilon
@@ -9,6 +10,7 @@ from tacit.privacy.mechanisms import EVERYBODY, Observer
 if TYPE_CHECKING:
     from tacit.report.recorded import RecordedRun
     from tacit.report.spending import Spending
+    from tacit.runs.python_config import AnyConfig
 
 ADJACENCIES = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 ACCOUNTANTS = {"pld": "privacy loss distributions (PLD)", "rdp": "Rényi divergences (RDP)"}
@@ -20,9 +22,9 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f}{_THIN}%" if math.isfinite(share) else "–"
 
 
-def promised(epsilon: float, delta: float, adjacency: str = "add_remove") -> str:
-    """Write a claimed ε with its δ and adjacency."""
-    return f"ε = {epsilon:g} at δ = {delta:g}, {ADJACENCIES[adjacency]} adjacency"
+def write_guarantee(epsilon: float, delta: float, adjacency: str = "add_remove") -> str:
+    """Write an ε, rounded up to four digits, with its δ and adjacency."""
+    return f"ε = {format_epsilon(epsilon)} at δ = {delta:g}, {ADJACENCIES[adjacency]} adjacency"
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -97,39 +99,40 @@ def describe_run(run: "RecordedRun") -> str:
     return " · ".join(parts)
 
 
+def span(values: Sequence[float], write: Callable[[float], str] = number, between: str = " to ") -> str:
+    """Write the smallest and the largest of some numbers, or the one if all are written alike."""
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low}{between}{high}"
+
+
 def opacity(count: int) -> float:
     """Return how opaque each of so many lines may be, so that the line of their mean stands out."""
     return max(0.12, min(0.45, 4.5 / count))
 
 
-def promise(spent: "Spending | None", *, central: bool = False, private: bool = True) -> str:
+def explain_guarantee(spent: "Spending | None", *, central: bool = False, private: bool = True) -> str:
     """Say what a run guarantees: against the other agents or, of `central` training, against those who see the model."""
     if spent is None and private:
         return "The guarantee of this run is unknown without the ledger that it was charged to."
     if spent is None:
         reveals = "the model can reveal records" if central else "the agents’ messages can reveal their records"
         return f"This run clips nothing and adds no noise: {reveals}. Use it only as a baseline, on public or made-up data."
-    guarantee = spent.guarantee
-    factor = math.exp(guarantee.epsilon) if guarantee.epsilon < 700 else math.inf
+    kept = spent.guarantee
+    factor = math.exp(kept.epsilon) if kept.epsilon < 700 else math.inf
     held, holds = ("the data", "was used") if central else ("an agent’s data", "an agent holds")
-    who = "However someone uses the published model" if central else _say_who(guarantee.observer)
-    tell = (
-        f"whether any single {guarantee.unit} is among {held}"
-        if guarantee.adjacency == "add_remove"
-        else f"which of two {guarantee.unit}s {holds}"
-    )
+    either = f"whether or not any single {kept.unit} is among {held}"
+    if kept.adjacency == "replace_one":
+        either = f"whichever of two {kept.unit}s {holds}"
+    learned = "someone can learn from the published model" if central else _say_what_is_learned(kept.observer)
     words = (
-        f"{who}, there is a limit to how well they can tell {tell}: either way, any outcome is at most {number(factor, 3)} (e to "
-        f"the ε) times as likely, plus a probability of δ = {guarantee.delta:g}."
+        f"What {learned} is limited: {either}, any outcome is at most {number(factor, 3)} (e to the ε) times as likely, plus a "
+        f"probability of δ = {kept.delta:g}."
     )
     if spent.masked:
-        words += (
-            f" If everybody else together pools what they know, only an agent’s own noise protects it: then ε is "
-            f"{epsilon(spent.everybody.epsilon)}."
-        )
+        words += f" If all other agents pool what they know, only an agent’s own noise protects it, and ε is {epsilon(spent.everybody.epsilon)}."
     if central:
         words += " Nothing is hidden from whoever pools the data and trains on it."
-    if guarantee.release:
+    if kept.release:
         return words
     return (
         "The lots and noise of this run can be reproduced, or it showed what only the owners of the data may see. With secret lots "
@@ -137,18 +140,18 @@ def promise(spent: "Spending | None", *, central: bool = False, private: bool = 
     )
 
 
-def _say_who(observer: Observer) -> str:
+def _say_what_is_learned(observer: Observer) -> str:
     if observer == EVERYBODY:
-        return "However all other agents together use the messages that they received"
+        return "all other agents together can learn from the messages that they received"
     if observer.curious == 0:
-        return "However someone uses all messages, without the masks of any agent"
+        return "someone without any agent’s masks can learn from all messages"
     if observer.curious == 1:
-        return "However any one other agent uses all messages and the masks that it shares"
-    return f"However any {observer.curious} other agents together use all messages and the masks that they share"
+        return "any one other agent can learn from all messages and the masks that it shares"
+    return f"any {observer.curious} other agents together can learn from all messages and the masks that they share"
 
 
 def claim(spent: "Spending") -> str:
-    """State the ε of a run: against whom it was promised and, with masks, against everybody else together."""
+    """State the ε of a run: against the planned observer and, with masks, against everybody else together."""
     kept = spent.guarantee
     words = f"ε = {epsilon(kept.epsilon)} per {kept.unit}"
     if spent.masked:
@@ -158,28 +161,41 @@ def claim(spent: "Spending") -> str:
 
 def explain_exposures(spent: "Spending") -> list[str]:
     """Return sentences that name the agent with the highest ε, and agents whom masks do not protect from some observers."""
-    kept = spent.guarantee
-    ends = (
-        ""
-        if len({spent.agent, spent.exposures[-1].agent}) == 1
-        else f"; against {EVERYBODY}, agent {spent.exposures[-1].agent}"
-    )
+    kept, last = spent.guarantee, spent.exposures[-1].agent
+    ends = "" if last == spent.agent else f"; against {EVERYBODY}, agent {last}"
     equal = len({format_epsilon(value) for value in spent.per_agent}) == 1
-    found = [
+    found = (
         f"All agents have the same ε against {kept.observer}{ends}."
         if equal
         else f"Highest ε against {kept.observer}: agent {spent.agent}{ends}."
-    ]
-    before: tuple[int, ...] = ()
-    for each in spent.exposures[:-1]:
-        if new := [agent for agent in each.cut_off if agent not in before]:
-            everyone = len(each.cut_off) == len(spent.per_agent)
-            whose = "every agent" if everyone else f"agent{'' if len(new) == 1 else 's'} {agents(new)}"
+    )
+    cut_off = {each.observer: each.cut_off for each in spent.exposures[:-1]}
+    return [found, *explain_cut_off(cut_off, len(spent.per_agent))]
+
+
+def drops_masks(config: "AnyConfig", masks: object) -> bool:
+    """Say whether a run asked for masks and was planned without."""
+    return config.private and config.noise == "cancelling" and masks is None
+
+
+def explain_dropped(runs: Iterable[str]) -> list[str]:
+    """Return a sentence about runs that dropped their masks, if there are any."""
+    names = ", ".join(runs)
+    return [f"masks were dropped, since with this rule and graph they would not help: {names}"] if names else []
+
+
+def explain_cut_off(cut_off: Mapping[Observer, Sequence[int]], count: int) -> list[str]:
+    """Name the agents, of so many, whom masks do not protect from an observer, once for the weakest such observer."""
+    found: list[str] = []
+    named: set[int] = set()
+    for observer, who in cut_off.items():
+        if new := [agent for agent in who if agent not in named]:
+            whose = "every agent" if len(who) == count else f"agent{'' if len(new) == 1 else 's'} {agents(new)}"
             found.append(
-                f"Against {each.observer}, masks do not protect {whose}: all with whom {'it shares' if everyone or len(new) == 1 else 'they share'} "
-                "keys may be curious, so that only own noise counts, as against everybody else together."
+                f"Against {observer}, only own noise protects {whose}: all with whom "
+                f"{'it shares' if len(who) == count or len(new) == 1 else 'they share'} keys may be curious."
             )
-            before = each.cut_off
+            named.update(who)
     return found
 
 

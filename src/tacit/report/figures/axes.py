@@ -1,38 +1,82 @@
-"""Axes and lines that figures of one run and of several share."""
+"""Plots as figures for a paper, by matplotlib: PNG and PDF, one column wide."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis as DrawnAxis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from tacit.report.figures.palette import SERIES
-from tacit.report.figures.scales import label_tick, log_ticks
+from tacit.report.compared import name_runs, shorten
+from tacit.report.figures.maps import SCORES, draw_graph, draw_partition
+from tacit.report.figures.palette import SERIES, SOFT
 from tacit.report.figures.style import save_figure, style
+from tacit.report.plots import Axis, Plot, PlotLine, plot_distances, plot_epsilons, plot_observers, plot_scores
 from tacit.report.recorded import RecordedRun
-from tacit.report.spending import Spending
-from tacit.report.wording import ADJACENCIES, number
+from tacit.report.wording import number, opacity
 
-ACCENT, WARN = SERIES[0], SERIES[1]
-Draw = Callable[[Axes], None]
-
-_SIZE = (3.5, 2.5)  # inches: one column
-_POINTS = 8
+_SIZE, _POINTS = (3.5, 2.5), 8  # inches: one column; and the size of text
+_LONGEST, _HALF = 48, 20  # letters of a name that fit the width of a figure, and half of it
+_LINE = 0.17  # inches
+_LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
 
-def save_drawings(drawings: dict[str, Draw], folder: Path | str) -> list[Path]:
+def save_figures(run: RecordedRun, folder: Path | str) -> list[Path]:
+    """Save the figures of one run, each as PNG and as PDF, and return the paths. What a run does not have is not drawn."""
+    (each,) = name_runs([run])
+    plots = {
+        "accuracy": plot_scores([each]),
+        "consensus": plot_distances([each]),
+        "epsilon": plot_epsilons([each]),
+        "observers": plot_observers(each.spent) if each.spent is not None and each.spent.masked else None,
+    }
+    maps = {"partition": partial(_draw_holdings, run=run), "graph": partial(_draw_scored_graph, run=run)}
+    return _save(maps | _drawings(plots), folder)
+
+
+def save_comparison(runs: Sequence[RecordedRun], folder: Path | str) -> list[Path]:
+    """Save figures that overlay several runs, each as PNG and as PDF, and return the paths."""
+    compared = name_runs(runs)
+    plots = {"accuracy": plot_scores, "consensus": plot_distances, "epsilon": plot_epsilons}
+    return _save(_drawings({f"compare-{name}": plot(compared) for name, plot in plots.items()}), folder)
+
+
+def _drawings(plots: Mapping[str, Plot | None]) -> dict[str, Callable[[Axes], None]]:
+    return {name: partial(draw, plot=plot) for name, plot in plots.items() if plot is not None}
+
+
+def _save(drawings: Mapping[str, Callable[[Axes], None]], folder: Path | str) -> list[Path]:
     """Draw each on a figure of its own, save that as PNG and PDF, and return the paths."""
     saved = []
     with style(_POINTS):
-        for name, draw in drawings.items():
+        for name, draw_on in drawings.items():
             figure = Figure(figsize=_SIZE)
-            draw(figure.add_subplot())
+            draw_on(figure.add_subplot())
             saved += [save_figure(figure, Path(folder) / f"{name}.{ending}", dpi=300) for ending in ("png", "pdf")]
     return saved
+
+
+def draw(ax: Axes, plot: Plot) -> None:
+    """Draw a plot; the names of several runs stand below the drawing, where they cover nothing."""
+    drawn = [_draw_line(ax, line) for line in plot.lines]
+    for budget in plot.budgets:
+        ax.axhline(budget, color=SOFT, ls=(0, (4, 2)), lw=1)
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        ax.annotate(f"budget ε = {number(budget)}", (0, budget), xytext=(2, 2), color=SOFT, fontsize=7.5, **place)
+    ax.set(xlabel=plot.x.title, ylabel=plot.y.title, yscale="log" if plot.y.log else "linear")
+    _set_axis(ax.xaxis, plot.x, ax.set_xlim)
+    _set_axis(ax.yaxis, plot.y, ax.set_ylim)
+    if plot.y.percent and plot.y.ends is None:
+        ax.set_ylim(top=min(1.0, ax.get_ylim()[1]))
+    ax.set_title(plot.terms, loc="left", fontsize=7)
+    if plot.several:
+        _name_below(ax, [shorten(line.name + line.remark, _LONGEST) for line in plot.lines], drawn)
+    elif plot.legend:
+        ax.legend(loc="best", reverse=True)
 
 
 def format_percents() -> FuncFormatter:
@@ -40,67 +84,69 @@ def format_percents() -> FuncFormatter:
     return FuncFormatter(lambda value, _: f"{100 * value:g}%")
 
 
-def set_rounds_axis(ax: Axes, rounds: int) -> None:
-    """Make x span all planned rounds."""
-    ax.set(xlabel="round", xlim=(0, rounds))
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+def _draw_line(ax: Axes, line: PlotLine) -> Any:
+    colour = SOFT if line.series is None else SERIES[line.series]
+    if line.band is not None:
+        ax.fill_between(line.x, *line.band, color=colour, alpha=0.15, lw=0, label="worst to best")
+    if line.agents is not None:
+        ax.plot(line.x, line.agents, color=colour, alpha=opacity(line.agents.shape[1]), lw=0.5)
+        ax.plot([], [], color=colour, alpha=0.4, lw=0.5, label="each agent")
+    if line.filled:
+        ax.fill_between(line.x, line.y, color=colour, alpha=0.1, lw=0)
+    if line.labels:
+        colours = [SERIES[0] if place == line.main else colour for place in range(len(line.labels))]
+        ax.scatter(line.x, line.y, c=colours, s=22, zorder=2)
+        for label, x, y in zip(line.labels, line.x, line.y, strict=True):
+            ax.annotate(label, (x, y), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=6.5)
+    marker = "." if np.isfinite(line.y).sum() == 1 else None  # one point alone makes no line
+    look: dict[str, Any] = {"color": colour, "ls": _LINES[line.dash], "lw": 0.64 * line.width, "marker": marker}
+    return ax.plot(line.x, line.y, label=line.name, zorder=1.5 if line.labels else 2, **look)[0]
 
 
-def set_shares_axis(ax: Axes) -> None:
-    """Make x span the share of each run's rounds."""
-    ax.set(xlabel="share of the run’s rounds", xlim=(0, 1))
-    ax.xaxis.set_major_formatter(format_percents())
+def _set_axis(drawn: DrawnAxis, axis: Axis, set_ends: Callable[..., Any]) -> None:
+    set_ends(0, None) if axis.ends is None else set_ends(axis.ends)
+    if axis.log:
+        drawn.set_minor_locator(NullLocator())
+    if axis.ticks:
+        drawn.set_major_locator(FixedLocator(list(axis.ticks)))
+        drawn.set_major_formatter(FuncFormatter(lambda value, _: axis.ticks.get(value, "")))
+    elif axis.percent:
+        drawn.set_major_formatter(format_percents())
+    elif axis.title == "round":
+        drawn.set_major_locator(MaxNLocator(nbins=6, integer=True))
 
 
-def set_score_axis(ax: Axes, measure: str) -> None:
-    """Make y show accuracies, from zero to at most one, or losses."""
-    ax.set_ylabel(f"{measure} on validation")
-    ax.set_ylim(bottom=0)
-    if measure == "accuracy":
-        ax.set_ylim(top=min(1.0, ax.get_ylim()[1]))
-        ax.yaxis.set_major_formatter(format_percents())
+def _name_below(ax: Axes, names: Sequence[str], drawn: Sequence[Any]) -> None:
+    """Make the figure higher, and name the lines below the drawing."""
+    columns = 2 if max(map(len, names)) <= _HALF else 1
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + _LINE * -(-len(names) // columns))
+    # Set one by one, since matplotlib hides a name that begins with an underscore.
+    legend = figure.legend(drawn, [" "] * len(names), loc="outside lower left", ncols=columns)
+    for shown, name in zip(legend.get_texts(), names, strict=True):
+        shown.set_text(name)
 
 
-def set_distance_axis(ax: Axes, runs: Sequence[RecordedRun]) -> None:
-    """Make y show distances on a logarithmic axis, with the same labels as the page."""
-    ticks = log_ticks([value for run in runs for value in run.distances])
-    ax.set(ylabel="consensus distance", yscale="log", ylim=(ticks[0], ticks[-1]))
-    ax.yaxis.set_major_locator(FixedLocator(ticks))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: label_tick(value)))
-    ax.yaxis.set_minor_locator(NullLocator())
+def _draw_holdings(ax: Axes, run: RecordedRun) -> None:
+    """Draw who holds how many records of which class, or how many in all if classes are not known."""
+    if run.plan.counts is not None and run.plan.counts[0]:
+        draw_partition(ax, np.array(run.plan.counts))
+        return
+    ax.bar(range(run.plan.agents), run.plan.sizes, color=SERIES[0])
+    ax.set(xlabel="agent", ylabel=f"{run.plan.protected}s")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def set_epsilon_axis(ax: Axes, spent: Sequence[Spending]) -> None:
-    """Make y show ε, and state above the drawing what ε is stated with."""
-    ax.set_ylabel("ε")
-    kept = [each.guarantee for each in spent]
-    terms = {(each.delta, each.adjacency, each.accountant) for each in kept}
-    delta, adjacency, accountant = next(iter(terms))
-    words = f"δ = {delta:g}, {ADJACENCIES[adjacency]}, {accountant}"
-    if len(terms) > 1:
-        words = "different δ, adjacency or accountant: not comparable"
-    elif len({each.observer for each in kept}) > 1:
-        words = "against different observers: not comparable"
-    ax.set_title(words, loc="left", fontsize=7)
-
-
-def draw_distance(ax: Axes, x: Sequence[float], run: RecordedRun, **line: Any) -> Any:
-    """Draw how far a run's models are apart, and return the line."""
-    shown = [value if 0 < value < math.inf else np.nan for value in run.distances]
-    marker = "." if np.isfinite(shown).sum() == 1 else None  # one point alone makes no line
-    return ax.plot(x, shown, marker=marker, **line)[0]
-
-
-def draw_budgets(ax: Axes, budgets: Sequence[float], colour: str = WARN) -> None:
-    """Draw a line at each budget; call it when everything else is drawn."""
-    for budget in budgets:
-        ax.axhline(budget, color=colour, ls=(0, (4, 2)), lw=1)
-        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        text = f"budget ε = {number(budget)}"
-        ax.annotate(text, (0, budget), xytext=(2, 2), color=colour, fontsize=7.5, **place)
-    ax.set_ylim(0, 1.15 * max([*budgets, ax.dataLim.y1, 1e-9]))
-
-
-def has_distance(run: RecordedRun) -> bool:
-    """Say whether there is a distance to draw."""
-    return any(0 < value < math.inf for value in run.distances)
+def _draw_scored_graph(ax: Axes, run: RecordedRun) -> None:
+    scores = run.scores
+    if scores is None or not np.isfinite(scores.final).all():
+        draw_graph(ax, run.graph, None)
+        return
+    accuracy = scores.measure == "accuracy"
+    look: dict[str, Any] = {
+        "colours": SCORES if accuracy else SCORES.reversed(),
+        "formatter": format_percents() if accuracy else None,
+    }
+    draw_graph(ax, run.graph, scores.final.tolist(), label=scores.measure, ends=scores.colour_range, **look)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure
 
 from tacit.io.files import write_atomically
-from tacit.report.figures.palette import GRID, INK, SOFT
+from tacit.report.figures.palette import GRID, INK, SERIES, SOFT
 
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, has ε, δ and σ, and looks the same everywhere
+    "axes.prop_cycle": cycler(color=SERIES),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": SOFT,

@@ -8,10 +8,10 @@ from pathlib import Path
 from tacit.io.files import write_atomically
 from tacit.privacy.mechanisms import Observer
 from tacit.privacy.observers import short_name
-from tacit.report.combined import describe_combined
-from tacit.report.compared import ComparedRun, choose_measure, describe_observers, name_runs
-from tacit.report.html import overlays
-from tacit.report.html.frame import Panel, document, table, text, warning
+from tacit.report.compared import ComparedRun, choose_measure, describe_combined, describe_observers, name_runs
+from tacit.report.html.charts import draw, draw_spread
+from tacit.report.html.frame import Panel, card, document, table, text, warning
+from tacit.report.plots import plot_distances, plot_epsilons, plot_scores, plot_tradeoff
 from tacit.report.recorded import RecordedRun
 from tacit.report.wording import ADJACENCIES, amount, counted, duration, epsilon, number, score
 
@@ -50,7 +50,7 @@ def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
         "accuracy",
         f"Mean {measure}",
         f"{records}; bands show the range from the worst agent to the best.{key}",
-        overlays.accuracy(runs, measure),
+        draw(plot_scores(runs)),
         kind="wide tall",
         missing="Nothing was scored.",
     )
@@ -58,7 +58,7 @@ def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
         "spread",
         "Every agent at the end",
         "A dot for each agent, a line for their mean.",
-        overlays.spread(runs, measure),
+        draw_spread(runs),
         kind="narrow tall",
         missing="Nothing was scored.",
     )
@@ -66,21 +66,21 @@ def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
         "tradeoff",
         "Accuracy against ε",
         f"Mean accuracy against the ε spent by then.{key}",
-        overlays.accuracy_by_epsilon(runs),
+        draw(plot_tradeoff(runs)),
         missing="No run has both an ε and an accuracy.",
     )
     yield Panel(
         "epsilon",
         "Privacy spent",
         f"Of the agent with the highest ε, {text(_terms(runs))}. Derived from the ledger.{key}",
-        overlays.epsilon(runs),
+        draw(plot_epsilons(runs)),
         missing="No run has an ε.",
     )
     yield Panel(
         "consensus",
         "Agreement",
         f"Root mean square distance of the agents’ models from their average. Logarithmic.{key}",
-        overlays.consensus(runs),
+        draw(plot_distances(runs)),
         kind=width,
         missing="No run has agents that could differ.",
     )
@@ -96,11 +96,13 @@ def _summary(runs: Sequence[ComparedRun]) -> str:
         release = "yes" if run.release else "not known" if each.unknown else "NOT A RELEASE"
         distance = number(run.history[-1].consensus_distance, 3) if run.history else "–"
         costs = distance, amount(run.bytes_sent / run.plan.agents), duration(run.seconds)
-        rows.append((_swatch(each) + text(each.name), run.plan.algorithm, *marks, *_promise(each), release, *costs))
+        rows.append(
+            (_swatch(each) + text(each.name), run.plan.algorithm, *marks, *_write_epsilons(each), release, *costs)
+        )
     return table(head.split(", "), rows, kind="stack")
 
 
-def _promise(each: ComparedRun) -> tuple[str, ...]:
+def _write_epsilons(each: ComparedRun) -> tuple[str, ...]:
     if each.spent is None:
         return ("not known" if each.unknown else "none", *["–"] * 5)
     kept, most = each.spent.guarantee, epsilon(each.spent.everybody.epsilon)
@@ -123,7 +125,7 @@ def _terms(runs: Sequence[ComparedRun]) -> str:
 
 
 def _swatch(each: ComparedRun) -> str:
-    return f'<span class="swatch {each.dash}" style="border-color:var({each.colour})"></span>'
+    return f'<span class="swatch {each.dash}" style="border-color:var(--series-{each.series + 1})"></span>'
 
 
 def _warnings(runs: Sequence[ComparedRun]) -> Iterator[str]:
@@ -170,10 +172,7 @@ def _differences(runs: Sequence[ComparedRun], kind: str) -> str:
             rows.append((text(key), *values))
     head = ("setting", *(each.name for each in runs))
     body = table(head, rows, kind="stack") if rows else '<p class="note">There are none.</p>'
-    return (
-        f'<section class="card {kind}"><h2>Differences</h2><p class="note">Between the settings in config.toml.</p>'
-        f"{body}</section>"
-    )
+    return card("Differences", body, note="Between the settings in config.toml.", kind=kind)
 
 
 def _setting(value: object) -> str:

@@ -54,6 +54,12 @@ def figure(id: str, title: str, caption: str, chart: Chart | None, *, kind: str 
     return str(Panel(id, title, caption, chart, kind, missing))
 
 
+def card(title: str, *parts: str, note: str = "", kind: str = "") -> str:
+    """Return a card with a title, a note in small print and what follows. All but the title is HTML."""
+    small = f'<p class="note">{note}</p>' if note else ""
+    return f'<section class="{f"card {kind}".strip()}"><h2>{text(title)}</h2>{small}{"".join(parts)}</section>'
+
+
 def warning(words: str) -> str:
     """Return a card that warns of something."""
     return f'<p class="card warning" role="note">{text(words)}</p>'
@@ -107,7 +113,7 @@ def document(
 ) -> str:
     """Return a whole page. `header` and `main` are HTML; `source` says what it was made from."""
     library = importlib.import_module("plotly.offline").get_plotlyjs().replace("\r\n", "\n")
-    script, style = _asset("page.js"), style_variables() + _asset("page.css")
+    script, style = _asset("page.js"), page_style()
     policy = (
         f"default-src 'none'; script-src '{_hash(library)}' '{_hash(script)}'; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -142,6 +148,11 @@ def document(
 """
 
     return page(amount(len(page("").encode())))
+
+
+def page_style() -> str:
+    """Return the style sheet of all pages."""
+    return style_variables() + _asset("page.css")
 
 
 def _json(charts: Mapping[str, Chart]) -> str:

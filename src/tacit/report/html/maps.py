@@ -70,12 +70,11 @@ def graph(run: RecordedRun, spent: Spending | None) -> Chart:
     nodes = trace(
         places[:, 0].tolist(),
         places[:, 1].tolist(),
-        [str(agent) for agent in range(plan.agents)],
+        [_details(run, spent, agent) for agent in range(plan.agents)],
+        text=[str(agent) for agent in range(plan.agents)],
         mode="markers+text" if plan.agents <= _LABELS else "markers",
         marker=marker,
         textfont={"color": inside, "size": 13 if plan.agents <= 20 else 10},
-        customdata=[_details(run, spent, agent) for agent in range(plan.agents)],
-        hovertemplate="%{customdata}<extra></extra>",
     )
     hidden: Chart = {"visible": False, "range": [-1.18, 1.18], "fixedrange": True}
     margin = dict.fromkeys("lrtb", 4)

@@ -7,11 +7,15 @@ from tacit.io.files import write_atomically
 from tacit.privacy.guarantees import per
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.report import wording
+from tacit.report.compared import ComparedRun, name_runs
 from tacit.report.figures.layout import describe_connectivity
-from tacit.report.html import charts, maps, sections
+from tacit.report.html import maps, sections
+from tacit.report.html.charts import draw
 from tacit.report.html.frame import Panel, document, text, tile, warning
+from tacit.report.plots import plot_distances, plot_epsilons, plot_observers, plot_scores
 from tacit.report.recorded import RecordedRun
-from tacit.report.spending import Spending, derive_spending
+from tacit.report.spending import Spending
+from tacit.report.teachers import describe_labels, explain_unknown_classes
 from tacit.report.wording import (
     ACCOUNTANTS,
     ADJACENCIES,
@@ -20,8 +24,8 @@ from tacit.report.wording import (
     describe_run,
     duration,
     epsilon,
+    explain_guarantee,
     number,
-    promise,
     score,
 )
 
@@ -33,8 +37,9 @@ def write_report(run: RecordedRun, path: Path | str) -> Path:
 
 def report(run: RecordedRun) -> str:
     """Return the page of one run. A new chart is one more `Panel` in `_panels`, a new text one more of the `sections`."""
-    spent = derive_spending(run)
-    panels = list(_panels(run, spent))
+    (each,) = name_runs([run])
+    spent = each.spent
+    panels = list(_panels(each))
     cards = [
         sections.plan(run),
         sections.ledger(run, spent),
@@ -67,12 +72,13 @@ def badge(run: RecordedRun) -> str:
 def _header(run: RecordedRun, spent: Spending | None) -> str:
     plan = run.plan
     if not plan.private:
-        claim, terms = "ε: none, nothing is promised", "lots as in a private run, without clipping or noise"
+        claim, terms = "ε: none, there is no guarantee", "lots as in a private run, without clipping or noise"
     elif spent is None:
         claim, terms = "ε could not be derived", f"{run.record.problem}; ε has no other source"
     else:
         kept = spent.guarantee
-        claim, who = wording.claim(spent), "" if spent.masked or plan.agents == 1 else f"against {EVERYBODY} · "
+        alone = plan.agents == 1 and plan.site is None
+        claim, who = wording.claim(spent), "" if spent.masked or alone else f"against {EVERYBODY} · "
         adjacency, accountant = ADJACENCIES[kept.adjacency], ACCOUNTANTS[kept.accountant]
         terms = f"{who}{adjacency} adjacency · by {accountant} · derived from {_charged(run)}"
     started = f" · started {plan.time:%Y-%m-%d %H:%M}"
@@ -82,7 +88,7 @@ def _header(run: RecordedRun, spent: Spending | None) -> str:
         f'<p class="about">{text(describe_run(run) + started)}</p>'
         f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
         f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(promise(spent, central=plan.agents == 1, private=plan.private))}</p></section>"
+        f"<p>{text(explain_guarantee(spent, central=plan.agents == 1 and plan.site is None, private=plan.private))}</p></section>"
     )
 
 
@@ -96,7 +102,9 @@ def _charged(run: RecordedRun) -> str:
 def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
     plan, record = run.plan, run.record
     if record.exposed and plan.private:
-        yield "A run without privacy has read these records, so nothing is promised for them. The ε below is of this run alone."
+        yield "A run without privacy has read these records, so there is no guarantee for them. The ε below is of this run alone."
+    if (unknown := explain_unknown_classes(plan)) is not None:
+        yield f"{unknown[0].upper()}{unknown[1:]}."
     if not run.finished:
         words = f"This run is not finished: the last snapshot is of round {run.round:,} of {plan.total_rounds:,}."
         if record.abandoned:
@@ -116,22 +124,17 @@ def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         yield f"A check of these settings on {run.checked.checked[:10]} found a fault: {', '.join(run.checked.failed)}."
     if spent is not None and spent.stated is not None and not spent.agrees:
         yield (
-            f"summary.json states ε = {epsilon(spent.stated)}{_stated_against(spent)}, but {_derived_against(spent)} follows from the "
-            "ledger. Trust the ledger, and find out why."
+            f"summary.json states ε = {epsilon(spent.stated)}{_everybody(spent, spent.stated_against.get(EVERYBODY.key))}, but "
+            f"{epsilon(spent.guarantee.epsilon)}{_everybody(spent, spent.everybody.epsilon)} follows from the ledger. Trust the ledger, "
+            "and find out why."
         )
     if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
         yield f"Agent {spent.agent} has spent more than its budget of ε = {number(spent.budget)}."
 
 
-def _stated_against(spent: Spending) -> str:
-    """State the ε against everybody else that a summary has beside the promised one."""
-    value = spent.stated_against.get(EVERYBODY.key)
-    return "" if value is None or not spent.masked else f", and {epsilon(value)} against {EVERYBODY}"
-
-
-def _derived_against(spent: Spending) -> str:
-    against = f", and {epsilon(spent.everybody.epsilon)} against {EVERYBODY}," if spent.masked else ""
-    return f"{epsilon(spent.guarantee.epsilon)}{against}"
+def _everybody(spent: Spending, value: float | None) -> str:
+    """State an ε against everybody else together, which follows the planned one."""
+    return "" if value is None or not spent.masked else f" and, against {EVERYBODY}, {epsilon(value)}"
 
 
 def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
@@ -152,6 +155,8 @@ def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
             more = "if all others pool what they know" + ("" if run.release else ", not a release")
             yield tile(f"{per(kept.unit)}, against {EVERYBODY}", epsilon(spent.everybody.epsilon), more)
     if run.history:
+        if (labels := run.history[-1].labels) is not None and (ballot := plan.ballot) is not None:
+            yield tile("labels by teachers", f"{sum(labels):,}", describe_labels(labels, ballot))
         if plan.agents > 1:
             distance = number(run.history[-1].consensus_distance, 3)
             yield tile("consensus distance", distance, "of the models from their average")
@@ -161,13 +166,14 @@ def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         yield tile("training time", duration(run.seconds), "" if rate is None else f"{rate:,.0f} expected samples/s")
 
 
-def _panels(run: RecordedRun, spent: Spending | None) -> Iterator[Panel]:
+def _panels(each: ComparedRun) -> Iterator[Panel]:
+    run, spent = each.run, each.spent
     plan, scores = run.plan, run.scores
     yield Panel(
         "accuracy",
         f"{'Accuracy' if scores is None else scores.measure.capitalize()} of every agent",
         _scored_on(run),
-        None if scores is None else charts.accuracy(run, scores),
+        draw(plot_scores([each])),
         kind="wide tall",
         missing="Nothing was scored: there were no validation records.",
     )
@@ -176,7 +182,7 @@ def _panels(run: RecordedRun, spent: Spending | None) -> Iterator[Panel]:
         "consensus",
         "Agreement",
         "Root mean square distance of the agents’ models from their average. Logarithmic.",
-        charts.consensus(run),
+        draw(plot_distances([each])),
         kind="" if spent is not None else "full",
         missing="There is only one agent." if plan.agents == 1 else "No distance was recorded.",
     )
@@ -187,12 +193,12 @@ def _panels(run: RecordedRun, spent: Spending | None) -> Iterator[Panel]:
             "Derived from the ledger."
         )
         words += "" if run.release else " <strong>Not a release.</strong>"
-        chart = charts.epsilon(run, spent)
+        chart = draw(plot_epsilons([each]))
         yield Panel("epsilon", "Privacy spent", words, chart, missing="There is no snapshot of this run yet.")
     if spent is not None and spent.masked:
         words = text(" ".join(wording.explain_exposures(spent)))
         words += "" if run.release else " <strong>Not a release.</strong>"
-        yield Panel("observers", "ε against curious agents", words, charts.observers(spent))
+        yield Panel("observers", "ε against curious agents", words, draw(plot_observers(spent)))
     held = f"{sum(plan.sizes):,} {plan.protected}s in all."
     if plan.counts is not None:
         held += " Counts by class are known because this is a simulation: ε does not cover them, and real parties would not share them."
@@ -212,6 +218,9 @@ def _scored_on(run: RecordedRun) -> str:
 def _links(run: RecordedRun) -> str:
     """Describe the graph."""
     count, connected = run.graph.number_of_edges(), describe_connectivity(run.graph)
+    if (site := run.plan.site) is not None:
+        neighbors = ", ".join(site.members[number] for number in site.neighbors)
+        return f"This is {site.members[site.agent]}, one of {len(site.members)} sites, and this page is its own view. Its neighbours: {neighbors}."
     if count == 0:
         return "No messages: every agent trains alone." if run.plan.agents > 1 else "One agent holds all data."
     if run.plan.changing:

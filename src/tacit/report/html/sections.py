@@ -11,10 +11,10 @@ from tacit.privacy.mechanisms import EVERYBODY, Masks, unit_in
 from tacit.privacy.observers import short_name
 from tacit.report.absent import describe_absences
 from tacit.report.errata import list_errata
-from tacit.report.html.frame import listing, table, text
+from tacit.report.html.frame import card, listing, table, text
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
-from tacit.report.wording import agents, attacks, counted, epsilon, number, percent
+from tacit.report.wording import agents, attacks, counted, epsilon, number, percent, span
 from tacit.runs.config import AbsenceSettings
 from tacit.runs.event_types import PlanEvent
 
@@ -28,26 +28,45 @@ def plan(run: RecordedRun) -> str:
     shown = [tuple(number(value) for value in row) for row in fixed]
     if not plan.private:
         shown = [(lot, rate, "none", "none") for lot, rate, *_ in shown]
-    cells = [(who, _range([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
-    budget = "" if plan.epsilon is None or run.record.account is None else f" for ε = {_range(plan.epsilon)}"
+    cells = [(who, span([plan.sizes[i] for i in members]), *row) for row, members, who in _groups(shown)]
+    budget = "" if plan.epsilon is None or run.record.account is None else f" for ε = {span(plan.epsilon)}"
     size = "" if plan.params is None else f" The model has {plan.params:,} parameters."
     words = f"{plan.queries:,} queries of each agent’s data were planned{budget}.{size}"
     who = plan.protected
     masks = None if plan.masks is None else Masks.of_json(plan.masks)
-    head = ("agent", f"{who}s", "lot L", "rate q", "clip C", "noise σ" if masks is None else "own noise σ")
+    head: tuple[str, ...] = (
+        "agent",
+        f"{who}s",
+        "lot L",
+        "rate q",
+        "clip C",
+        "noise σ" if masks is None else "own noise σ",
+    )
     own = "Its gradient"
     if plan.unit is not None:
         own = f"The sum of the gradients of its records ({unit_in(plan.unit)[1]} at most)"
+    added = "Gaussian noise of σ·C is added to the sum, which is divided by L"
+    if (discrete := plan.discrete) is not None:
+        added = (
+            f"it is rounded to a grid of 2^-{discrete.bits}·C or finer, and is then at most {discrete.room}·C long; discrete Gaussian noise "
+            f"of σ·{discrete.room}·C is added to the sum, which is divided by L"
+        )
     how = (
-        f"Each {who} joins a lot with probability q. {own} is clipped to norm C; Gaussian noise of σ·C is added to "
-        "the sum, which is divided by L."
+        f"Each {who} joins a lot with probability q. {own} is clipped to norm C; {added}."
         if plan.private
         else "Each record joins a lot with probability q. The sum of the lot’s gradients is divided by L."
     )
-    return (
-        f'<section class="card"><h2>The plan</h2><p class="note">{text(words)}</p>{table(head, cells)}'
-        f'<p class="note">{text(how)}{text(_describe_masks(masks, plan))}</p>{_absences(run, masks)}</section>'
-    )
+    if (ballot := plan.ballot) is not None:
+        votes = ballot.votes(min(plan.noise_multipliers))
+        head = ("agent", f"{who}s", "noise σ")
+        cells = [(agent, records, row[-1]) for agent, records, *row in cells]
+        how = (
+            f"Each agent divides its records among {ballot.teachers} teachers, one by one. They vote on {ballot.records} public records. Whether "
+            f"{votes.threshold:g} of them agree is checked under noise of {number(votes.threshold_noise)} votes, and up to {ballot.answers} records are labelled, "
+            f"under noise of {number(votes.answer_noise)} votes for each class. All of that is one Gaussian mechanism of σ. What students learn from the labels costs nothing."
+        )
+    details = f'<p class="note">{text(how)}{text(_describe_masks(masks, plan))}</p>{_absences(run, masks)}'
+    return card("The plan", table(head, cells), details, note=text(words))
 
 
 def _describe_masks(masks: Masks | None, plan: PlanEvent) -> str:
@@ -58,7 +77,7 @@ def _describe_masks(masks: Masks | None, plan: PlanEvent) -> str:
     pairs = "all pairs of agents" if masks.keys.pairs is None else f"{len(masks.keys.all_pairs):,} pairs of agents"
     lost = f" Up to {counted(masks.lost, 'agent')} may leave for good; they count as curious." if masks.lost else ""
     return (
-        f" Masks come on top: {pairs} share some, fresh for every query, of {_range(sizes)}·C in units of the sum. One of the two adds "
+        f" Masks come on top: {pairs} share some, fresh for every query, of {span(sizes)}·C in units of the sum. One of the two adds "
         f"what the other subtracts, so that masks vanish from the average.{lost}"
     )
 
@@ -109,13 +128,11 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         name = plan.owners[members[0]].removeprefix(begin)
         whose = name if len(members) == 1 else who if who.endswith("agents") else f"agents {who}"
         rows.append((text(whose), f"{run.charged:,}", *line))
-    return (
-        '<section class="card"><h2>The ledger</h2><p class="note">What this run alone spent of each owner’s privacy. '
-        "Other runs on the same data add to it; <code>tacit ledger</code> shows them all. Their sum holds if no run was planned "
-        "after seeing another’s results, or if a budget was set before the first.</p>"
-        f"{listing(pairs)}"
-        f"<br>{table(('owner', 'queries', *head), rows)}</section>"
+    note = (
+        "What this run alone spent of each owner’s privacy. Other runs on the same data add to it; <code>tacit ledger</code> shows "
+        "them all. Their sum holds if no run was planned after seeing another’s results, or if a budget was set before the first."
     )
+    return card("The ledger", listing(pairs), "<br>", table(("owner", "queries", *head), rows), note=note)
 
 
 def meaning(run: RecordedRun, spent: Spending | None) -> str:
@@ -134,8 +151,8 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
             f"<strong>{percent(most)}</strong> of even bets, and <strong>{percent(found)}</strong> found. Who must not collude is for the "
             "agents’ agreement to say; see docs/masks.md.</p>"
         )
-    return (
-        '<section class="card"><h2>What ε means</h2>'
+    return card(
+        "What ε means",
         f"<p>Suppose {_attacker(run, kept)} all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
         f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
         f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
@@ -144,7 +161,7 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
         f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
         f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. The numbers '
         f"of {text(kept.unit)}s and the settings of lots, clipping, noise, graph and model are public. Choosing settings by trying them "
-        "on the same private data costs budget, too.</p></section>"
+        "on the same private data costs budget, too.</p>",
     )
 
 
@@ -161,7 +178,7 @@ def _attacker(run: RecordedRun, kept: Guarantee) -> str:
 
 def checked(run: RecordedRun) -> str:
     """Show whether the settings were checked, when, and with which result."""
-    if not run.plan.private:
+    if not run.plan.private or run.plan.votes is not None:  # there is no check of votes
         return ""
     found = run.checked
     if found is None:
@@ -170,10 +187,8 @@ def checked(run: RecordedRun) -> str:
         words = f"Checked on {found.checked[:10]}: no fault was found, which does not prove that there is none."
     else:
         words = f"Checked on {found.checked[:10]}: a fault was found ({', '.join(found.failed)}). Do not rely on ε."
-    return (
-        f'<section class="card"><h2>Check of settings</h2><p>{text(words)}</p><p class="note">A check uses made-up records: it measures '
-        "the influence of one record, bits, noise and lots.</p></section>"
-    )
+    how = '<p class="note">A check uses made-up records: it measures the influence of one record, bits, noise and lots.</p>'
+    return card("Check of settings", f"<p>{text(words)}</p>", how)
 
 
 def errata(run: RecordedRun) -> str:
@@ -184,10 +199,8 @@ def errata(run: RecordedRun) -> str:
         for each in list_errata(run)
     )
     body = f'<ol class="errata">{items}</ol>' if items else '<p class="note">None.</p>'
-    return (
-        '<section class="card full"><h2>Errata that apply</h2><p class="note">Where the paper or its code is wrong, and '
-        f"what this run did instead. Numbers as in docs/errata.md.</p>{body}</section>"
-    )
+    note = "Where the paper or its code is wrong, and what this run did instead. Numbers as in docs/errata.md."
+    return card("Errata that apply", body, note=note, kind="full")
 
 
 def settings(run: RecordedRun) -> str:
@@ -212,8 +225,3 @@ def _common(owners: Sequence[str]) -> str:
     while begin and not all(owner.startswith(begin) for owner in owners):
         begin = begin[: begin.rfind("/", 0, -1) + 1]
     return begin
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = number(min(values)), number(max(values))
-    return low if low == high else f"{low} to {high}"
