@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit.training.oracles
 import tacit.training.planning
-import tacit.training.session
 from tacit.models import FlatModel
 from tacit.privacy import Fast, Sources, VmapEngine, mechanisms
+from tacit.privacy.banded_noise import BandedNoise
 from tacit.privacy.gradients.batches import BatchRunner
 from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
 from tacit.privacy.gradients.general import PerSampleKernel
@@ -143,7 +144,7 @@ def _only_vmap(patch: pytest.MonkeyPatch, clipped_sums: Any) -> None:
         return Chosen(VmapEngine(model, lot_sizes), "planted")  # in steps as large as a sound one's
 
     patch.setattr(VmapEngine, "clipped_sums", clipped_sums)
-    patch.setattr(tacit.training.session, "choose_engine", choose)
+    patch.setattr(tacit.training.oracles, "choose_engine", choose)
 
 
 def draw_at(factor: float, patch: pytest.MonkeyPatch) -> None:
@@ -161,10 +162,10 @@ def five_lots_under_one_noise(patch: pytest.MonkeyPatch) -> None:
     """ERRATA row 3: sub-lots drawn one by one and added up, with noise for one of them."""
     sound = LotDrawer.draw
 
-    def draw(self: LotDrawer) -> Any:
-        streams, lots = sound(self)
+    def draw(self: LotDrawer, query: int = 0) -> Any:
+        streams, lots = sound(self, query)
         for _ in range(4):
-            more = sound(self)[1]
+            more = sound(self, query)[1]
             lots = [np.concatenate(pair) for pair in zip(lots, more, strict=True)]
         return streams, lots
 
@@ -248,8 +249,8 @@ def _redraw(patch: pytest.MonkeyPatch, choose: Any) -> None:
     """Let `choose(drawer, lots, number of the query, lots of the query before)` say what is drawn."""
     sound = LotDrawer.draw
 
-    def draw(self: LotDrawer) -> Any:
-        streams, lots = sound(self)
+    def draw(self: LotDrawer, query: int = 0) -> Any:
+        streams, lots = sound(self, query)
         number, kept = getattr(self, "_planted", (0, None))
         lots = choose(self, lots, number, kept)
         self._planted = number + 1, lots  # type: ignore[attr-defined]
@@ -262,8 +263,8 @@ def divide_by_the_drawn_lot(patch: pytest.MonkeyPatch) -> None:
     """Scale the answer, and its noise, by the lot as it was drawn."""
     sound, drawn = LotDrawer.draw, dict[int, list[int]]()
 
-    def draw(self: LotDrawer) -> Any:
-        streams, lots = sound(self)
+    def draw(self: LotDrawer, query: int = 0) -> Any:
+        streams, lots = sound(self, query)
         drawn[id(self)] = [len(lot) for lot in lots]
         return streams, lots
 
@@ -332,9 +333,30 @@ def keep_the_curious_in_the_graph(patch: pytest.MonkeyPatch) -> None:
 
     sound = coalitions.protection
 
-    def ignorant(own: Any, mask: float, keys: Any, curious: int) -> Any:
-        return sound(own, mask, keys, 0)
+    def ignorant(own: Any, mask: float, keys: Any, curious: int, **how: Any) -> Any:
+        return sound(own, mask, keys, 0, **how)
 
     patch.setattr(coalitions, "protection", ignorant)
     patch.setattr(cancelling, "protection", ignorant)
     mechanisms._deviations.cache_clear()
+
+
+def scale_bands(factor: float, patch: pytest.MonkeyPatch) -> None:
+    """Mix sums over queries with columns that are longer than the ledger says."""
+    sound = BandedNoise.__init__
+
+    def init(self: BandedNoise, noise: Any, column: Sequence[float]) -> None:
+        sound(self, noise, [factor * weight for weight in column])
+
+    patch.setattr(BandedNoise, "__init__", init)
+
+
+def draw_from_all_groups(patch: pytest.MonkeyPatch) -> None:
+    """Draw every lot from all records, at the rate of the group whose turn it is."""
+    sound = LotDrawer.__init__
+
+    def init(self: LotDrawer, *args: Any) -> None:
+        sound(self, *args)
+        self._groups = None
+
+    patch.setattr(LotDrawer, "__init__", init)

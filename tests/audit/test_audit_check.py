@@ -10,12 +10,13 @@ from torch import nn
 
 from tacit import DSGD, Ledger, NoPrivacy, Privacy, Training
 from tacit.audit import check
+from tacit.audit.detectors.bare_noise import BareNoise, read_noise
 from tacit.audit.detectors.influence import check_influence
 from tacit.audit.detectors.lot_dependence import Sampled, between_agents, between_rounds, between_two_records
 from tacit.audit.detectors.lots import check_lots, read_lots
 from tacit.audit.detectors.made_up import use_made_up_records
-from tacit.audit.detectors.noise import BareNoise, check_noise, grid_step, read_noise
-from tacit.audit.noise.shifts import find_shift
+from tacit.audit.detectors.noise import check_noise, grid_step
+from tacit.audit.noise.noise_statistics import find_shift
 from tacit.data import AgentData
 from tacit.errors import DataError, InvalidInput
 from tacit.graphs import complete
@@ -225,7 +226,7 @@ def test_influence_of_a_sound_engine_is_one_clipping_norm(features, lot):
     ],
     ids=["largest coordinate", "an error"],
 )
-def test_a_record_that_moves_too_much_or_is_told_of_is_found(plant, found, monkeypatch):
+def test_a_record_that_moves_too_much_or_is_revealed_is_found(plant, found, monkeypatch):
     plant(monkeypatch)
     assert found in failed(influence_of(training()))
 
@@ -268,7 +269,7 @@ def test_no_training_record_is_read():
 @pytest.mark.parametrize(
     ("settings", "options", "words"),
     [
-        (lambda: training(privacy=NoPrivacy(lot_size=4)), {}, "promises nothing"),
+        (lambda: training(privacy=NoPrivacy(lot_size=4)), {}, "no guarantee to check"),
         (training, {"false_alarm": 0.0}, "strictly between 0 and 1"),
         (lambda: "run.toml", {}, "give a Training"),
     ],

@@ -67,7 +67,7 @@ def test_a_covariance_that_is_none_is_refused() -> None:
             responses.view([0], covariance=wrong)
 
 
-def test_with_masks_nobody_at_any_distance_sees_more_than_is_promised() -> None:
+def test_with_masks_nobody_at_any_distance_sees_more_than_is_stated() -> None:
     settings = {"rounds": 8, "lr": 0.1, "runs": 200}
     local = leaks(DSGT(), ring(6), [0], **settings)
     for curious in (1, 2):

@@ -28,10 +28,11 @@ from tacit.audit.attacks.guessing import Guess
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.worlds import dirac
 from tacit.audit.bounds.findings import Claim, Findings, judge
+from tacit.audit.detectors.bare_noise import read_noise
 from tacit.audit.detectors.influence import check_influence
 from tacit.audit.detectors.lots import check_lots, read_lots
 from tacit.audit.detectors.made_up import use_made_up_records
-from tacit.audit.detectors.noise import check_noise, read_noise
+from tacit.audit.detectors.noise import check_noise
 from tacit.audit.detectors.report import CheckFinding
 from tacit.privacy import Fast, Sources
 from tacit.training.session import Session
@@ -118,7 +119,7 @@ def attack(
 @pytest.mark.parametrize("rule", [*RULES.values(), DiNNO()], ids=[*RULES, "dinno with adam"])
 def test_sound_system_passes(rule: Algorithm, runs: int) -> None:
     findings = attack(rule, dense=rule != DiNNO(), guesses=GUESSES, runs=runs)  # Adam's signs are along axes
-    assert findings.verdict == "no violation found", findings.to_json()["looks"]
+    assert findings.verdict == "no violation found", findings.to_json()["thresholds"]
 
 
 def each_with_a_rule(*names: str) -> list[object]:
@@ -142,7 +143,7 @@ def test_fault_is_caught(fault: Fault, rule: str, monkeypatch: pytest.MonkeyPatc
         RULES[rule], fault.sources, pull=fault.pull, dense=fault.dense, guesses=fault.guesses, runs=fault.runs
     )
     print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f} or {findings.epsilon_whatever:.3f}")
-    assert findings.verdict == "broken", findings.to_json()["looks"]
+    assert findings.verdict == "broken", findings.to_json()["thresholds"]
     assert fault.only_noise or findings.epsilon_whatever > findings.claim.epsilon
 
 
@@ -158,7 +159,7 @@ def test_fewer_runs_refute_the_stated_mechanism(
     if fault.plant is not None:
         fault.plant(monkeypatch)
     findings = attack(RULES[rule], fault.sources, pull=fault.pull, guesses=fault.guesses, runs=runs)
-    assert findings.verdict == "broken", findings.to_json()["looks"]
+    assert findings.verdict == "broken", findings.to_json()["thresholds"]
 
 
 def attack_inner_steps(steps: int, runs: int) -> Findings:
@@ -175,7 +176,7 @@ def test_inner_steps_charged_as_one_are_caught(steps: int, runs: int, monkeypatc
     faults.charge_only_every(steps, monkeypatch)
     findings = attack_inner_steps(steps, runs)
     print(f"claimed {findings.claim.epsilon:.3f}, at least {findings.epsilon:.3f} or {findings.epsilon_whatever:.3f}")
-    assert findings.verdict == "broken", findings.to_json()["looks"]
+    assert findings.verdict == "broken", findings.to_json()["thresholds"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Looks are honest: thresholds, shared risk, scores that are none, and sources that differ from batch to batch."""
+"""Thresholds are honest: how they are chosen, shared risk, scores that are none, and sources that differ from batch to batch."""
 
 import networkx as nx
 import numpy as np
@@ -29,10 +29,10 @@ def test_scores_without_a_difference_prove_nothing_and_share_the_risk() -> None:
     found = judge(Collected(*draws), CLAIM, confidence=0.94)
     assert found.verdict == "no violation found"
     assert found.epsilon < 0.2
-    assert len(found.looks) == 6
-    assert all(bound.confidence == pytest.approx(0.99) for look in found.looks for bound in look.bounds)
-    assert [look.chosen for look in found.looks[:3]] == ["beforehand", "beforehand", "on the first part"]
-    assert found.looks[2].outcomes.absent == 400
+    assert len(found.thresholds) == 6
+    assert all(bound.confidence == pytest.approx(0.99) for each in found.thresholds for bound in each.bounds)
+    assert [each.chosen for each in found.thresholds[:3]] == ["beforehand", "beforehand", "on the first part"]
+    assert found.thresholds[2].outcomes.absent == 400
 
 
 def test_perfect_scores_break_the_claim_whatever_is_wrong() -> None:
@@ -60,7 +60,7 @@ def test_seeded_batches_differ() -> None:
 def test_a_single_query_can_be_attacked() -> None:
     attack = Neighbor(world=world(rounds=1), observers=[1])
     found = judge(collect(attack, 40, batch=40), Claim.of(attack.event, 1e-2))
-    assert {look.statistic for look in found.looks} == {"likelihood"}
+    assert {each.statistic for each in found.thresholds} == {"likelihood"}
 
 
 @pytest.mark.parametrize("observers", [[], [7], [-1]])
@@ -79,7 +79,7 @@ def test_observers_must_be_agents(observers: list[int], rule: object) -> None:
 
 
 @pytest.mark.parametrize("promise", [{"adjacency": "replace_one"}, {"accountant": "rdp"}])
-def test_only_promises_that_the_attack_contradicts_are_taken(promise: dict[str, str]) -> None:
+def test_only_claims_that_the_attack_can_contradict_are_taken(promise: dict[str, str]) -> None:
     with pytest.raises(InvalidInput, match="add_remove"):
         world(privacy=Privacy(epsilon=1.0, delta=1e-2, clip=1.0, lot_size=2, **promise))
 
@@ -92,7 +92,7 @@ def test_reach_is_what_the_best_attack_on_a_system_as_stated_shows():
     draws = [generator.normal(size=4000), generator.normal(shift, size=4000)]
     absent, present = (shift * draw - shift**2 / 2 for draw in draws)
     found = judge(Collected({"likelihood": absent}, {"likelihood": present}), claim)
-    assert found.reach == pytest.approx(found.looks[0].bounds[1].epsilon, rel=0.1)
+    assert found.reach == pytest.approx(found.thresholds[0].bounds[1].epsilon, rel=0.1)
     assert 0.5 * claim.epsilon < found.reach < claim.epsilon
     few = judge(Collected({"likelihood": absent[:20]}, {"likelihood": present[:20]}), claim)
     assert few.reach < 0.2 * found.reach

@@ -66,10 +66,10 @@ def test_answers_and_points_are_those_of_the_run(rule: Any) -> None:
     seen = attack.view.arrange(sent, begun, models=result.theta)[0]
     weights, from_starts = attack._points
     assert torch.allclose(weights @ seen + from_starts @ begun.double(), asked, atol=1e-5)
-    assert torch.allclose(attack._answers @ seen, answered, rtol=1e-4, atol=1e-4 * float(answered.std()))
+    assert torch.allclose(attack.weights @ seen, answered, rtol=1e-4, atol=1e-4 * float(answered.std()))
 
 
-def test_scores_tell_where_the_noise_is_small() -> None:
+def test_scores_show_where_the_noise_is_small() -> None:
     privacy = Privacy(noise_multiplier=0.05, delta=1e-2, clip=1.0, lot_size=10)
     world = images(load("digits"), DSGD(), privacy=privacy, rounds=10, lr=0.05, compile=False)
     attack = NaturalNeighbor(world=world, observers=[1], sources=Fast(0))

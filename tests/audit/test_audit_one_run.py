@@ -91,7 +91,7 @@ def digits(sees, *, epsilon=8.0, canaries=60, records=20, rounds=2, sources=None
 
 
 @pytest.mark.parametrize(("rate", "rounds", "runs"), [(1.0, 1, 8), (0.3, 3, 4)])
-def test_a_sound_system_stays_below_its_promise(rate, rounds, runs):
+def test_a_sound_system_stays_below_its_claim(rate, rounds, runs):
     """Twelve seeded runs; each may pass the claim with a probability of 5 % at most, and comes nowhere near."""
     found = []
     for seed in range(runs):
@@ -151,7 +151,7 @@ def plan_of_one(attack):
     return attack.world.privacy.plan(attack.sizes, 1)
 
 
-def test_gradients_that_are_alike_are_told_apart_as_by_the_dense_formula():
+def test_gradients_that_are_alike_are_distinguished_as_by_the_dense_formula():
     generator = torch.Generator().manual_seed(1)
     gradients = torch.randn(9, 6, generator=generator, dtype=torch.float64) + 1
     y = torch.randn(6, generator=generator, dtype=torch.float64)

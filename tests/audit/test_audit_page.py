@@ -16,7 +16,7 @@ from tacit.audit.detectors.report import CheckFinding, CheckReport
 from tacit.audit.noise.report import AgentNoise, Estimate, NoiseReport, NoiseTest
 from tacit.audit.pages.charts import allowed, roc
 from tacit.audit.pages.page import page, write_page
-from tacit.audit.pages.wording import consequence, lower, unconditional_bound, verdict
+from tacit.audit.pages.statements import consequence, lower, unconditional_bound, verdict
 from tacit.privacy import Privacy
 from tacit.privacy.accounting import Event
 
@@ -65,13 +65,13 @@ def test_the_limit_is_what_an_attack_on_epsilon_delta_may_reach():
     assert allowed([0.5], 2000.0, 0.0) == [1.0]
 
 
-def test_a_chart_has_a_line_for_each_statistic_and_a_dot_for_each_look():
+def test_a_chart_has_a_line_for_each_statistic_and_a_dot_for_each_threshold():
     document = made(0.5)
     chart = roc(document)
     names = [trace.get("name") for trace in chart["data"]]
     assert [name for name in names if name in ("likelihood", "variation")] == ["likelihood", "variation"]
     dots = chart["data"][-1]
-    seen = [look for look in document["looks"] if look["outcomes"]["false_alarms"]]
+    seen = [each for each in document["thresholds"] if each["outcomes"]["false_alarms"]]
     assert len(dots["x"]) == len(seen)
     assert chart["layout"]["xaxis"]["range"][0] == pytest.approx(math.log10(1 / 200), abs=0.02)
     json.dumps(chart, allow_nan=False)
@@ -87,7 +87,7 @@ def test_what_was_not_refuted_is_not_called_proven():
     assert "✓" not in words
 
 
-def test_a_broken_claim_is_told_with_what_the_bound_supposes():
+def test_a_broken_claim_is_reported_with_what_the_bound_assumes():
     document = made(4.0)
     assert document["verdict"] == "broken"
     weaker = unconditional_bound(document)
@@ -105,7 +105,7 @@ def test_the_page_says_what_was_seen_and_what_it_means():
     for piece in (
         "It saw messages.",
         "The record is the worst.",
-        "watching agents 1, 2",
+        "observers 1, 2",
         "answers of the attacked agent 1,000",
         "share of its answers seen 95.0",
         "A bound below the claim proves nothing about it.",
@@ -123,19 +123,19 @@ def test_the_page_says_what_was_seen_and_what_it_means():
 def test_an_attack_of_a_new_kind_has_the_page_of_scores():
     words = shown(made(0.5, kind="coalition", title="Coalition"))
     assert "Coalition" in words
-    assert "Looks and bounds" in words
+    assert "How large ε is at least" in words
 
 
 def test_fields_that_an_attack_has_not_are_left_out():
     words = shown(made(0.5, share_seen=None, exact_answers=None, observers=None, graph=None))
     assert "share of its answers" not in words
-    assert "watching agents" not in words
+    assert "observers" not in words
 
 
 def test_text_cannot_become_markup():
     hostile = "<img src=x onerror=alert(1)>"
     document = made(0.5, title=hostile, about=hostile, graph=hostile, saw=hostile, record=hostile)
-    document["looks"][0]["statistic"] = hostile
+    document["thresholds"][0]["statistic"] = hostile
     document["roc"] = {hostile: next(iter(document["roc"].values()))}
     assert "<img" not in page(document)
 
@@ -189,7 +189,7 @@ def test_noise_that_passes_is_not_called_proven():
     assert "✕" not in words
 
 
-def test_noise_that_fails_is_told_with_the_agents_it_is_about():
+def test_noise_that_fails_is_reported_with_the_agents_it_is_about():
     words = shown(noise(1e-9))
     assert "✕ NOT AS STATED" in words
     assert "size of the noise 2 1e-09 the noise does not have the stated size (agent 1)" in words

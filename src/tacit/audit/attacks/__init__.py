@@ -1,6 +1,6 @@
 """Attacks and the systems they attack.
 
-An attack is any object with `scores(trials, present=..., seed=...)`: it plays runs with the record or without and scores each. A new
-one is a file here and a line in `tacit.audit`; `collect`, `judge` and the page of scores need nothing else. An attack from inside the
-graph starts from `CuriousAgents`, which has the observers' view.
+An attack is any object with `scores(trials, present=..., seed=...)`: it plays runs with the record or without and scores each.
+`collect`, `judge` and the page of scores need nothing else. An attack from inside the graph starts from `CuriousAgents`, which has the
+observers' view.
 """

@@ -1,9 +1,9 @@
 """The coalition: curious agents who hear everything, pool the masks that they share with others, and ask whether a record is there.
 
 They subtract their own masks from the messages. What is left is Gaussian with the covariance that the accounting assumes, so the
-likelihood ratio is as strong as the stated ε against that many agents. Two more statistics show no more than is stated on a sound system
-and much on a faulty one: differences between rounds, in which masks that are drawn once cancel; and the sum over the agents that are
-not curious, in which only their own noise is left.
+likelihood ratio is as strong as the stated ε against that many agents. Three more statistics show no more than is stated on a sound system
+and much on a faulty one: differences between rounds, in which masks that are drawn once cancel; all rounds together, where masks come back
+after some rounds (`repeats`); and the sum over the agents that are not curious, in which only their own noise is left.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from torch import Tensor
 from tacit.audit.attacks.collection import Scores
 from tacit.audit.attacks.known_masks import hidden_covariance, known_pairs
 from tacit.audit.attacks.neighbor import Neighbor
+from tacit.audit.attacks.repeats import repeat_scores
 from tacit.audit.linear.responses import Hears
 from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
@@ -54,7 +55,16 @@ class Coalition(Neighbor):
         honest = [agent for agent in range(self.view.agents) if agent not in self.observers]
         total = self._scale * float(np.linalg.norm([self.own_noise[agent] for agent in honest]))
         scores["sum"] = log_ratio(alone, answers[:, honest].sum(dim=1), rate=rate, noise=total).numpy()
-        return scores
+        variances = torch.tensor(self.own_noise, dtype=torch.float64)[honest].square()
+        masks = hidden_covariance(self.plan.masks, self.known)[honest][:, honest] - torch.diag(variances)
+        several = repeat_scores(
+            answers[:, honest],
+            self._scale**2 * variances,
+            self._scale**2 * masks,
+            target=honest.index(target),
+            rate=rate,
+        )
+        return scores if several is None else scores | {"repeats": several}
 
     @cached_property
     def _all_weights(self) -> Tensor:

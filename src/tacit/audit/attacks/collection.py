@@ -4,10 +4,9 @@ Every finished batch is a line of a journal and is not played again. Batches of 
 stopped early is balanced.
 """
 
-import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +16,6 @@ from jaxtyping import Float
 
 from tacit.errors import InvalidInput
 from tacit.io import journal
-from tacit.io.memory import keep_pages
 from tacit.io.processes import spread
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
@@ -34,7 +32,7 @@ class Attack(Protocol):
 
 @dataclass(frozen=True, order=True)
 class _AttackBatch:
-    number: int
+    batch: int
     present: bool
     runs: int
 
@@ -80,50 +78,27 @@ def collect(
         kept = journal.read(file, facts, _parse, pieces="scores", work="attack")
         done = {each: scores for each, scores in kept if each in wanted}
     missing = [each for each in wanted if each not in done]
-    with closing(_play(attack, missing, batch, workers)) as batches:
+    with closing(spread(partial(_score, attack, batch), missing, workers)) as batches:
         on_progress(sum(played.runs for played in done), 2 * runs)
         for each, scores in batches:
             done[each] = scores
             if file is not None:
-                journal.append(file, facts, _line(each, scores))
+                listed = {name: values.tolist() for name, values in scores.items()}
+                journal.append(file, facts, {**asdict(each), "scores": listed})
             on_progress(sum(played.runs for played in done), 2 * runs)
     sides = [[done[each] for each in wanted if each.present is side] for side in (False, True)]
     absent, present = ({name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for parts in sides)
     return Collected(absent, present)
 
 
-def _play(
-    attack: Attack, batches: Sequence[_AttackBatch], size: int, workers: int
-) -> Generator[tuple[_AttackBatch, Scores], None, None]:
-    score = partial(_scores, attack, size)
-    if workers > 1 and len(batches) > 1:
-        yield from spread(partial(_score_in_worker, score), batches, workers)
-        return
-    for each in batches:
-        yield each, score(each)
-
-
-def _score_in_worker(score: Callable[[_AttackBatch], Scores], batch: _AttackBatch) -> Scores:
-    keep_pages()
-    return score(batch)
-
-
-def _scores(attack: Attack, size: int, batch: _AttackBatch) -> Scores:
+def _score(attack: Attack, size: int, batch: _AttackBatch) -> Scores:
     # The two sides start from the same public models.
-    return attack.scores(batch.runs, present=batch.present, seed=batch.number * size)
-
-
-def _line(batch: _AttackBatch, scores: Scores) -> dict[str, Any]:
-    # The score of a run that overflowed is not a number, which JSON cannot hold.
-    listed = {
-        name: [each if math.isfinite(each) else None for each in values.tolist()] for name, values in scores.items()
-    }
-    return {"batch": batch.number, "present": batch.present, "runs": batch.runs, "scores": listed}
+    return attack.scores(batch.runs, present=batch.present, seed=batch.batch * size)
 
 
 def _parse(line: dict[str, Any]) -> tuple[_AttackBatch, Scores]:
     batch = _AttackBatch(line["batch"], line["present"], line["runs"])
     scores = {name: np.asarray(values, dtype=np.float64) for name, values in line["scores"].items()}
     if any(values.shape != (batch.runs,) for values in scores.values()):
-        raise ValueError(f"batch {batch.number} is incomplete")
+        raise ValueError(f"batch {batch.batch} is incomplete")
     return batch, scores

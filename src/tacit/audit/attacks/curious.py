@@ -12,8 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from tacit.audit.attacks.banded import band_matrix
 from tacit.audit.attacks.known_masks import MaskRecorder, Pair, hidden_covariance, known_pairs
 from tacit.audit.attacks.world import World
+from tacit.audit.bounds.discrete import Grid
 from tacit.audit.linear.responses import Hears, Responses
 from tacit.audit.linear.views import View
 from tacit.errors import InvalidInput
@@ -27,14 +29,12 @@ class CuriousAgents:
 
     sources: where lots, noise and masks of the runs come from; secret by default.
     hears: whose messages they see: those of neighbours, or of all agents.
-    stolen: pairs of other agents whose key they also have.
     """
 
     world: World
     observers: Sequence[int]
     sources: Sources | None = None
     hears: Hears = "neighbours"
-    stolen: Sequence[Pair] = ()
 
     def __post_init__(self) -> None:
         agents = self.world.data.agents
@@ -74,9 +74,14 @@ class CuriousAgents:
         return self.responses.view(self.observers, noise=self.own_noise, covariance=covariance, hears=self.hears)
 
     @cached_property
+    def weights(self) -> Float[Tensor, "queries seen"]:
+        """Weights with which what is seen shows the target's answers, as well as possible."""
+        return self.view.recover(self.world.target)
+
+    @cached_property
     def known(self) -> frozenset[Pair]:
         """The pairs whose masks the observers know."""
-        return frozenset() if self.plan.masks is None else known_pairs(self.plan.masks, self.observers, self.stolen)
+        return frozenset() if self.plan.masks is None else known_pairs(self.plan.masks, self.observers)
 
     def watch(
         self, trials: int, *, present: bool, seed: int, direction: Float[Tensor, " params"]
@@ -99,13 +104,21 @@ class CuriousAgents:
         seen = self.view.arrange(sent, starts, models=models)[..., 0]
         if masks is None or recorder is None:
             return seen
-        known = recorder.known(masks, range(seed, seed + trials), direction)
-        return seen - known.expand(-1, -1, self.view.queries).flatten(1) @ self.view.matrix.T
+        known = recorder.known(masks, range(seed, seed + trials), direction).expand(-1, -1, self.view.queries)
+        if self.plan.bands:  # an answer has a part of the masks of earlier queries, too
+            matrix = band_matrix(self.plan.bands, self.view.queries)
+            known = torch.linalg.solve_triangular(matrix, known.mT, upper=False).mT
+        return seen - known.flatten(1) @ self.view.matrix.T
 
     @property
     def plan(self) -> Plan:
         """q and σ of every agent."""
         return self.world.plan
+
+    @property
+    def grid(self) -> Grid | None:
+        """The grid of the target's noise; None if it is not discrete."""
+        return Grid.of(self.plan.mechanism(self.world.target))
 
     @property
     def event(self) -> Event:

@@ -1,4 +1,4 @@
-"""The masks that a coalition knows, since it shares them or has stolen their keys, recorded as a run draws them."""
+"""The masks that a coalition knows, since it shares them, recorded as a run draws them."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -18,10 +18,9 @@ from tacit.privacy.randomness import ChaChaStream, MaskSource, Opener, Source, S
 Pair = tuple[int, int]
 
 
-def known_pairs(masks: Masks, observers: Collection[int], stolen: Collection[Pair] = ()) -> frozenset[Pair]:
-    """Return the pairs whose masks the observers know: those with an observer among them, and those whose key was stolen."""
-    taken = {(min(pair), max(pair)) for pair in stolen}
-    return frozenset(pair for pair in masks.keys.all_pairs if pair in taken or set(pair) & set(observers))
+def known_pairs(masks: Masks, observers: Collection[int]) -> frozenset[Pair]:
+    """Return the pairs whose masks the observers know: those with an observer among them."""
+    return frozenset(pair for pair in masks.keys.all_pairs if set(pair) & set(observers))
 
 
 def hidden_covariance(masks: Masks, known: Collection[Pair]) -> Float[Tensor, "agents agents"]:
@@ -70,6 +69,16 @@ class MaskRecorder:
             sign = torch.zeros(masks.keys.agents, 1, dtype=torch.float64)
             sign[low], sign[high] = 1, -1
             found = found + sign * mask[:, None, :]
+        return found
+
+    def recorded(self, masks: Masks, width: int, trial: int = 0) -> Float[Tensor, "agents queries params"]:
+        """Return what the recorded masks of one trial added to every number of every answer."""
+        queries = max((len(openers) for (run, _), openers in self.openers.items() if run == trial), default=0)
+        found = torch.zeros(masks.keys.agents, queries, width, dtype=torch.float64)
+        for low, high in sorted(self.pairs):
+            mask = masks.size * _read([opener() for opener in self.openers[trial, (low, high)]], width)
+            found[low] += mask
+            found[high] -= mask
         return found
 
 

@@ -59,7 +59,7 @@ class NaturalNeighbor(CuriousAgents):
         """Return the log-likelihood ratio of one run."""
         weights, from_starts = self._points
         points = (weights @ seen + from_starts @ starts).to(model.dtype)
-        answers = zip(points, self._answers @ seen, strict=True)
+        answers = zip(points, self.weights @ seen, strict=True)
         return float(likelihoods(model, *self._records, answers, self.plan, self.world.target))
 
     @cached_property
@@ -68,10 +68,6 @@ class NaturalNeighbor(CuriousAgents):
         data, prepare, canary = self.world.data, self.world.data.dataset.prepare, self.world.canary
         held = data.dataset.train.take(data.indices[self.world.target])
         return Records(prepare(canary.inputs), canary.targets), Records(prepare(held.inputs), held.targets)
-
-    @cached_property
-    def _answers(self) -> Tensor:
-        return self.view.recover(self.world.target)
 
     @cached_property
     def _points(self) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from tacit.algorithms import Algorithm
 from tacit.audit.attacks.one_run_scores import OneRunScores, TargetRecorder, likelihoods
 from tacit.audit.attacks.world import World
 from tacit.audit.attacks.worlds import DiracSettings, dirac, linear_data, linear_model
-from tacit.audit.bounds.findings import Claim, Verdict, roc_curve
+from tacit.audit.bounds.findings import Claim, Refutation, roc_curve
 from tacit.audit.bounds.one_run import Guesses, guess, one_run_bound, one_run_fdp_bound
 from tacit.audit.bounds.rates import Bound, Terms
 from tacit.data import Records
@@ -32,13 +32,12 @@ _LENGTH = 10.0  # of a dirac canary, in clipping norms
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneRunFindings:
+class OneRunFindings(Refutation):
     """What the guesses prove. `one_run` holds whatever is wrong, `one_run_fdp` if only the noise may be wrong.
 
     Both bounds rest on the same number of right guesses, so the larger one also holds with the stated confidence.
     """
 
-    claim: Claim
     outcome: Guesses
     bounds: tuple[Bound, Bound]
     played: OneRunScores
@@ -48,17 +47,12 @@ class OneRunFindings:
         """The larger lower bound."""
         return max(bound.epsilon for bound in self.bounds)
 
-    @property
-    def verdict(self) -> Verdict:
-        """Whether a lower bound exceeds the claim."""
-        return self.claim.verdict(self.epsilon)
-
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data. There is no ROC curve where all coins fell alike."""
         scores, included = self.played.scores, self.played.included
         alike = included.all() or not included.any()
         return {
-            "claimed": asdict(self.claim),
+            "claimed": self.claim.to_json(),
             "verdict": self.verdict,
             "lower_bound": self.epsilon,
             "outcome": asdict(self.outcome),

@@ -24,6 +24,7 @@ from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
 from tacit.privacy.accounting import Event
 from tacit.privacy.gradients.clipping import Sample, clip_factors, lengths
+from tacit.privacy.votes import Ballot
 
 # The points θ at which the target was asked, and the noisy gradients there.
 Seen = Iterable[tuple[Float[Tensor, " params"], Float[Tensor, " params"]]]
@@ -63,6 +64,10 @@ class TargetRecorder:
         if self._keep:
             self.seen.append((theta[self._target].clone(), answer[self._target].clone()))
         return answer
+
+    def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> Float[Tensor, "agents records"]:
+        """Pass votes on: they are not scored."""
+        return self._oracle.vote(theta, ballot)
 
     def query(
         self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None

@@ -24,10 +24,11 @@ from tacit.networks import StackedNetwork, Tap
 from tacit.privacy import Compile, Plan, Privacy, Sources
 from tacit.privacy.accounting import Event
 from tacit.privacy.randomness import MaskSource, Source
+from tacit.privacy.rounding import Discrete
 from tacit.training.absences import Absences
 from tacit.training.counting import count
 from tacit.training.planning import settle_plan
-from tacit.training.preparation import Model, connect, starts
+from tacit.training.preparation import Model, connect, make_module, starts
 from tacit.training.results import Result
 from tacit.training.schedules import Schedule, as_schedule
 from tacit.training.settings import Training
@@ -72,10 +73,11 @@ class World:
     compile: Compile = "auto"
 
     def __post_init__(self) -> None:
-        if (self.privacy.adjacency, self.privacy.accountant) != ("add_remove", "pld"):
+        tightest = "rdp" if isinstance(self.privacy.noise, Discrete) else "pld"
+        if (self.privacy.adjacency, self.privacy.accountant) != ("add_remove", tightest):
             raise InvalidInput(
                 f"ε is claimed by {self.privacy.accountant} under {self.privacy.adjacency} adjacency; attacks add or remove a "
-                "record and are compared with the tightest ε for that: use adjacency='add_remove' and accountant='pld'"
+                f"record and are compared with the tightest ε for that: use adjacency='add_remove' and accountant={tightest!r}"
             )
         if len(self.canary) != 1:
             raise InvalidInput(f"the canary has {len(self.canary)} records; it must be one")
@@ -96,8 +98,14 @@ class World:
         (topology,) = connect(self.graph, "metropolis", allow_drift=False, **links)
         schedule = as_schedule(self.lr)
         cost = count(self.algorithm, self.rounds, schedule, lambda device: StackedNetwork(topology, device=device), 0)
+        if cost.ballot is not None:
+            raise InvalidInput(
+                "this attack follows noisy sums of gradients, and the rule asks teachers for votes; `tacit audit votes` attacks these"
+            )
         training = Training(data=self.data, **self.settings)
-        return settle_plan(training, self.data.sizes, cost.queries, topology, Absences((), self.data.agents), schedule)
+        width = FlatModel(make_module(self.model, 0), self.loss).size
+        nobody = Absences((), self.data.agents)
+        return settle_plan(training, self.data.sizes, cost.queries, [topology], nobody, schedule, width=width)
 
     @property
     def event(self) -> Event:

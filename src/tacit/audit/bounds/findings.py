@@ -1,9 +1,10 @@
 """What the scores of an attack prove, as data for a file, a page or a terminal.
 
 Every threshold is fixed before the scores it is measured on are seen: those of the likelihood in advance, the others on the first
-part of the runs. All bounds of one audit hold together, because the looks share the risk.
+part of the runs. All bounds of one audit hold together, because the thresholds share the risk.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from scipy.optimize import brentq
 
 from tacit.audit.attacks.collection import Collected
 from tacit.audit.bounds import rates
+from tacit.audit.bounds.discrete import Grid
 from tacit.audit.bounds.rates import Bound, Criterion, Outcomes, Side, Terms
 from tacit.audit.bounds.tradeoff import event_curve, tradeoff_bound
 from tacit.errors import InvalidInput
@@ -26,26 +28,52 @@ _POINTS = 160
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """The ε and δ that the target claims, and the mechanism that it states for them."""
+    """The ε and δ that the target claims, and the mechanism that it states for them.
+
+    grid: that of discrete noise. Without it, discrete noise has only bounds that hold whatever is wrong.
+    """
 
     epsilon: float
     delta: float
     event: Event
     adjacency: str = "add_remove"
+    grid: Grid | None = None
 
     @staticmethod
-    def of(event: Event, delta: float) -> "Claim":
+    def of(event: Event, delta: float, grid: Grid | None = None) -> "Claim":
         """Claim the ε that the accountant computes for this mechanism."""
-        return Claim(epsilon=accounting.epsilon([event], delta=delta), delta=delta, event=event)
+        return Claim(epsilon=accounting.epsilon([event], delta=delta), delta=delta, event=event, grid=grid)
 
-    def verdict(self, bound: float) -> Verdict:
-        """Return "broken" where a lower bound exceeds the claim."""
-        return "broken" if bound > self.epsilon else "no violation found"
+    @property
+    def has_curve(self) -> bool:
+        """Whether noise can be refuted by its trade-off curve."""
+        return not self.event.discrete or self.grid is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {name: value for name, value in asdict(self).items() if name != "grid" or value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreLook:
-    """One look at the scores: one statistic at one threshold, the errors that it made, and what they prove.
+class Refutation(ABC):
+    """An attempt to refute a claim by lower bounds on ε."""
+
+    claim: Claim
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """The largest lower bound."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a lower bound exceeds the claim."""
+        return "broken" if self.epsilon > self.claim.epsilon else "no violation found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreThreshold:
+    """One statistic at one threshold: the errors that were made, and what they prove.
 
     `estimate` takes the error rates at face value and proves nothing: the least ε that (ε, δ)-DP allows them, which is the largest
     of 0, log((hits − δ)/false alarms), which the paper reports, and log((1 − false alarms − δ)/misses). `interval` is the estimate
@@ -68,48 +96,42 @@ class ScoreLook:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings:
-    """All looks of one audit; together their bounds hold with the stated confidence.
+class Findings(Refutation):
+    """What an audit found at all thresholds; together the bounds hold with the stated confidence.
 
     reach: roughly the `tradeoff` bound that this many runs would give for a system that spends all of its claim, by an attacker who
     sees everything. Where the bound found is lower, the attack was weaker than that or the system leaks less.
     """
 
-    claim: Claim
     confidence: float
     runs: int
     reach: float
-    looks: tuple[ScoreLook, ...]
+    thresholds: tuple[ScoreThreshold, ...]
     roc: dict[str, dict[str, list[float]]]
 
     @property
     def epsilon(self) -> float:
         """The largest lower bound."""
-        return max(look.largest for look in self.looks)
+        return max(each.largest for each in self.thresholds)
 
     @property
     def epsilon_whatever(self) -> float:
         """The largest lower bound that holds whatever is wrong."""
-        return max(b.epsilon for look in self.looks for b in look.bounds if b.method == "clopper_pearson")
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether a lower bound exceeds the claim."""
-        return self.claim.verdict(self.epsilon)
+        return max(b.epsilon for each in self.thresholds for b in each.bounds if b.method == "clopper_pearson")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         return {
-            "claimed": asdict(self.claim),
+            "claimed": self.claim.to_json(),
             "confidence": self.confidence,
             "runs_per_side": self.runs,
             "lower_bound": self.epsilon,
             "lower_bound_whatever": self.epsilon_whatever,
             "within_reach": self.reach,
             "verdict": self.verdict,
-            "looks": [
-                {**asdict(look), "largest": look.largest, "bounds": [bound.to_json() for bound in look.bounds]}
-                for look in self.looks
+            "thresholds": [
+                {**asdict(each), "largest": each.largest, "bounds": [bound.to_json() for bound in each.bounds]}
+                for each in self.thresholds
             ],
             "roc": self.roc,
         }
@@ -129,8 +151,10 @@ def judge(scores: Collected, claim: Claim, *, confidence: float = 0.95) -> Findi
         claim=claim,
         confidence=confidence,
         runs=runs,
-        reach=_reach(claim.event, runs, at),
-        looks=tuple(_look(name, cut, scores.absent[name], scores.present[name], claim.event, at) for name, cut in cuts),
+        reach=_reach(claim, runs, at),
+        thresholds=tuple(
+            _measure(name, cut, scores.absent[name], scores.present[name], claim, at) for name, cut in cuts
+        ),
         roc={name: roc_curve(scores.absent[name], scores.present[name]) for name in scores.statistics},
     )
 
@@ -145,12 +169,21 @@ def roc_curve(absent: Side, present: Side) -> dict[str, list[float]]:
     return {"false_alarms": alarms.tolist(), "hits": hits.tolist()}
 
 
-def _reach(event: Event, runs: int, at: Terms) -> float:
+def _reach(claim: Claim, runs: int, at: Terms) -> float:
     """Return the bound at the errors expected of the best test with equal error rates, for the mechanism as stated."""
-    curve = event_curve(event)
+    curve = event_curve(claim.event)
     errors = round(float(brentq(lambda alarm: curve(alarm) - alarm, 0.0, 1.0)) * runs)
     outcomes = Outcomes(absent=runs, false_alarms=errors, present=runs, misses=errors)
-    return tradeoff_bound(outcomes, event, **at).epsilon
+    return max(bound.epsilon for bound in _bounds(outcomes, claim, at) if bound.method != "gaussian")
+
+
+def _bounds(outcomes: Outcomes, claim: Claim, at: Terms) -> tuple[Bound, ...]:
+    curved = [tradeoff_bound(outcomes, claim.event, **at, grid=claim.grid)] if claim.has_curve else []
+    return (
+        rates.clopper_pearson_bound(outcomes, **at),
+        *curved,
+        rates.gaussian_bound(outcomes, **at),
+    )
 
 
 def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:
@@ -162,23 +195,21 @@ def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:
     return [0.0, claim.epsilon, *chosen] if statistic == "likelihood" else chosen
 
 
-def _look(statistic: str, cut: float | Criterion, absent: Side, present: Side, event: Event, at: Terms) -> ScoreLook:
+def _measure(
+    statistic: str, cut: float | Criterion, absent: Side, present: Side, claim: Claim, at: Terms
+) -> ScoreThreshold:
     if isinstance(cut, str):
         threshold, outcomes = rates.held_out(absent, present, criterion=cut, **at)
     else:
         threshold, outcomes = cut, rates.count(absent, present, cut)
-    return ScoreLook(
+    return ScoreThreshold(
         statistic=statistic,
         threshold=threshold,
         chosen="on the first part" if isinstance(cut, str) else "beforehand",
         outcomes=outcomes,
         estimate=_estimate(outcomes, at["delta"]),
         interval=_interval(outcomes, **at),
-        bounds=(
-            rates.clopper_pearson_bound(outcomes, **at),
-            tradeoff_bound(outcomes, event, **at),
-            rates.gaussian_bound(outcomes, **at),
-        ),
+        bounds=_bounds(outcomes, claim, at),
     )
 
 

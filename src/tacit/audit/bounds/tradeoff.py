@@ -7,6 +7,8 @@ noise above it; the bound is ε of the least noise refuted.
 Errors are on the safe side: the accountant's δ(ε) is an upper bound, so the curve made from it lies on or below the true one, and
 with finitely many lines lower still. What is refuted here is therefore refuted for the true curve. The last step, ε of σ', is the
 accountant's as well and may exceed the true ε by its numeric error, about a hundredth of a percent.
+
+Of discrete noise, accountants know upper bounds that are not as tight. There both steps have bounds of their own (`discrete`).
 """
 
 import math
@@ -20,6 +22,7 @@ import numpy as np
 from dp_accounting import pld
 from scipy.special import ndtr, ndtri
 
+from tacit.audit.bounds.discrete import Grid, least_epsilon, renyi_deltas
 from tacit.audit.bounds.rates import Bound, Method, Outcomes, check_terms, gaussian_mu, upper_rates
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
@@ -51,18 +54,21 @@ def event_curve(event: Event) -> Curve:
     larger of the two directions', so both lines hold for both.
     """
     span = max(accounting._rough([event], 1e-9), 2 * accounting._largest_loss(event))
-    ledger = pld.PLDAccountant(value_discretization_interval=min(span * _CELL, _LARGEST_CELL))
-    with accounting._quiet():
-        ledger.compose(accounting._dp_event(event), event.count)
-        epsilons = min(span, _STEEPEST) * np.linspace(0, 1, _LINES) ** 2
-        deltas = np.asarray(ledger.get_delta(epsilons))
+    epsilons = min(span, _STEEPEST) * np.linspace(0, 1, _LINES) ** 2
+    if event.discrete:
+        deltas = renyi_deltas(event, epsilons)
+    else:
+        ledger = pld.PLDAccountant(value_discretization_interval=min(span * _CELL, _LARGEST_CELL))
+        with accounting._quiet():
+            ledger.compose(accounting._dp_event(event), event.count)
+            deltas = np.asarray(ledger.get_delta(epsilons))
     slopes = np.concatenate([np.exp(epsilons), np.exp(-epsilons)])
     heights = np.concatenate([1 - deltas, np.exp(-epsilons) * (1 - deltas)])
     return lambda alarm: max(0.0, float(np.max(heights - slopes * alarm)))
 
 
 @lru_cache(maxsize=64)
-def _cached_curves(sample_rate: float, count: int) -> dict[int, Curve]:
+def _cached_curves(sample_rate: float, count: int, discrete: bool) -> dict[int, Curve]:
     """Return the curves computed so far for such queries, by the index of their noise multiplier on the grid."""
     return {}
 
@@ -75,7 +81,7 @@ def least_noise_refuted(
     `refutes` must refute every curve that lies above one that it refutes. Curves are costly, so the cached ones are tried first.
     `excess` returns by how much the log μ of a curve exceeds that of the curve sought; with it, few new curves are needed.
     """
-    curves = _cached_curves(event.sample_rate, event.count)
+    curves = _cached_curves(event.sample_rate, event.count, event.discrete)
 
     def member(index: int) -> Event:
         return replace(event, noise_multiplier=_LEAST_NOISE * _STEP**index)
@@ -129,11 +135,14 @@ def refuted_noise_bound(
     *,
     delta: float,
     confidence: float,
+    grid: Grid | None = None,
 ) -> Bound:
-    """Bound ε by that of the least noise that `refutes` rules out, other things being as in `event`."""
+    """Bound ε by that of the least noise that `refutes` rules out, other things being as in `event`; discrete noise needs its grid."""
+    if event.discrete and grid is None:
+        raise PrivacyError("the ε of discrete noise depends on its grid; give grid=Grid.of(mechanism)")
     noise, capped = least_noise_refuted(event, refutes, excess) or (None, False)
     return Bound(
-        epsilon=0.0 if noise is None else accounting.epsilon([replace(event, noise_multiplier=noise)], delta=delta),
+        epsilon=0.0 if noise is None else _epsilon(replace(event, noise_multiplier=noise), delta, grid),
         method=method,
         confidence=confidence,
         delta=delta,
@@ -142,11 +151,20 @@ def refuted_noise_bound(
     )
 
 
-def tradeoff_bound(outcomes: Outcomes, event: Event, *, delta: float, confidence: float) -> Bound:
+def _epsilon(event: Event, delta: float, grid: Grid | None) -> float:
+    if event.discrete:
+        assert grid is not None
+        return least_epsilon(event, grid, delta)
+    return accounting.epsilon([event], delta=delta)
+
+
+def tradeoff_bound(
+    outcomes: Outcomes, event: Event, *, delta: float, confidence: float, grid: Grid | None = None
+) -> Bound:
     """Bound ε, given that the mechanism is `event` with some noise multiplier, which need not be the stated one.
 
     No noise at or above the bound's allows error rates as low as these: at the upper false alarm rate, its curve is above the
-    upper miss rate. Tighter than `clopper_pearson_bound`, which allows any mechanism.
+    upper miss rate. Tighter than `clopper_pearson_bound`, which allows any mechanism. Discrete noise needs its grid.
     """
     check_terms(delta, confidence, positive=True)
     alarm, miss = upper_rates(outcomes, confidence)
@@ -158,6 +176,7 @@ def tradeoff_bound(outcomes: Outcomes, event: Event, *, delta: float, confidence
         lambda curve: _log(gaussian_mu(alarm, curve(alarm))) - wanted,
         delta=delta,
         confidence=confidence,
+        grid=grid,
     )
     return replace(bound, false_alarm_rate=alarm, miss_rate=miss)
 

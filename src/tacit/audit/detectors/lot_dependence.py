@@ -7,6 +7,7 @@ same below (Chernoff; Hoeffding 1963 for unequal rates). Where pairs form chains
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -46,18 +47,40 @@ class Coincidence:
     where: str
 
 
+Places = Callable[[int], Sequence[int]]
+"""What a count is about, from its index: a lag, or two lots or records."""
+
+
+def _from_one(index: int) -> Sequence[int]:
+    return [index + 1]
+
+
+def _lag(rounds: int, index: int) -> Sequence[int]:
+    return [abs(index - rounds + 1)]
+
+
+def _pair(length: int, index: int) -> Sequence[int]:
+    first, second = np.triu_indices(length, 1)
+    return [int(first[index]), int(second[index])]
+
+
 class _Counts:
     """Counts of coincidences, each with its number of pairs and their mean probability."""
 
     def __init__(self) -> None:
-        self._labels: list[tuple[str, int]] = [("none", 0)]
+        self._labels: list[tuple[str, Places]] = [("none", _from_one)]
         self._kinds: list[list[np.ndarray]] = [[np.zeros(0)] * 3]
 
     def add(
-        self, label: str, counts: np.ndarray, pairs: int | np.ndarray, chance: float | np.ndarray, first: int = 1
+        self,
+        label: str,
+        counts: np.ndarray,
+        pairs: int | np.ndarray,
+        chance: float | np.ndarray,
+        places: Places = _from_one,
     ) -> None:
-        """Add counts of one kind; `label` has a placeholder for the index of the count, starting at `first`."""
-        self._labels.append((label, first))
+        """Add counts of one kind; `label` has placeholders for what `places` returns for the index of a count."""
+        self._labels.append((label, places))
         self._kinds.append([np.asarray(each, dtype=float) for each in np.broadcast_arrays(counts, pairs, chance)])
 
     def least(self) -> Coincidence:
@@ -70,7 +93,7 @@ class _Counts:
         best = int(exponents.argmax())
         ends = np.cumsum([len(kind[0]) for kind in self._kinds])
         kind = int(np.searchsorted(ends, best, side="right"))
-        label, first = self._labels[kind]
+        label, places = self._labels[kind]
 
         def p_value(exponents: np.ndarray) -> float:
             return float(min(1.0, 2 * tests * np.exp(-exponents.max())))
@@ -82,7 +105,7 @@ class _Counts:
             tests=tests,
             count=int(counts[best]),
             expected=float(pairs[best] * chances[best]),
-            where=label.format(best - (ends[kind] - len(self._kinds[kind][0])) + first),
+            where=label.format(*places(best - int(ends[kind]) + len(self._kinds[kind][0]))),
         )
 
 
@@ -117,7 +140,7 @@ def _between_any_two(sampled: Sampled, name: str, rows: Callable[[np.ndarray], n
     for agent, (members, rate) in enumerate(zip(sampled.members, sampled.rates, strict=True)):
         each = rows(members)
         shared = (each @ each.T)[np.triu_indices(len(each), 1)]
-        found.add(f"pair {{}} of {name}, agent {agent}", shared, each.shape[1], rate**2)
+        found.add(f"{name} {{}} and {{}} of agent {agent}", shared, each.shape[1], rate**2, partial(_pair, len(each)))
     return found.least()
 
 
@@ -160,7 +183,8 @@ def between_agents(sampled: Sampled) -> Coincidence:
         counts = np.array([np.trace(gram, lag) for lag in lags])
         pairs = np.array([(len(gram) - abs(lag)) * positions for lag in lags])
         chance = sampled.rates[one] * sampled.rates[other]
-        found.add(f"agents {one} and {other}, {{}} rounds apart", counts, pairs, chance, first=1 - len(gram))
+        label = f"agents {one} and {other}, {{}} rounds apart"
+        found.add(label, counts, pairs, chance, partial(_lag, len(gram)))
     return found.least()
 
 

@@ -2,10 +2,13 @@
 
 The real oracle draws for the user's own numbers of records, rates and agents. Who was drawn is read from the answers, and the draws
 are tested for independence between rounds, records and agents (`lot_dependence`).
+
+With bands, groups of records take turns. A record's draws are then those of its group's turns, each with the rate of a turn, and it must be in no
+other lot. So a round of these tests is a turn of all groups.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -20,9 +23,10 @@ from tacit.audit.detectors.report import CheckFinding, compare
 from tacit.audit.noise.lot_statistics import Draws, rate_p_value, spread_p_value
 from tacit.data import AgentData, Records
 from tacit.privacy import Plan, Privacy
+from tacit.privacy.groups import group_key, group_records, group_units
 from tacit.training.settings import Training
 
-_NOISE = 0.02  # in clipping norms; a drawn record adds half of one
+_NOISE, _LENGTH = 0.02, 0.9  # in clipping norms: noise, and what a drawn record adds
 _MOST_AGENTS = 12
 _MOST_VISIBLE, _MOST_NUMBERS = 8192, 4e7
 _WORK, _LEAST_QUERIES, _MOST_QUERIES = 1e9, 32, 160
@@ -34,6 +38,7 @@ class DrawnLots:
     """Who was drawn: for every agent, the visible records in each lot, and how many of the others.
 
     unread: how many answers were not whole numbers of records.
+    untimely: how often a record was drawn when it was another group's turn; None without groups.
     """
 
     members: tuple[Bool[np.ndarray, "queries visible"], ...]
@@ -41,6 +46,7 @@ class DrawnLots:
     sizes: tuple[int, ...]
     rates: tuple[float, ...]
     unread: int
+    untimely: int | None = None
 
 
 def read_lots(training: Training, plan: Plan, sizes: Sequence[int], queries: int | None = None) -> DrawnLots:
@@ -50,33 +56,62 @@ def read_lots(training: Training, plan: Plan, sizes: Sequence[int], queries: int
     visible = int(max(1, min(max(sizes), _MOST_VISIBLE, _MOST_NUMBERS / sum(lots))))
     width = visible + 1  # the last axis counts all others
     queries = queries or int(min(max(_WORK / (sum(lots) * width), _LEAST_QUERIES), _MOST_QUERIES))
+    groups = max(1, len(plan.bands))
+    queries = groups * max(2, -(-queries // groups)) if groups > 1 else queries
     tables = [Records(torch.arange(size, dtype=torch.float32)[:, None], torch.zeros(size)) for size in sizes]
     unit = None if plan.privacy is None else plan.privacy.unit
     parts = tables if unit is None else [table.of_units(range(len(table))) for table in tables]
+    data = AgentData.from_parts(parts, name="visible lots", prepare=partial(_axes, width))
     answers, asked = ask_oracle(
         training,
         model=partial(linear_model, width),
-        data=AgentData.from_parts(parts, name="visible lots", prepare=partial(_axes, width)),
-        privacy=Privacy(noise_multiplier=_NOISE, delta=1e-5, clip=1.0, lot_size=lots, unit=unit),
+        data=data,
+        privacy=Privacy(noise_multiplier=_NOISE, delta=1e-5, clip=1.0, lot_size=lots, unit=unit, bands=groups),
         queries=queries,
     )
-    answers *= 2 * torch.tensor(lots, dtype=torch.float64)[:, None, None]
+    answers *= torch.tensor(lots, dtype=torch.float64)[:, None, None] / _LENGTH
     counts = answers.round()
     unread = int((~((answers - counts).abs() <= _READABLE)).sum())
     unread += int(((counts[:, :, :-1] < 0) | (counts[:, :, :-1] > 1)).sum())
-    return DrawnLots(
+    read = DrawnLots(
         members=tuple(each[:, : min(size, visible)].numpy() > 0 for each, size in zip(counts, sizes, strict=True)),
         others=tuple(each[:, -1].numpy().astype(np.int64) for each in counts),
         sizes=sizes,
-        rates=tuple(asked.sample_rates),
+        rates=tuple(asked.turn_rates),
         unread=unread,
     )
+    if groups == 1:
+        return read
+    return take_turns(read, [_groups(data, rows[:visible], groups, training.seed) for rows in data.indices], groups)
+
+
+def _groups(data: AgentData, rows: Int[Tensor, " rows"], groups: int, seed: int) -> Int[np.ndarray, " rows"]:
+    """Return the group of each of these records, or of its unit, as the stated hash has it."""
+    train, key = data.dataset.train, group_key(seed)
+    if train.units is None:
+        return group_records(train.inputs, train.targets, rows.numpy(), groups, key)
+    return group_units(train.units[rows].numpy(), groups, key)
+
+
+def take_turns(lots: DrawnLots, owners: Sequence[Int[np.ndarray, " visible"]], groups: int) -> DrawnLots:
+    """Return lots by turn instead of by query: of every record what was drawn in its group's turns, and of the others all together.
+
+    `owners` are the groups of the visible records of each agent.
+    """
+    members, untimely = [], 0
+    for drawn, groups_of in zip(lots.members, owners, strict=True):
+        turns = drawn.reshape(-1, groups, drawn.shape[1])
+        own = turns[:, groups_of, np.arange(drawn.shape[1])]
+        untimely += int(turns.sum() - own.sum())
+        members.append(own)
+    others = tuple(each.reshape(-1, groups).sum(axis=1) for each in lots.others)
+    return replace(lots, members=tuple(members), others=others, untimely=untimely)
 
 
 def _axes(width: int, numbers: Float[Tensor, "records 1"]) -> Float[Tensor, "records width"]:
-    """Return half a clipping norm along each record's own axis; records beyond the width share the last."""
+    """Return most of a clipping norm along each record's own axis; records beyond the width share the last."""
     axes = torch.arange(width, dtype=numbers.dtype, device=numbers.device)
-    return 0.5 * (numbers.clamp(max=width - 1) == axes).to(numbers.dtype)
+    return _LENGTH * (numbers.clamp(max=width - 1) == axes).to(numbers.dtype)
 
 
 def check_lots(lots: DrawnLots, false_alarm: float) -> list[CheckFinding]:
@@ -84,10 +119,11 @@ def check_lots(lots: DrawnLots, false_alarm: float) -> list[CheckFinding]:
     if lots.unread:
         measured = f"{lots.unread:,} answers are not sums of records that were each drawn at most once"
         return [CheckFinding("lots", "readable", "fail", measured, "every answer is a sum of drawn records")]
+    turns = _check_turns(lots)
     if min(lots.rates) >= 1:
         whole = all(members.all() for members in lots.members)
         measured = "every record is in every lot" if whole else "a record is missing from a lot"
-        return [CheckFinding("lots", "whole", "pass" if whole else "fail", measured, "q = 1")]
+        return [*turns, CheckFinding("lots", "whole", "pass" if whole else "fail", measured, "q = 1")]
     sampled = dependence.Sampled.of(lots.members, lots.rates)
     tests = {
         "rounds": (dependence.between_rounds, "records drawn again some rounds later"),
@@ -98,8 +134,17 @@ def check_lots(lots: DrawnLots, false_alarm: float) -> list[CheckFinding]:
     if len(lots.members) > 1:
         tests["agents"] = (dependence.between_agents, "positions that two agents both draw")
     risk = false_alarm / (2 + len(tests))
-    found = [_check_rate(lots, risk), _check_size(lots, risk)]
+    found = [*turns, _check_rate(lots, risk), _check_size(lots, risk)]
     return found + [_check_pairs(name, test(sampled), about, risk) for name, (test, about) in tests.items()]
+
+
+def _check_turns(lots: DrawnLots) -> list[CheckFinding]:
+    if lots.untimely is None:
+        return []
+    measured = f"records were drawn {lots.untimely:,} times in another group's turn"
+    return [
+        CheckFinding("lots", "turns", "fail" if lots.untimely else "pass", measured, "only in turns of their own group")
+    ]
 
 
 def _check_pairs(name: str, test: dependence.Coincidence, about: str, risk: float) -> CheckFinding:
@@ -125,8 +170,9 @@ def _check_rate(lots: DrawnLots, risk: float) -> CheckFinding:
         draws = _draws(members.sum(axis=1) + others, size)
         values.append((rate_p_value(draws, rate, _NOISE), draws.rate, rate))
     p_value, drawn, stated = min(values)
-    measured = f"{drawn:.5g} of records are drawn · {len(values)} agents, {len(lots.members[0])} lots each"
-    return compare("lots", "rate", min(1.0, len(values) * p_value), risk, measured, f"q = {stated:.5g}")
+    each, rate_of = ("lots", "q") if lots.untimely is None else ("turns", "rate of a turn")
+    measured = f"{drawn:.5g} of records are drawn · {len(values)} agents, {len(lots.members[0])} {each} each"
+    return compare("lots", "rate", min(1.0, len(values) * p_value), risk, measured, f"{rate_of} = {stated:.5g}")
 
 
 def _check_size(lots: DrawnLots, risk: float) -> CheckFinding:

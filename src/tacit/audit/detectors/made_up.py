@@ -164,9 +164,12 @@ def ascend(
 
 
 def ask_oracle(
-    training: Training, *, model: Model, data: AgentData, privacy: Privacy, queries: int
+    training: Training, *, model: Model, data: AgentData, privacy: Privacy, queries: int, planned: int = 0
 ) -> tuple[Float[Tensor, "agents queries params"], Plan]:
-    """Return the real oracle's answers about records of a linear model, and the plan they were given under."""
+    """Return the real oracle's answers about records of a linear model, and the plan they were given under.
+
+    planned: how many queries the plan is for, where that is more than are asked.
+    """
     settings = replace(
         training,
         algorithm=Local(),
@@ -175,7 +178,10 @@ def ask_oracle(
         loss=first_output,
         data=data,
         privacy=privacy,
-        rounds=queries,
+        rounds=max(queries, planned),
+        gossip_rounds=0,
+        exchanges_per_query=1,
+        absences=(),
         lr=0.1,
         same_start=True,
         spare_queries=0,

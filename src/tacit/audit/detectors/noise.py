@@ -1,73 +1,32 @@
-"""Bare noise: the real oracle asked about records without a gradient, with the user's own σ, C, width and agents."""
+"""Tests of bare noise: is it normal, of the stated size, on a grid, and fresh in every query and agent?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from scipy.stats import kstest
 
-from tacit.audit.attacks.worlds import linear_model
-from tacit.audit.detectors.made_up import ask_oracle
+from tacit.audit.detectors.bare_noise import BareNoise, CoalitionView
 from tacit.audit.detectors.report import CheckFinding, compare
-from tacit.audit.noise.noise_statistics import size_p_value, tail_p_value
-from tacit.audit.noise.shifts import find_shift
-from tacit.data import AgentData
-from tacit.privacy import Plan, Privacy
-from tacit.training.settings import Training
+from tacit.audit.noise.noise_statistics import find_shift, size_p_value, tail_p_value
+from tacit.report.wording import agents as listed
 
-_MOST_AGENTS, _RECORDS = 12, 4
-_MOST_WIDTH, _MOST_NUMBERS = 2**16, 2**23
-_LEAST_QUERIES, _MOST_QUERIES = 8, 64
 _SHIFTED_NUMBERS = 2**17  # of each agent, compared with others at every shift
 _ON_GRID = 0.01  # of a step; rounding to float32 stays below it
 _MOST_STEPS, _LEAST_NUMBERS = 2**20, 500
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BareNoise:
-    """Answers about records without a gradient, in units of the stated σC/L.
-
-    exact: whether the model computes in float64, so that low bits are released.
-    """
-
-    noise: Float[np.ndarray, "agents queries width"]
-    sigmas: tuple[float, ...]
-    exact: bool
-
-
-def read_noise(training: Training, plan: Plan, width: int, dtype: torch.dtype, queries: int | None = None) -> BareNoise:
-    """Ask the oracle for bare noise."""
-    agents, width = min(plan.agents, _MOST_AGENTS), min(width, _MOST_WIDTH)
-    parts = [(torch.zeros(_RECORDS, 1), torch.zeros(_RECORDS)) for _ in range(agents)]
-    sigmas, clips = plan.noise_multipliers[:agents], plan.clips[:agents]
-    answers, _ = ask_oracle(
-        training,
-        model=partial(_wide_model, width, dtype),
-        data=AgentData.from_parts(parts, name="bare noise", prepare=partial(_without_gradient, width)),
-        privacy=Privacy(noise_multiplier=sigmas, delta=1e-5, clip=clips, lot_size=_RECORDS / 2),
-        queries=queries or int(min(max(_MOST_NUMBERS // (agents * width), _LEAST_QUERIES), _MOST_QUERIES)),
-    )
-    scale = torch.tensor([_RECORDS / 2 / sigma / clip for sigma, clip in zip(sigmas, clips, strict=True)])
-    noise = (answers * scale.double()[:, None, None]).numpy()
-    return BareNoise(noise=noise, sigmas=sigmas, exact=dtype == torch.float64)
-
-
-def _wide_model(width: int, dtype: torch.dtype) -> torch.nn.Module:
-    return linear_model(width).to(dtype)
-
-
-def _without_gradient(width: int, inputs: torch.Tensor) -> torch.Tensor:
-    return inputs.expand(len(inputs), width) * 0
+_MOST_PAIRED = 12  # agents of which every two are compared
+_ROUNDING = 1e-6  # of linear algebra
 
 
 def check_noise(answers: BareNoise, false_alarm: float) -> list[CheckFinding]:
-    """Test bare noise: its size, shape and largest value, and whether any of it occurs again, at any shift."""
-    noise, risk = answers.noise, false_alarm / 4
+    """Test bare noise: its size, shape and largest value, and whether any of it occurs again, at any shift.
+
+    With masks, also whether they cancel in the sum of all agents, and whether as much protects an agent as its ε assumes.
+    """
+    noise, risk = answers.noise, false_alarm / (4 if answers.view is None else 5)
     agents, queries, width = noise.shape
+    numbers = tuple(range(agents)) if answers.agents is None else answers.agents
     if not np.isfinite(noise).all():
         bound = "normal noise of the stated size"
         return [CheckFinding("noise", "size", "fail", "answers that are not finite", bound)]
@@ -82,14 +41,34 @@ def check_noise(answers: BareNoise, false_alarm: float) -> list[CheckFinding]:
     }
     about = {
         "size": (
-            f"σ is {ratio * stated:.5g} (agent {worst}) · {agents} agents, {queries} queries of {width:,} numbers",
+            f"σ is {ratio * stated:.5g} (agent {numbers[worst]}) · {agents} agents, {queries} queries of {width:,} numbers",
             f"σ = {stated:.5g}",
         ),
         "shape": ("distance from a normal distribution", "normal"),
         "tail": (f"the largest is {float(np.abs(noise).max()):.3g} σ", "as large as in normal noise"),
     }
     found = [compare("noise", name, _least(p_values[name]), risk, *about[name]) for name in about]
-    return [*found, _check_shifts(noise, risk), _check_grid(noise, answers.exact)]
+    found += [_check_shifts(noise if answers.apart is None else answers.apart, numbers, risk)]
+    found += [] if answers.view is None else _check_masks(answers.view, risk)
+    return [*found, _check_grid(noise if answers.answers is None else answers.answers, answers.exact)]
+
+
+def _check_masks(view: CoalitionView, risk: float) -> list[CheckFinding]:
+    """Test what a coalition that subtracts its masks is left with."""
+    size = float(np.sqrt(np.mean(view.total**2)))
+    measured = f"the sum over all who are not curious has {size:.5g} times the size of their own noise"
+    curious = f" from agent{'s' * (len(view.curious) > 1)} {listed(list(view.curious))}" if view.curious else ""
+    enough = view.protects >= view.claimed * (1 - _ROUNDING)
+    return [
+        compare("noise", "sum", size_p_value(view.total), risk, measured, "1: masks cancel in it"),
+        CheckFinding(
+            "noise",
+            "protection",
+            "pass" if enough else "fail",
+            f"noise that the curious do not know protects agent {view.target}{curious} as σ = {view.protects:.5g}",
+            f"at least σ = {view.claimed:.5g}, from which ε is derived",
+        ),
+    ]
 
 
 def grid_step(values: Float[np.ndarray, " numbers"]) -> float | None:
@@ -126,16 +105,17 @@ def _check_grid(noise: Float[np.ndarray, "agents queries width"], exact: bool) -
     return CheckFinding("bits", "grid", "inconclusive", "no grid found, in float32", bound)
 
 
-def _check_shifts(noise: Float[np.ndarray, "agents queries width"], risk: float) -> CheckFinding:
+def _check_shifts(
+    noise: Float[np.ndarray, "agents queries width"], numbers: Sequence[int], risk: float
+) -> CheckFinding:
     agents, queries = noise.shape[:2]
     part = noise[:, :, : max(1, _SHIFTED_NUMBERS // queries)]
-    found = [(find_shift(part[agent]), f"agent {agent} with itself") for agent in range(agents)]
-    for one, other in combinations(range(agents), 2):
-        found.append((find_shift(part[one], part[other]), f"agents {one} and {other}"))
+    found = [(find_shift(part[agent]), f"agent {numbers[agent]} with itself") for agent in range(agents)]
+    for one, other in combinations(range(min(agents, _MOST_PAIRED)), 2):
+        found.append((find_shift(part[one], part[other]), f"agents {numbers[one]} and {numbers[other]}"))
     closest, who = min(found, key=lambda each: each[0].p_value)
-    measured = (
-        f"largest correlation {closest.correlation:.3g}: {who}, {closest.lag} queries and {closest.shift} numbers apart"
-    )
+    apart = f"{abs(closest.lag)} queries and {abs(closest.shift)} coordinates apart"
+    measured = f"largest correlation {closest.correlation:.3g}: {who}, {apart}"
     p_value = _least([each.p_value for each, _ in found])
     return compare("noise", "shifts", p_value, risk, measured, "no noise occurs again, at any shift")
 

@@ -12,7 +12,7 @@ CANNOT_SHOW = (
     "It cannot find records nobody thought of, faults smaller than the stated bounds, or what a rule asks through at.query.",
     "Compiled gradients are checked only where the settings always compile.",
     "Accounting, ledger and messages are not covered; use tacit ledger --verify and tacit audit neighbor for those.",
-    "Masks that cancel between agents are not covered either; use tacit audit noise --noise cancelling and tacit audit coalition.",
+    "Masks are tested against one coalition, the worst of the stated size; tacit audit coalition attacks whole runs.",
 )
 
 

@@ -2,14 +2,14 @@
 
 What agents see of a target's answers follows from the rule alone (`views`): N(r·Hb, σ²H) for lots b, so their best attack can be
 simulated without training. The share of information is exact for messages that are linear in the answers. The lower bound is on the ε
-that the target promises, as proven from the observers' position; more may leak than an attack shows.
+that the target claims, as proven from the observers' position; more may leak than an attack shows.
 
 A share below 1 is not a guarantee, and no ε in Tacit rests on one. Models that an observer does not see flow into gradients that it
 does: where these are steep, they may carry what mixing seems to hide.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
@@ -29,7 +29,7 @@ from tacit.networks.topology import edges_over
 from tacit.privacy import Cancelling
 from tacit.privacy.accounting import Event, noise_multiplier
 from tacit.privacy.cancelling import best_ratio, masks_for, usual_ratio
-from tacit.training.noise_response import noise_response
+from tacit.training.noise_response import expected_response
 from tacit.training.schedules import Schedule
 
 
@@ -38,7 +38,7 @@ class Leak:
     """What observers learn of one target.
 
     share: the average share of the target's answers that is seen, from 0 to 1: μ² relative to that of noise without masks of the same
-    promise, for an observer of everything; sum_share: the share of their sum, to which a record adds in all rounds; exact: how many
+    claim, for an observer of everything; sum_share: the share of their sum, to which a record adds in all rounds; exact: how many
     answers, with the masks in them, are reconstructed fully.
     epsilon: the lower bound that an attack from there proves on the target's ε, if only its noise may be wrong.
     """
@@ -50,10 +50,6 @@ class Leak:
     exact: int
     queries: int
     epsilon: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
 
 def leaks(
@@ -113,10 +109,13 @@ def _covariance(noise: Cancelling, responses: Responses, observers: Collection[i
     keys, removed = noise.keys_of(responses.agents, pairs), noise.curious + noise.lost
     needed, ratio = [1.0] * responses.agents, noise.ratio
     if isinstance(ratio, str):
-        response = noise_response(
-            responses.algorithm, responses.topology, keys, responses.rounds, responses.schedule, responses.seed
+        rounds, schedule, seed = responses.rounds, responses.schedule, responses.seed
+        expected = expected_response(responses.algorithm, [responses.topology], keys, removed, rounds, schedule, seed)
+        ratio = (
+            usual_ratio(needed, keys, removed)
+            if expected is None
+            else best_ratio(needed, keys, removed, expected.response)
         )
-        ratio = usual_ratio(needed, keys, removed) if response is None else best_ratio(needed, keys, removed, response)
     if ratio == 0:
         raise InvalidInput(
             "masks would disturb this rule on this graph more than the noise that they save; give a ratio"

@@ -7,7 +7,7 @@ start. What is then sent is the whole linear map. Nothing here sees data.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self
 
 import networkx as nx
 import torch
@@ -18,7 +18,8 @@ from torch import Tensor
 from tacit.algorithms import Algorithm
 from tacit.audit.linear.views import View
 from tacit.errors import InvalidInput, NotLinear
-from tacit.networks import DENSE, Codec, StackedInbox, StackedNetwork, Tap, Topology
+from tacit.networks import DENSE, Codec, StackedNetwork, TableInbox, Tap, Topology
+from tacit.privacy.votes import Ballot
 from tacit.training.counting import count
 from tacit.training.preparation import connect
 from tacit.training.rounds import Play
@@ -100,7 +101,7 @@ class Responses:
         answers: whether their own oracles' answers are among the rows. These add nothing about the others, who depend on them only
             through messages.
         noise: the size of each agent's noise relative to the others'; equal by default. Information on an agent is in units of it.
-        covariance: that of the agents' noise where it is not independent: with masks, but for those that the observers know.
+        covariance: that of the agents' noise where it is not independent: with masks, except those that the observers know.
         hears: whose messages they see: those of neighbours, or of all agents.
         rounding: the error of a message relative to the noise in it. Anything smaller cannot be seen.
         """
@@ -224,7 +225,7 @@ class _VectorNetwork(StackedNetwork):
         super().__init__(run.topology, dtype=torch.float64, taps=taps)
         self._run, self._shape = run, shape
 
-    def exchange(self, round: int, *tensors: Tensor, codec: Codec = DENSE) -> StackedInbox:
+    def exchange(self, round: int, *tensors: Tensor, codec: Codec = DENSE) -> TableInbox:
         if any(tensor.shape != self._shape for tensor in tensors):
             raise self._run.refuse("sends values of another size than θ; only vectors like θ can be followed")
         if codec != DENSE:
@@ -246,6 +247,9 @@ class _Impulses:
             raise self._run.refuse("asks a number of queries that depends on the answers")
         self._on_query(theta)
         return self._inputs(self._asked - 1)
+
+    def vote(self, theta: Tensor, ballot: Ballot) -> NoReturn:
+        raise self._run.refuse("asks teachers for votes; only gradients can be followed")
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:
         if (public[0].shape[1] if width is None else width) != self._shape[1]:

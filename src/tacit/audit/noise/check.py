@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -25,9 +26,11 @@ from tacit.audit.attacks.curious import CuriousAgents
 from tacit.audit.attacks.known_masks import hidden_covariance
 from tacit.audit.attacks.worlds import first_output
 from tacit.audit.noise import noise_statistics as statistics
+from tacit.audit.noise.discrete_scores import normal_scores, stated_deviation
 from tacit.audit.noise.report import AgentNoise, NoiseReport
 from tacit.errors import InvalidInput
 from tacit.privacy.gradients.clipping import clip_factors
+from tacit.privacy.mechanisms import DiscreteGaussian
 
 _MOST_ROUNDING = 1e-2  # of float32 messages, as a share of the noise
 
@@ -58,6 +61,8 @@ class NoiseCheck(CuriousAgents):
             raise InvalidInput(
                 "noise can be separated from gradients only where those are known; use noise_world or dirac"
             )
+        if self.plan.bands:
+            raise InvalidInput("these tests are of independent noise; use Privacy without bands")
         if not 0 < self.false_alarm < 1:
             raise InvalidInput(f"false_alarm is {self.false_alarm}; it must lie strictly between 0 and 1")
         if world.target not in self.seen:
@@ -125,7 +130,7 @@ class NoiseCheck(CuriousAgents):
                 )
             answers.append(weights @ seen)
             rounded.append(share)
-        apart, total = self._separate(answers)
+        apart, total = self._separate(answers, seed)
         noises = []
         for place, agent in enumerate(self.seen):
             records = self._records(agent)
@@ -147,15 +152,19 @@ class NoiseCheck(CuriousAgents):
         return noises, total
 
     def _separate(
-        self, answers: Sequence[Float[Tensor, "trials queries params"]]
+        self, answers: Sequence[Float[Tensor, "trials queries params"]], seed: int
     ) -> tuple[list[_Separated], Tensor | None]:
         """Return the noise of the agents that are seen, with the other agents' taken out of it, and its sum if there are masks."""
         plan = self.plan
         if plan.masks is None:
+            # Discrete noise is stated in units of the length that a rounded vector has at most.
+            room = 1.0 if plan.rounding is None else plan.rounding.bound(1.0)
             sigmas = [plan.noise_multipliers[agent] for agent in self.seen]
             each = zip(self.seen, answers, sigmas, strict=True)
-            bare = [answer[:, :, self._without_records(agent)] / sigma for agent, answer, sigma in each]
-            return [_Separated(one, one, sigma, sigma) for one, sigma in zip(bare, sigmas, strict=True)], None
+            bare = [answer[:, :, self._without_records(agent)] / (sigma * room) for agent, answer, sigma in each]
+            if plan.rounding is not None:
+                bare = [self._as_normals(agent, one, seed) for agent, one in zip(self.seen, bare, strict=True)]
+            return [_Separated(one, one, sigma, sigma * room) for one, sigma in zip(bare, sigmas, strict=True)], None
         units = torch.tensor([plan.clips[agent] / plan.lot_sizes[agent] for agent in self.seen], dtype=torch.float64)
         axes = torch.stack([self._without_records(agent) for agent in self.seen]).all(dim=0)
         if not axes.any():
@@ -175,6 +184,16 @@ class NoiseCheck(CuriousAgents):
             for place in range(len(self.seen))
         ]
         return found, total
+
+    def _as_normals(
+        self, agent: int, bare: Float[Tensor, "trials queries axes"], seed: int
+    ) -> Float[Tensor, "trials queries axes"]:
+        """Return discrete noise, in units of its deviation, as standard normals."""
+        noise = self.plan.mechanism(agent).noise
+        assert isinstance(noise, DiscreteGaussian)
+        deviation = stated_deviation(noise, self.plan.clips[agent])
+        steps = (bare * deviation).round().long().numpy()
+        return torch.from_numpy(normal_scores(steps, deviation, np.random.default_rng([seed, agent])))
 
     def _records(self, agent: int) -> Float[Tensor, "records params"]:
         """Return an agent's clipped gradients, in clipping norms."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tacit.privacy import Privacy, accounting
 from tacit.privacy.accounting import Event
+from tacit.privacy.rounding import Discrete
 
 NoiseVerdict = Literal["as stated", "not as stated"]
 
@@ -92,10 +93,11 @@ class AgentNoise:
         return {"agent": self.agent, "sigma": asdict(self.sigma), "rate": asdict(self.rate), "epsilon": epsilon}
 
     def _epsilon(self, sigma: float, rate: float) -> float:
-        rate, sigma, promise = min(max(rate, _LEAST_RATE), 1.0), max(sigma, _LEAST_NOISE), self.privacy
-        event = Event(sample_rate=rate, noise_multiplier=sigma, count=self.queries)
+        rate, sigma, privacy = min(max(rate, _LEAST_RATE), 1.0), max(sigma, _LEAST_NOISE), self.privacy
+        discrete = isinstance(privacy.noise, Discrete)
+        event = Event(sample_rate=rate, noise_multiplier=sigma, count=self.queries, discrete=discrete)
         return accounting.epsilon(
-            [event], delta=promise.delta, accountant=promise.accountant, adjacency=promise.adjacency
+            [event], delta=privacy.delta, accountant=privacy.accountant, adjacency=privacy.adjacency
         )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.pages.wording import Document, claimed, percentage
+from tacit.audit.pages.statements import Document, claimed, percentage
 from tacit.report.figures.palette import DASHES, SERIES
 from tacit.report.html.charts import Chart, chart, title
 from tacit.report.html.frame import text
@@ -30,7 +30,7 @@ def roc(document: Document) -> Chart:
             *_limit(document, least),
             _trace("guessing", [least, 1], [least, 1], guessing, hoverinfo="skip"),
             *lines,
-            *([_looks(document)] if "looks" in document else []),
+            *([_thresholds(document)] if "thresholds" in document else []),
         ],
         x={"title": title("false alarms"), **_axis(least)},
         y={"title": title("hits"), **_axis(least)},
@@ -82,15 +82,15 @@ def _limit(document: Document, least: float) -> list[Chart]:
     ]
 
 
-def _looks(document: Document) -> Chart:
+def _thresholds(document: Document) -> Chart:
     """Return the thresholds at which bounds are measured; one without false alarms is off the axis."""
     places = {name: place for place, name in enumerate(document["roc"])}
     shown = []
-    for look in document["looks"]:
-        counts = look["outcomes"]
+    for each in document["thresholds"]:
+        counts = each["outcomes"]
         alarm, hit = counts["false_alarms"] / counts["absent"], 1 - counts["misses"] / counts["present"]
         if alarm > 0 and hit > 0:
-            shown.append((alarm, hit, look["statistic"]))
+            shown.append((alarm, hit, each["statistic"]))
     return {
         "type": "scatter",
         "mode": "markers",

@@ -42,8 +42,8 @@ def confidence(document: Document) -> str:
 
 def unconditional_bound(document: Document) -> float | None:
     """Return the largest bound that holds whatever is wrong, if the largest of all assumes more and is above it."""
-    looks = document.get("looks", [document])  # an audit of one run is one look
-    found = [b["epsilon"] for look in looks for b in look["bounds"] if b["method"] in ("clopper_pearson", "one_run")]
+    parts = document.get("thresholds", [document])  # an audit of one run has none
+    found = [b["epsilon"] for each in parts for b in each["bounds"] if b["method"] in ("clopper_pearson", "one_run")]
     return max(found) if found and max(found) < document["lower_bound"] else None
 
 
@@ -62,7 +62,7 @@ def verdict(document: Document) -> str:
 def consequence(document: Document) -> str:
     """Say what that means for the claim."""
     if document["verdict"] == "broken":
-        return "This system leaks more than it promises; do not rely on its ε."
+        return "This system leaks more than it claims; do not rely on its ε."
     return "This does not prove the claim; it only means that this attack did not refute it."
 
 
@@ -74,40 +74,35 @@ def reach(document: Document) -> str:
     return f"For a system that spends all of its claim, this many runs would show about ε ≥ {lower(found)} to an attacker who sees everything."
 
 
-def methods(looks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the kinds of bounds of the looks, in order."""
-    return list(dict.fromkeys(bound["method"] for look in looks for bound in look["bounds"]))
+def methods(thresholds: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the kinds of bounds at the thresholds, in order."""
+    return list(dict.fromkeys(bound["method"] for each in thresholds for bound in each["bounds"]))
 
 
-def heading(method: str) -> str:
-    """Return the column heading of a kind of bound."""
-    return METHODS.get(method, (method.replace("_", " "), ""))[0]
-
-
-def bounds_of(look: Mapping[str, Any], among: Sequence[str]) -> list[str]:
-    """Write a look's bounds, one for each kind."""
-    found = {bound["method"]: lower(bound["epsilon"]) for bound in look["bounds"]}
+def bounds_of(threshold: Mapping[str, Any], among: Sequence[str]) -> list[str]:
+    """Write the bounds at a threshold, one for each kind."""
+    found = {bound["method"]: lower(bound["epsilon"]) for bound in threshold["bounds"]}
     return [found.get(method, "–") for method in among]
 
 
-def estimate(look: Mapping[str, Any]) -> str:
+def estimate(threshold: Mapping[str, Any]) -> str:
     """Write a point estimate with its interval; infinite values are null in a file."""
-    low, high = (_or_infinite(end, 2) for end in look["interval"])
-    return f"{_or_infinite(look['estimate'], 3)} ({low} to {high})"
+    low, high = (_or_infinite(end, 2) for end in threshold["interval"])
+    return f"{_or_infinite(threshold['estimate'], 3)} ({low} to {high})"
 
 
 def intervals(document: Document) -> str:
     """Explain the estimates, their intervals and the confidence."""
-    each = document["looks"][0]["bounds"][0]["confidence"]
+    each = document["thresholds"][0]["bounds"][0]["confidence"]
     return (
         "An estimate takes the counts at face value and proves nothing. After it is the interval that the counts allow: "
         f"each at {percentage(each)} confidence, so that all intervals of this audit hold together at {confidence(document)}."
     )
 
 
-def errors_of(look: Mapping[str, Any]) -> tuple[str, str]:
+def errors_of(threshold: Mapping[str, Any]) -> tuple[str, str]:
     """Write the numbers of false alarms and misses, each with its total."""
-    counts = look["outcomes"]
+    counts = threshold["outcomes"]
     alarms = f"{counts['false_alarms']:,}/{counts['absent']:,}"
     return alarms, f"{counts['misses']:,}/{counts['present']:,}"
 
