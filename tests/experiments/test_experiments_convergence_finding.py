@@ -4,8 +4,7 @@ import pytest
 
 from tacit.experiments import load_experiment
 from tacit.experiments.convergence_drawing import draw
-from tacit.experiments.convergence_finding import compare
-from tacit.experiments.convergence_measures import decay, linear_phase
+from tacit.experiments.convergence_finding import compare, decay, linear_phase
 from tacit.experiments.statistics import Slope
 
 ROUNDS = 200

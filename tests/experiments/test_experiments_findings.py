@@ -5,16 +5,6 @@ import math
 import pytest
 
 from tacit.experiments import load_experiment
-from tacit.experiments.statistics import (
-    Summary,
-    fit_slope,
-    judge_change,
-    judge_fall,
-    judge_margin,
-    state_doubt,
-    subtract,
-    summarise,
-)
 
 TRAINED = {"dataset": "mnist", "model": "convnet", "rounds": 400, "trials": 3, "lot": 256, "agents": 10, "t": 1.0}
 
@@ -234,80 +224,6 @@ def test_attack_says_where_the_published_estimate_lies(shift, runs, expected):
     assert f"the published 0.173 lies {expected}." in said
 
 
-def test_intervals_are_students_over_trials():
-    assert summarise([1.0, 2.0, 3.0]) == Summary(mean=2.0, margin=pytest.approx(4.302653 / math.sqrt(3)), trials=3)
-    assert summarise([1.0]).margin is None
-
-
-def test_differences_are_taken_trial_by_trial():
-    found = subtract([2.0, 3.0, 5.0], [1.0, 2.0, 3.0])
-    assert found == summarise([1.0, 1.0, 2.0])
-    assert subtract([2.0, 30.0], [1.0, 29.0]).margin == 0.0
-    with pytest.raises(ValueError, match="shorter"):
-        subtract([1.0, 2.0, 3.0], [1.0, 2.0])
-
-
-def test_a_slope_has_an_interval_that_holds_the_truth():
-    line = fit_slope([0.0, 1.0, 2.0, 3.0], [0.1, 0.9, 2.1, 2.9])
-    assert line is not None
-    assert line.holds(1.0)
-    assert not line.holds(2.0)
-    assert fit_slope([0.0, 1.0], [0.0, 1.0]) is None
-    assert fit_slope([1.0, 1.0, 1.0], [0.0, 1.0, 2.0]) is None
-
-
-@pytest.mark.parametrize(
-    ("mean", "margin", "expected"),
-    [
-        (0.01, 0.01, "same"),
-        (-0.01, 0.009, "same"),
-        (0.015, 0.01, "inconclusive"),
-        (0.05, 0.01, "different"),
-        (0.05, 0.1, "inconclusive"),
-        (0.0, 0.1, "inconclusive"),
-        (0.5, None, "inconclusive"),
-    ],
-)
-def test_verdicts(mean, margin, expected):
-    assert judge_change(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
-
-
-@pytest.mark.parametrize(
-    ("mean", "margin", "expected"),
-    [
-        (-0.01, 0.005, "falls"),
-        (-0.1, 0.05, "falls"),
-        (-0.005, 0.01, "does not"),
-        (0.05, 0.01, "does not"),
-        (-0.01, 0.015, "inconclusive"),
-        (-0.5, None, "inconclusive"),
-    ],
-)
-def test_falls(mean, margin, expected):
-    assert judge_fall(Summary(mean=mean, margin=margin, trials=3), 0.02) == expected
-
-
-@pytest.mark.parametrize(
-    ("mean", "margin", "expected"),
-    [
-        (-0.01, 0.005, "within the 3 points"),
-        (0.05, 0.01, "within the 3 points"),
-        (-0.04, 0.005, "more than the 3 points"),
-        (-0.04, 0.02, "inconclusive about the 3 points"),
-    ],
-)
-def test_within(mean, margin, expected):
-    assert judge_margin(Summary(mean=mean, margin=margin, trials=3), 0.03) == expected
-
-
-def test_doubts_say_what_is_open():
-    assert (
-        state_doubt(Summary(mean=0.01, margin=0.02, trials=3), 0.02)
-        == "inconclusive: these trials cannot distinguish it from zero"
-    )
-    assert "it may or may not be more than 2 points" in state_doubt(Summary(mean=0.016, margin=0.009, trials=3), 0.02)
-
-
 def accuracy_rows(values, recipe="network", trials=3):
     """Rows of algorithms with an accuracy each, and of central training."""
     settings = {
@@ -386,3 +302,59 @@ def test_intervals_that_cross_the_margin_are_inconclusive():
     for number, row in enumerate(rows):
         row["accuracy"] += 0.01 * math.sin(9.0 * number)
     assert "inconclusive about the 1.5 points" in load_experiment("accuracy").finding(rows)
+
+
+def test_series_over_budgets_say_against_whom_and_what_everybody_else_sees():
+    values = {("central", None): 0.98, ("dsgt", "complete"): 0.97, ("dsgt", "complete", 2): 0.975}
+    said = load_experiment("accuracy").finding(accuracy_rows(values, "features"))
+    assert "local noise, against everybody 97.2 ± 0.5 %" in said
+    assert "masks, against any 2 agents 97.7 ± 0.5 % (ε = 3.41 against everybody else)" in said
+
+
+def test_other_data_sets_stay_out_of_the_table_and_have_a_line_of_their_own():
+    values = {("central", None): 0.88, ("dsgt", "complete"): 0.86, ("dsgt", "complete", 1): 0.875}
+    there = [row | {"dataset": "fashion-mnist", "epsilon": 2.0} for row in accuracy_rows(values, "features")]
+    said = load_experiment("accuracy").finding([*accuracy_rows({("central", None): 0.98}, "features"), *there])
+    (line,) = [line for line in said.splitlines() if line.startswith("- fashion-mnist, t = 1")]
+    assert "central training has 88.2 ± 0.5 %" in line
+    assert "with masks 87.7 ± 0.5 % on the complete graph, -0.5 ± 0.0 points from central" in line
+    assert "ε = 2 against any 1, 3.41 against everybody else" in line
+    assert "a linear model of scattering features, 1,000 rounds: central has 98.2 ± 0.5 %" in said
+
+
+def test_dinno_with_plain_steps_and_with_adam_are_not_mixed():
+    adam, plain = (accuracy_rows({("dinno", "complete"): value}) for value in (0.88, 0.90))
+    said = load_experiment("accuracy").finding([*adam, *(row | {"growth": 1.001, "rho": 0.05} for row in plain)])
+    assert "our own, 1,000 rounds: DiNNO on the complete graph has 88.2 ± 0.5 %" in said
+    assert "1,000 rounds, plain steps of DiNNO: DiNNO on the complete graph has 90.2 ± 0.5 %" in said
+
+
+def tried(start, finish, validation, **changes):
+    """One try of DSGT's steps with the network."""
+    row = {"dataset": "mnist", "agents": 10, "recipe": "network", "algorithm": "dsgt", "part": "steps", "rounds": 300}
+    row |= {"sample_rate": 0.04, "noise_multiplier": 3.0, "queries": 300, "clip": 1.0, "lot": 256, "trial": 0}
+    return row | {"start": start, "finish": finish, "validation": validation} | changes
+
+
+def test_steps_that_were_not_tried_or_are_not_the_best_are_named():
+    finding = load_experiment("tuning").finding
+    best, worse = tried(4.0, 0.4, 0.92), tried(1.0, 0.1, 0.91)
+    exceptions = "network, DSGT, η from 4 to 0.4, which"
+    assert exceptions not in finding([best, worse])
+    assert f"{exceptions} is not the best here" in finding([best | {"validation": 0.9}, worse])
+    assert f"{exceptions} was not tried here" in finding([worse])
+
+
+def test_steps_that_were_tried_with_several_seeds_are_listed_by_their_mean():
+    rows = [tried(4.0, 0.4, 0.91 + 0.001 * trial, part="seeds", trial=trial) for trial in range(3)]
+    rows += [tried(2.0, 0.2, 0.93 - 0.04 * trial, part="seeds", trial=trial) for trial in range(3)]
+    rows += [tried(4.0, 0.8, 0.94, part="seeds", curious=1)]
+    said = load_experiment("tuning").finding(rows)
+    assert (
+        "network, DSGT, 300 rounds, 3 seeds: 91.1 ± 0.2 % with η from 4 to 0.4, 89.0 ± 9.9 % with η from 2 to 0.2."
+        in said
+    )
+    assert "DSGT with masks against one curious agent, 300 rounds, 3 seeds: 94.0 % with η from 4 to 0.8." in said
+    assert "network, DSGT, η from 4 to 0.4, which" not in said, "it is the best of several seeds"
+    worse = load_experiment("tuning").finding([row | {"validation": 0.5 if row["start"] == 4 else 0.9} for row in rows])
+    assert "network, DSGT, η from 4 to 0.4, which is not the best" in worse

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tacit import DiNNO
-from tacit.experiments.recipes import FEATURES, RECIPES
-from tacit.experiments.tuning import STEPS, list_tries
+from tacit.experiments.recipes import FEATURES, MASKS, NETWORK, RECIPES
+from tacit.experiments.tuning import SEEDS, STEPS, list_tries
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "tuning" / "results.csv"
 TUNED = [(recipe, algorithm) for recipe, ours in RECIPES.items() for algorithm in ours.systems]
@@ -50,4 +50,17 @@ def test_the_penalty_that_is_used_was_best_of_what_was_tried():
 
 
 def test_the_rows_are_of_steps_and_of_other_changes():
-    assert {row["part"] for row in rows()} == {STEPS, "changes"}
+    assert {row["part"] for row in rows()} == {STEPS, "changes", SEEDS}
+
+
+@pytest.mark.parametrize("system", ["central", MASKS, "dsgt"])
+def test_the_steps_of_the_network_are_the_best_of_several_seeds(system):
+    """Masks take the steps of central training."""
+    algorithm, steps_of = ("dsgt", "central") if system == MASKS else (system, system)
+    found: dict[float, list[float]] = {}
+    for row in rows():
+        if (row["part"], row["algorithm"], bool(row["curious"])) == (SEEDS, algorithm, system == MASKS):
+            found.setdefault(row["start"], []).append(row["validation"])
+    assert len(found) >= 2
+    assert {len(scores) for scores in found.values()} == {3}
+    assert max(found, key=lambda start: sum(found[start])) == RECIPES[NETWORK].systems[steps_of].used.start

@@ -9,7 +9,7 @@ from tacit.experiments import EXPERIMENTS, PROFILES, load_experiment, reproduce
 from tacit.experiments.hyperparameters import SPLIT, setting
 
 # `convergence` has quick tests of its own; the others play the same steps as those that stay.
-_SLOW = ("density", "convergence", "tuning", "centrality", "accuracy", "connectivity", "split", "bandwidth")
+_SLOW = ("density", "convergence", "tuning", "centrality", "accuracy", "connectivity", "split", "bandwidth", "family")
 SMOKE = [pytest.param(name, marks=pytest.mark.slow) if name in _SLOW else name for name in EXPERIMENTS]
 
 

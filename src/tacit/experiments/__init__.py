@@ -23,6 +23,7 @@ EXPERIMENTS = (
     "errata",
     "tuning",
     "accuracy",
+    "family",
 )
 
 

@@ -7,6 +7,7 @@ how much of that gap closes where noise cancels between agents, against one and 
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from tacit.experiments.accuracy_elsewhere import ELSEWHERE, find_elsewhere, points_elsewhere
 from tacit.experiments.drawing import (
     GREY,
     SERIES,
@@ -32,7 +33,7 @@ from tacit.experiments.recipes import (
 )
 from tacit.experiments.statistics import accuracies, judge_margin, list_levels, select, subtract, summarise
 from tacit.experiments.trials import estimate_seconds, final_row, train_point
-from tacit.report.wording import amount, counted, promised
+from tacit.report.wording import amount, counted, write_guarantee
 
 # The published code on MNIST, t=1, complete graph, 2,000 rounds, nominal ε=1, one seed, on the whole test set.
 PUBLISHED_CODE = {"central": 0.915, "dsgd": 0.881, "dsgt": 0.893, "dinno": 0.897}
@@ -54,6 +55,7 @@ _LONG: dict[str, tuple[dict[str, Value], Try]] = {
     "dsgt": ({}, Try(4.0, 0.4, 1000)),
     "dinno": ({"rho": 0.1, "growth": None}, Try(0.01, 0.0005, 1000)),
 }
+_PLAIN_DINNO = Try(1.0, 0.05, 1000)  # with the plain inner steps of the recipe
 _WORDS = {
     PUBLISHED: "published settings, mixed synchronously",
     NETWORK: "the same network, steps and clip of our own",
@@ -93,7 +95,9 @@ def _points(profile: Profile) -> list[Point]:
                 for system, curious in ((CENTRAL, {}), ("dsgt", {}), (MASKS, {}), (MASKS, {"curious": 2})):
                     changed: dict[str, Value] = {"epsilon": epsilon, **curious}
                     found.append(recipe_point(profile, recipe, system, "complete", compared, changed))
-    return list(dict.fromkeys(found))
+        if recipe == NETWORK and profile != "smoke":
+            found.append(recipe_point(profile, recipe, "dinno", "complete", several, {}, _PLAIN_DINNO))
+    return list(dict.fromkeys([*found, *points_elsewhere(profile)]))
 
 
 def _run(point: Point, environment: Environment) -> list[ResultRow]:
@@ -105,7 +109,8 @@ def _run(point: Point, environment: Environment) -> list[ResultRow]:
 
 
 def _finding(rows: list[ResultRow]) -> str:
-    lines, main = [], select(rows, epsilon=EPSILON)
+    here = [row for row in rows if row["dataset"] not in ELSEWHERE]
+    lines, main = [], select(here, epsilon=EPSILON)
     for recipe, words, own in _groups(main):
         for algorithm in ALGORITHMS:
             for graph in ("complete", "ring") if algorithm != CENTRAL else (None,):
@@ -115,14 +120,16 @@ def _finding(rows: list[ResultRow]) -> str:
             lines += [f"{words}: {gap}." for gap in _beside_central(own)]
             lines += [f"{words}: {gap}." for gap in _without_centre(own, recipe)]
         lines.append(f"{words}: {_describe_training(own)}.")
-    lines += _over_budgets(select(rows, recipe=FEATURES))
+    lines += _over_budgets(select(here, recipe=FEATURES))
+    lines += find_elsewhere(rows)
     if select(rows, exchanges=_EXCHANGES):
         lines.append(
             f"The {_EXCHANGES} exchanges for each query were chosen on validation records, after the five trials with one exchange had "
             "been seen to miss the margin on the ring."
         )
+    first = (here or rows)[0]
     begin = (
-        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1); {promised(EPSILON, DELTA)}. Means on the "
+        f"{first['dataset']}, {first['agents']} agents with classes of their own (t = 1); {write_guarantee(EPSILON, DELTA)}. Means on the "
         "test half of the official test set, with 95 % intervals. The published code trained the ConvNet on pixels, on the complete "
         "graph, with one seed, and was scored on all of the test set; results on the ring are compared with the same number. With "
         "masks, this ε holds against any so many curious agents together, and a larger one, also given, against everybody else "
@@ -135,7 +142,13 @@ def _groups(rows: Sequence[ResultRow]) -> Iterator[tuple[str, str, list[ResultRo
     """Yield the rows of each recipe and number of rounds, which are compared with each other, and their name."""
     for recipe, words in _WORDS.items():
         for rounds in sorted({row["rounds"] for row in select(rows, recipe=recipe)}, reverse=True):
-            yield recipe, f"{words}, {rounds:,} rounds", select(rows, recipe=recipe, rounds=rounds)
+            own, named = select(rows, recipe=recipe, rounds=rounds), f"{words}, {rounds:,} rounds"
+            plain = [row for row in own if row.get("growth")]
+            if plain and len(plain) < len(select(own, algorithm="dinno")):  # as many rounds with Adam's steps, too
+                yield recipe, named, [row for row in own if not row.get("growth")]
+                yield recipe, f"{named}, plain steps of DiNNO", plain
+            else:
+                yield recipe, named, own
 
 
 def _describe_training(own: list[ResultRow]) -> str:
@@ -250,27 +263,40 @@ def _over_budgets(rows: list[ResultRow]) -> list[str]:
         own = select(rows, epsilon=epsilon)
         found = {words: values for words, values in _series(own).items() if values}
         if len(found) > 1:
-            listed = ", ".join(f"{words} {summarise(values).percent}" for words, values in found.items())
+            listed = ", ".join(
+                f"{words} {summarise(values).percent}{_state_worst(own, words)}" for words, values in found.items()
+            )
             lines.append(f"without a centre, {_WORDS[FEATURES]}, complete graph, ε = {epsilon:g}: {listed}.")
     return lines
 
 
+_LOCAL, _ONE, _TWO = "local noise, against everybody", "masks, against any 1 agent", "masks, against any 2 agents"
+_CENTRE = "central, same total lot, against all but the centre"
+
+
 def _series(own: Sequence[ResultRow]) -> dict[str, list[float]]:
-    """Return accuracies on the complete graph: local noise, masks, and central training."""
+    """Return accuracies on the complete graph by noise and whom ε is against: local noise, masks, and central training."""
     return {
-        "local noise": accuracies(own, algorithm="dsgt", graph="complete", curious=None),
-        "masks, 1 curious agent": accuracies(own, algorithm="dsgt", graph="complete", curious=1),
-        "masks, 2 curious agents": accuracies(own, algorithm="dsgt", graph="complete", curious=2),
-        "central, same total lot": accuracies(own, algorithm=CENTRAL),
+        _LOCAL: accuracies(own, algorithm="dsgt", graph="complete", curious=None),
+        _ONE: accuracies(own, algorithm="dsgt", graph="complete", curious=1),
+        _TWO: accuracies(own, algorithm="dsgt", graph="complete", curious=2),
+        _CENTRE: accuracies(own, algorithm=CENTRAL),
     }
 
 
+def _state_worst(own: Sequence[ResultRow], words: str) -> str:
+    """State ε against everybody else where the series has masks."""
+    masked = select(own, algorithm="dsgt", graph="complete", curious={_ONE: 1, _TWO: 2}.get(words, 0))
+    return f" (ε = {max(row['epsilon_against_all'] for row in masked):.3g} against everybody else)" if masked else ""
+
+
 def _draw(rows: list[ResultRow]) -> Figure:
-    with panels(1, 2, width=5.2, height=3.6) as (figure, axes):
-        _draw_algorithms(axes[0, 0], select(rows, epsilon=EPSILON, curious=None))
-        _draw_without_centre(axes[0, 1], rows)
+    with panels(1, 2, width=5.6, height=3.9) as (figure, axes):
+        here = [row for row in rows if row["dataset"] not in ELSEWHERE]
+        _draw_algorithms(axes[0, 0], select(here, epsilon=EPSILON, curious=None))
+        _draw_without_centre(axes[0, 1], here)
         axes[0, 0].legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.1), title=promised(EPSILON, DELTA), title_fontsize=8
+            loc="upper center", bbox_to_anchor=(0.5, -0.1), title=write_guarantee(EPSILON, DELTA), title_fontsize=8
         )
         return figure
 
@@ -278,19 +304,16 @@ def _draw(rows: list[ResultRow]) -> Figure:
 def _draw_algorithms(ax: Axes, rows: list[ResultRow]) -> None:
     code = list(PUBLISHED_CODE.values())
     ax.plot(range(len(code)), code, "_", color=GREY, ms=28, mew=2, label="published code, one seed")
-    for number, (colour, (recipe, words)) in enumerate(zip(SERIES, _WORDS.items(), strict=False)):
+    groups = list(_groups(rows))
+    for number, (colour, (_, words, own)) in enumerate(zip(SERIES, groups, strict=False)):
         for graph, marker in (("complete", "o"), ("ring", "^")):
             shown = {
                 place: summarise(found)
                 for place, algorithm in enumerate(ALGORITHMS)
-                if (
-                    found := accuracies(
-                        _keep_paired(select(rows, recipe=recipe, algorithm=algorithm, graph=_graph(algorithm, graph)))
-                    )
-                )
+                if (found := accuracies(own, algorithm=algorithm, graph=_graph(algorithm, graph)))
             }
             if shown:
-                shift = 0.18 * (number - 1) + (0.05 if graph == "ring" else 0)
+                shift = 0.14 * (number - (len(groups) - 1) / 2) + (0.04 if graph == "ring" else 0)
                 label = words if graph == "complete" else f"{words}, ring"
                 look = {"color": colour, "marker": marker, "ls": "none", "label": label}
                 draw_summaries(ax, [place + shift for place in shown], list(shown.values()), **look)
@@ -328,9 +351,12 @@ def _draw_without_centre(ax: Axes, rows: list[ResultRow]) -> None:
     make_logarithmic(ax.xaxis)
     ax.set_xticks(list(_BUDGETS), [f"{epsilon:g}" for epsilon in _BUDGETS])
     ax.minorticks_off()
-    ax.set(title="without a centre: DSGT, complete graph", xlabel=f"ε at δ = {DELTA:g}")
+    ax.set(
+        title="without a centre: DSGT, complete graph",
+        xlabel=f"ε at δ = {DELTA:g}, against whom each series names",
+    )
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(loc="lower right", fontsize=7)
+        ax.legend(loc="upper left", bbox_to_anchor=(-0.05, -0.18), fontsize=9, frameon=False)
     show_accuracy(ax)
 
 
@@ -339,7 +365,7 @@ EXPERIMENT = Experiment(
     title="Accuracy at ε = 1",
     claim="The published code reaches 91.5 % (central DP-SGD), 88.1 % (DP-DSGD), 89.3 % (DP-DSGT) and 89.7 % (DP-DiNNO) after 2,000 "
     "rounds on the complete graph, at a nominal (1, 1e-5).",
-    varies=("recipe", "algorithm", "graph", "epsilon", "curious", "exchanges", "rounds"),
+    varies=("dataset", "recipe", "algorithm", "graph", "epsilon", "curious", "exchanges", "rounds", "start"),
     points=_points,
     run=_run,
     draw=_draw,

@@ -11,11 +11,11 @@ import numpy as np
 
 from tacit.audit import LEAST_RUNS, Claim, Collected, Findings, judge, paper_attack
 from tacit.data import load
-from tacit.experiments.drawing import DASHED, INK, SERIES, SOFT, Figure, panels
+from tacit.experiments.drawing import DASHED, INK, SERIES, Figure, panels
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, write_list
 from tacit.experiments.statistics import select
-from tacit.privacy import Event
-from tacit.report.wording import promised
+from tacit.experiments.trials import read_event, write_event
+from tacit.report.wording import write_guarantee
 
 PUBLISHED = {"sgd": 0.230, "dsgd": 0.173, "dsgt": 0.129, "dinno": 0.165}
 _NAMES = {"sgd": "DP-SGD", "dsgd": "DP-DSGD", "dsgt": "DP-DSGT", "dinno": "DP-DiNNO"}
@@ -43,12 +43,7 @@ def _run(point: Point, environment: Environment) -> list[ResultRow]:
     attack = paper_attack(load(point["dataset"], environment.data), point["algorithm"], **settings)
     if point["rounds"] * point["runs"] < 1000:  # too short for compiling to pay off
         attack = replace(attack, world=replace(attack.world, compile=False))
-    event, runs = attack.event, point["runs"]
-    mechanism = {
-        "sample_rate": event.sample_rate,
-        "noise_multiplier": event.noise_multiplier,
-        "queries": event.count,
-    }
+    mechanism, runs = write_event(attack.event), point["runs"]
     rows: list[ResultRow] = []
     for present in (False, True):
         scores = attack.scores(runs, present=present, seed=point["batch"] * runs)["loss"]
@@ -68,29 +63,28 @@ def judge_scores(rows: Sequence[ResultRow], rule: str) -> Findings | None:
     if min(map(len, sides)) < LEAST_RUNS:
         return None
     one = own[0]
-    event = Event(sample_rate=one["sample_rate"], noise_multiplier=one["noise_multiplier"], count=one["queries"])
     collected = Collected({"loss": sides[0]}, {"loss": sides[1]})
-    return judge(collected, Claim.of(event, one["delta"]), confidence=1 - (1 - _CONFIDENCE) / len(_NAMES))
+    return judge(collected, Claim.of(read_event(one), one["delta"]), confidence=1 - (1 - _CONFIDENCE) / len(_NAMES))
 
 
 def _finding(rows: list[ResultRow]) -> str:
-    begin = f"{rows[0]['dataset']}, {rows[0]['rounds']} rounds, claimed: {promised(_EPSILON, _DELTA)}."
+    begin = f"{rows[0]['dataset']}, {rows[0]['rounds']} rounds, claimed: {write_guarantee(_EPSILON, _DELTA)}."
     lines = []
     for rule, name in _NAMES.items():
         if (found := judge_scores(rows, rule)) is None:
             continue
-        look = found.looks[0]
+        first = found.thresholds[0]
         verdict = "the claim is broken" if found.verdict == "broken" else "no violation is found, as claimed"
         lines.append(
-            f"{name}: the estimate is {look.estimate:.3f}, from {look.interval[0]:.2f} to {look.interval[1]:.2f} by "
-            f"{found.runs:,} runs a side; {_beside(PUBLISHED[rule], look.interval)}. "
+            f"{name}: the estimate is {first.estimate:.3f}, from {first.interval[0]:.2f} to {first.interval[1]:.2f} by "
+            f"{found.runs:,} runs a side; {_beside(PUBLISHED[rule], first.interval)}. "
             f"ε is at least {_round_down(found.epsilon)} ({_round_down(found.epsilon_whatever)}): {verdict}."
         )
     lines += [
         f"All these lower bounds together have a confidence of {100 * _CONFIDENCE:.0f} %, and so have all intervals of estimates "
         "together. A bound holds if only the amount of noise may be wrong, the one in brackets whatever is.",
-        "An estimate by itself proves nothing. It is that of the first look, at a cut chosen on the first fifth of the runs; "
-        "another cut gives another estimate. The paper names neither its cuts nor its steps and gives no intervals: where a "
+        "An estimate by itself proves nothing. It is that at a threshold chosen on the first fifth of the runs; "
+        "another threshold gives another estimate. The paper names neither its thresholds nor its steps and gives no intervals: where a "
         "published value lies outside the interval here, any of these may be the reason.",
         "Step sizes are our own. For DSGT some were tried, and the one that moves the loss on the record most was taken; for the "
         "others none were searched.",
@@ -114,8 +108,8 @@ def _draw(rows: list[ResultRow]) -> Figure:
     found = {rule: each for rule in _NAMES if (each := judge_scores(rows, rule)) is not None}
     with panels(1, 1, width=5.8) as (figure, axes):
         ax = axes[0, 0]
-        estimates = [each.looks[0].estimate for each in found.values()]
-        ends = [each.looks[0].interval for each in found.values()]
+        estimates = [each.thresholds[0].estimate for each in found.values()]
+        ends = [each.thresholds[0].interval for each in found.values()]
         reach = [
             [estimate - low for estimate, (low, _) in zip(estimates, ends, strict=True)],
             [high - estimate for estimate, (_, high) in zip(estimates, ends, strict=True)],
@@ -130,11 +124,11 @@ def _draw(rows: list[ResultRow]) -> Figure:
             ax.bar(places, values, width=0.25, color=colour, label=label)
             if values is estimates:
                 ax.errorbar(places, values, yerr=reach, fmt="none", ecolor=INK, elinewidth=1, capsize=3)
-        ax.axhline(_EPSILON, color=INK, **DASHED, label=f"claimed: {promised(_EPSILON, _DELTA)}")
+        ax.axhline(_EPSILON, color=INK, **DASHED, label=f"claimed: {write_guarantee(_EPSILON, _DELTA)}")
         ax.set(ylabel=f"ε at δ = {_DELTA:g}")
         ax.set_xticks(range(len(found)), [_NAMES[rule] for rule in found])
         ax.grid(axis="x", visible=False)
-        ax.axhline(0, color=SOFT, lw=0.7)
+        ax.axhline(0, color=INK, lw=0.7)
         figure.legend(loc="outside lower center", ncols=2)
         return figure
 

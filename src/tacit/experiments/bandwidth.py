@@ -5,14 +5,20 @@ from functools import partial
 
 import numpy as np
 
-from tacit.experiments.descriptions import PROMISE, describe_steps, describe_training
 from tacit.experiments.drawing import COLOURS, Figure, add_legend_below, panels, show_accuracy
 from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, write_budget, write_list
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import select, subtract, summarise
-from tacit.experiments.trials import estimate_seconds, run_course, training_point
+from tacit.experiments.trials import (
+    GUARANTEE,
+    describe_steps,
+    describe_training,
+    estimate_seconds,
+    run_course,
+    training_point,
+)
 
-_LOOKS = 10
+_EVALUATIONS = 10
 _GRAPHS = ("ring", "complete")
 _BUDGETS = (1.0, None)
 
@@ -77,7 +83,7 @@ def _draw(rows: list[ResultRow]) -> Figure:
                     ax.plot([each / 1e6 for each in sent], accuracy, marker=".", **look)
             ax.set(title=f"{graph} graph", xlabel="MB sent by all agents together")
         show_accuracy(axes[0, 0], "accuracy on validation")
-        add_legend_below(figure, axes[0, 0], PROMISE, ncols=3)
+        add_legend_below(figure, axes[0, 0], GUARANTEE, ncols=3)
         return figure
 
 
@@ -87,8 +93,8 @@ EXPERIMENT = Experiment(
     claim="DP-DSGT needs messages twice as large as those of DP-DSGD and DP-DiNNO.",
     varies=("algorithm", "epsilon", "graph"),
     points=_points,
-    run=partial(run_course, looks=_LOOKS),
+    run=partial(run_course, evaluations=_EVALUATIONS),
     draw=_draw,
     finding=_finding,
-    seconds=partial(estimate_seconds, looks=_LOOKS),
+    seconds=partial(estimate_seconds, evaluations=_EVALUATIONS),
 )

@@ -5,14 +5,21 @@ from functools import partial
 
 import numpy as np
 
-from tacit.experiments.descriptions import PROMISE, describe_graphs, describe_steps, describe_training
 from tacit.experiments.drawing import SERIES, Figure, add_legend_below, panels, show_accuracy
 from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, Value, write_budget, write_list
 from tacit.experiments.hyperparameters import DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import judge_change, judge_fall, select, subtract, summarise
-from tacit.experiments.trials import estimate_seconds, run_course, training_point
+from tacit.experiments.trials import (
+    GUARANTEE,
+    describe_graphs,
+    describe_steps,
+    describe_training,
+    estimate_seconds,
+    run_course,
+    training_point,
+)
 
-_LOOKS = 16
+_EVALUATIONS = 16
 _SLOWED = 0.02  # node 0 counts as slowed where it is more than two points behind, averaged over all rounds
 _CENTRALITIES = (0.05, 0.5)
 _BUDGETS = (1.0, None)
@@ -118,7 +125,7 @@ def _draw(rows: list[ResultRow]) -> Figure:
             show_accuracy(line[0], "accuracy on validation")
         for ax in axes[-1]:
             ax.set_xlabel("round")
-        add_legend_below(figure, axes[0, 0], PROMISE)
+        add_legend_below(figure, axes[0, 0], GUARANTEE)
         return figure
 
 
@@ -130,8 +137,8 @@ EXPERIMENT = Experiment(
     "others' accuracy faster than with it.",
     varies=("algorithm", "epsilon", "centrality"),
     points=_points,
-    run=partial(run_course, looks=_LOOKS),
+    run=partial(run_course, evaluations=_EVALUATIONS),
     draw=_draw,
     finding=_finding,
-    seconds=partial(estimate_seconds, looks=_LOOKS),
+    seconds=partial(estimate_seconds, evaluations=_EVALUATIONS),
 )

@@ -11,7 +11,7 @@ from tacit.experiments import convergence_drawing, convergence_finding
 from tacit.experiments.convergence_problem import CLIP, LEAST_NOISE, RECORDS, RULES, distance, noiseless, problem, watch
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 
-_LOOKS = 50
+_SNAPSHOTS = 50
 _LIMIT = 3  # times as many rounds for the noiseless limit
 _STEPS = ("constant", "summable", "harmonic")
 _SIGMAS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
@@ -76,17 +76,17 @@ def _run(point: Point, environment: Environment) -> list[ResultRow]:
     base = noiseless(algorithm, agents, rounds, steps)
     optimum = problem(agents)[1]
     rows = []
-    for look in range(0, rounds, max(1, rounds // _LOOKS)):
-        theta = course.theta[look]
+    for place in range(0, rounds, max(1, rounds // _SNAPSHOTS)):
+        theta = course.theta[place]
         measures = {
             "to_limit": distance(theta, limit),
-            "to_noiseless": distance(theta, base[look]),
+            "to_noiseless": distance(theta, base[place]),
             "to_optimum": distance(theta, optimum),
             "average_to_limit": (theta.mean(dim=1) - limit.mean(dim=0)).norm(dim=-1),
         }
         for trial in range(point["trials"]):
             values = {name: float(each[trial]) for name, each in measures.items()}
-            rows.append({"trial": trial, "round": look + 1, **values, "clipped_share": course.clipped})
+            rows.append({"trial": trial, "round": place + 1, **values, "clipped_share": course.clipped})
     return rows
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tacit.experiments.convergence_measures import course, least_noise, levels, settled, slope_in_sigma, typical
+from tacit.experiments.convergence_finding import course, least_noise, levels, settled, slope_in_sigma, typical
 from tacit.experiments.drawing import INK, SERIES, Axes, Figure, make_logarithmic, panels
 from tacit.experiments.experiment import ResultRow
 from tacit.experiments.hyperparameters import DECENTRALIZED, NAMES

@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.experiments.hyperparameters import NAMES
 from tacit.experiments.statistics import Summary
-from tacit.report.figures.palette import EDGE as EDGE
-from tacit.report.figures.palette import GREY as GREY
-from tacit.report.figures.palette import INK as INK
-from tacit.report.figures.palette import SERIES as SERIES
-from tacit.report.figures.palette import SOFT as SOFT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -22,6 +17,8 @@ if TYPE_CHECKING:
 else:
     Axes = Axis = Figure = Any
 
+SERIES = tuple(f"C{number}" for number in range(8))  # of the style
+INK, GREY = "black", SERIES[7]
 COLOURS = dict(zip(NAMES, SERIES, strict=False))
 MARKERS = {"dsgd": "o", "dsgt": "s", "dinno": "^", "central": "D"}
 DASHED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}
@@ -35,7 +32,7 @@ def panels(
     """Yield a figure with so many panels, and the panels as a table, to draw on in the common style."""
     from matplotlib.figure import Figure
 
-    from tacit.report.figures.style import style
+    from tacit.report import style
 
     with style():
         figure = Figure(figsize=(width * columns + 0.3, height * rows + 0.3))
@@ -44,12 +41,12 @@ def panels(
 
 def show_accuracy(ax: Axes, label: str = "accuracy on test records") -> None:
     """Show accuracies on y in percent, between 0 and 100; call it when everything is drawn."""
-    from tacit.report.figures.axes import format_percents
+    from matplotlib.ticker import FuncFormatter
 
     ax.set_ylabel(label)
     low, high = ax.get_ylim()
     ax.set_ylim(max(low, 0.0), min(high, 1.0))
-    ax.yaxis.set_major_formatter(format_percents())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
 
 
 def make_logarithmic(axis: Axis) -> None:

@@ -2,10 +2,9 @@
 
 import networkx as nx
 
-from tacit.experiments.drawing import EDGE, INK, SERIES, Figure, panels
+from tacit.experiments.drawing import INK, SERIES, Figure, panels
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
 from tacit.graphs import find_graph, measure
-from tacit.report.figures.layout import lay_out
 
 AGENTS = 10
 _TOLERANCE = 0.002  # of the values divided by N: a plain connectivity within 0.02
@@ -69,18 +68,19 @@ def _draw(rows: list[ResultRow]) -> Figure:
     with panels(1, len(rows), width=3.6, height=3.6) as (figure, axes):
         for ax, row in zip(axes[0], rows, strict=True):
             graph = graph_of(row)
-            places = lay_out(graph)
+            places = nx.kamada_kawai_layout(graph)
             for i, j in graph.edges:
-                ax.plot(*zip(places[i], places[j], strict=True), color=EDGE, lw=1.2, zorder=1)
+                ax.plot(*zip(places[i], places[j], strict=True), color="darkgrey", lw=1.2, zorder=1)
             colours = [INK] + [SERIES[6]] * (len(graph) - 1)
-            ax.scatter(places[:, 0], places[:, 1], s=260, c=colours, edgecolors="w", zorder=2)
-            for agent, (x, y) in enumerate(places):
+            ax.scatter(*zip(*places.values(), strict=True), s=260, c=colours, edgecolors="w", zorder=2)
+            for agent, (x, y) in places.items():
                 ax.text(x, y, str(agent), ha="center", va="center_baseline", color="w", fontsize=8)
             ax.set_title(
                 f"connectivity {row['found_connectivity']:.2f}, density {row['found_density']:.2f},\n"
                 f"centrality of node 0: {row['found_centrality']:.2f}"
             )
-            ax.set(aspect="equal", xlim=(-1.15, 1.15), ylim=(-1.15, 1.15))
+            ax.set_aspect("equal", adjustable="datalim")
+            ax.margins(0.12)
             ax.axis("off")
         return figure
 

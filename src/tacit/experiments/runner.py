@@ -8,19 +8,18 @@ import csv
 import io
 import json
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tacit
 from tacit.errors import InvalidInput
-from tacit.experiments import journal
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow
-from tacit.experiments.journal import Facts, Finished, PointResult
-from tacit.io.files import finite, write_atomically
+from tacit.io import journal
+from tacit.io.files import write_atomically
 from tacit.io.processes import spread
 from tacit.report.wording import duration
 
@@ -50,6 +49,17 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
+class PointResult(NamedTuple):
+    """The rows of a finished point, and how long it took, if that is known."""
+
+    rows: list[ResultRow]
+    seconds: float | None
+
+
+Finished = dict[str, PointResult]
+"""Finished points, by their keys."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
     """What a folder holds in the end."""
@@ -65,7 +75,7 @@ def find_missing(
     experiment: Experiment, profile: Profile, wanted: Sequence[Point], folder: Path
 ) -> tuple[list[Point], int]:
     """Return the wanted points that a folder lacks, and how many points it has; nothing is written."""
-    finished = journal.read(folder / POINTS, _facts(experiment, profile), experiment.points(profile))
+    finished = _read(folder / POINTS, experiment, profile)
     return [point for point in wanted if point.key not in finished], len(finished)
 
 
@@ -87,75 +97,56 @@ def reproduce(
         raise InvalidInput(f"workers is {workers}; it must be at least 1")
     points = experiment.points(profile)
     wanted = points if wanted is None else wanted
-    facts, file = _facts(experiment, profile), folder / POINTS
+    file = folder / POINTS
     if not file.exists() and folder.is_dir() and any((folder / name).exists() for name in (DOCUMENT, FINDING)):
         raise InvalidInput(f"{folder} holds other results; choose another folder")
-    finished = journal.read(file, facts, points)
+    finished = _read(file, experiment, profile)
     left = [point for point in wanted if point.key not in finished]
     if left:
         file.parent.mkdir(parents=True, exist_ok=True)
         workers, environment = min(workers, len(left)), environment or Environment()
-        estimate = _TimeEstimate(experiment, left, len(wanted), workers, on_progress, device=environment.device)
-        with closing(_run(experiment, left, environment, workers)) as results:
+        known = environment.device == "cpu" and experiment.total_seconds(left) is not None
+        costs, expected, taken = {point.key: experiment.seconds(point) for point in left}, 0.0, 0.0
+
+        def report(last: str = "") -> None:
+            pace = taken / max(expected, 1e-9) if last else 1.0
+            seconds = pace * sum(costs.values()) / workers if last or known else None
+            done = len(wanted) - len(costs)
+            on_progress(Progress(done=done, total=len(wanted), seconds=seconds, timed=bool(last), last=last))
+
+        report()
+        run = partial(_run, experiment.run, replace(environment, progress=environment.progress and workers == 1))
+        with closing(spread(run, left, workers)) as results:
             for point, result in results:
-                journal.append(file, facts, point, result)
-                finished[point.key] = result
-                estimate.update(point, result)
+                journal.append(file, _facts(experiment, profile), {"point": point.named, **result._asdict()})
+                expected, taken = expected + costs.pop(point.key), taken + (result.seconds or 0.0)
+                report(point.describe(experiment.varies))
+        finished = _read(file, experiment, profile)  # as a later command will see it
     rows = [{**point.named, **row} for point in points if point.key in finished for row in finished[point.key].rows]
     return _write(experiment, profile, folder, rows, finished, of=len(points))
 
 
-class _TimeEstimate:
-    """Reports the progress of an experiment: at once, and after each point."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        left: Sequence[Point],
-        total: int,
-        workers: int,
-        on_progress: OnProgress,
-        *,
-        device: str,
-    ) -> None:
-        self._varies, self._on_progress, self._total, self._workers = experiment.varies, on_progress, total, workers
-        self._known = device == "cpu" and experiment.total_seconds(left) is not None
-        self._costs = {point.key: experiment.seconds(point) for point in left}
-        self._expected = self._taken = 0.0
-        self._report(1.0, "")
-
-    def update(self, point: Point, result: PointResult) -> None:
-        """Report that a point is finished."""
-        self._expected += self._costs.pop(point.key)
-        self._taken += result.seconds or 0.0
-        self._report(self._taken / max(self._expected, 1e-9), point.describe(self._varies))
-
-    def _report(self, pace: float, last: str) -> None:
-        done, timed = self._total - len(self._costs), bool(last)
-        left = pace * sum(self._costs.values()) / self._workers if timed or self._known else None
-        self._on_progress(Progress(done=done, total=self._total, seconds=left, timed=timed, last=last))
-
-
-def _run(
-    experiment: Experiment, points: Sequence[Point], environment: Environment, workers: int
-) -> Generator[tuple[Point, PointResult], None, None]:
-    """Yield each point with its result, in the order in which they finish."""
-    if workers > 1:
-        yield from spread(partial(_run_one, experiment.run, replace(environment, progress=False)), points, workers)
-        return
-    for point in points:
-        yield point, _run_one(experiment.run, environment, point)
-
-
-def _run_one(
-    run: Callable[[Point, Environment], list[ResultRow]], environment: Environment, point: Point
-) -> PointResult:
+def _run(run: Callable[[Point, Environment], list[ResultRow]], environment: Environment, point: Point) -> PointResult:
     started = time.monotonic()
     rows = run(point, environment)
-    return PointResult(json.loads(json.dumps(finite(rows))), round(time.monotonic() - started, 1))
+    return PointResult(rows, round(time.monotonic() - started, 1))
 
 
-def _facts(experiment: Experiment, profile: Profile) -> Facts:
+def _read(file: Path, experiment: Experiment, profile: Profile) -> Finished:
+    """Read the finished points of a file, which must be among those of the profile; the file is not changed."""
+
+    def parse(line: dict[str, Any]) -> tuple[str, PointResult]:
+        return json.dumps(line["point"], sort_keys=True), PointResult(list(line["rows"]), line.get("seconds"))
+
+    finished = dict(journal.read(file, _facts(experiment, profile), parse, pieces="points", work="experiment"))
+    if not set(finished) <= {point.key for point in experiment.points(profile)}:
+        raise InvalidInput(
+            f"{file} holds points that this experiment does not have now; choose another folder, or move it away"
+        )
+    return finished
+
+
+def _facts(experiment: Experiment, profile: Profile) -> dict[str, Any]:
     return {"experiment": experiment.name, "profile": profile, "tacit": tacit.__version__}
 
 
@@ -180,7 +171,7 @@ def _write(
     write_atomically(folder / TABLE, _table(rows))
     whole = json.dumps({**document, "rows": rows}, indent=1, allow_nan=False)
     write_atomically(folder / DOCUMENT, whole.encode() + b"\n")
-    from tacit.report.figures.style import save_figure  # matplotlib is slow to import
+    from tacit.report import save_figure  # matplotlib is slow to import
 
     figure = experiment.draw(rows)
     for name in FIGURES:

@@ -1,22 +1,27 @@
 """`split`: accuracy over t of A(t), from classes spread evenly to classes of one's own, on the complete graph."""
 
-from tacit.experiments.descriptions import PROMISE, describe_steps, describe_training
 from tacit.experiments.drawing import COLOURS, DASHED, GREY, MARKERS, Figure, add_legend_below, panels, show_accuracy
 from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, write, write_budget, write_list
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, NAMES, SPLIT
 from tacit.experiments.statistics import (
     accuracies,
-    judge_change,
-    judge_fall,
     judge_margin,
     list_levels,
     select,
-    state_doubt,
+    state_change,
     subtract,
     summarise,
 )
 from tacit.experiments.topology import INVARIANT, draw_levels
-from tacit.experiments.trials import estimate_seconds, needs_gpu, run_final, training_point
+from tacit.experiments.trials import (
+    GUARANTEE,
+    describe_steps,
+    describe_training,
+    estimate_seconds,
+    needs_gpu,
+    run_final,
+    training_point,
+)
 
 _CLOSE = 0.06
 _BUDGETS = (None, 10.0)
@@ -56,17 +61,12 @@ def _describe_one(own: list[ResultRow]) -> str:
     algorithm, first, last = own[0]["algorithm"], shares[0], shares[-1]
     listed = ", ".join(f"{summarise(accuracies(own, t=t)).percent} at t={write(t)}" for t in shares)
     change = subtract(accuracies(own, t=last), accuracies(own, t=first))
-    words = {
-        "same": "so t does not matter, as claimed",
-        "different": "so t matters, against the claim",
-        "falls": "a fall, as claimed",
-        "does not": f"no fall of {100 * INVARIANT:.0f} points, against the claim",
-        "inconclusive": state_doubt(change, INVARIANT),
-    }
-    verdict = (judge_change if algorithm == "dsgt" else judge_fall)(change, INVARIANT)
+    words = "a fall", f"no fall of {100 * INVARIANT:.0f} points"
+    if invariant := algorithm == "dsgt":
+        words = "so t does not matter", "so t matters"
     return (
         f"{NAMES[algorithm]}, {write_budget(own[0]['epsilon'])}: {listed}; from t={write(first)} to {write(last)} it changes by "
-        f"{change.points}, {words[verdict]}."
+        f"{change.points}, {state_change(change, INVARIANT, words, falls=not invariant)}."
     )
 
 
@@ -94,7 +94,7 @@ def _draw(rows: list[ResultRow]) -> Figure:
                 ax.axhline(summarise(central).mean, color=GREY, label="central", **DASHED)
             ax.set(title=write_budget(epsilon), xlabel="t of A(t)")
         show_accuracy(axes[0, 0])
-        add_legend_below(figure, axes[0, 0], PROMISE)
+        add_legend_below(figure, axes[0, 0], GUARANTEE)
         return figure
 
 

@@ -117,6 +117,21 @@ def judge_margin(change: Summary, points: float) -> str:
     return f"more than the {words}" if change.mean + margin < -points else f"inconclusive about the {words}"
 
 
+def state_change(
+    change: Summary, tolerance: float, words: tuple[str, str], *, falls: bool = False, claimed: bool = True
+) -> str:
+    """Say that there is no change, or with `falls` that there is a fall, or the opposite, or that the trials are inconclusive.
+
+    words: for what the paper claims, and for the opposite.
+    claimed: whether it claims that for these rows.
+    """
+    verdict = judge_fall(change, tolerance) if falls else judge_change(change, tolerance)
+    if verdict == "inconclusive":
+        return state_doubt(change, tolerance)
+    agrees = verdict in ("same", "falls")
+    return words[not agrees] + (f", {'as claimed' if agrees else 'against the claim'}" if claimed else "")
+
+
 def state_doubt(change: Summary, tolerance: float) -> str:
     """Say what is open after an inconclusive comparison."""
     if change.margin is None or abs(change.mean) <= change.margin:

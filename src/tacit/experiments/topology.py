@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.experiments.descriptions import PROMISE, describe_graphs, describe_steps, describe_training
 from tacit.experiments.drawing import (
     DASHED,
     GREY,
@@ -19,16 +18,22 @@ from tacit.experiments.experiment import Experiment, Point, Profile, ResultRow, 
 from tacit.experiments.hyperparameters import CENTRAL, DECENTRALIZED, MNIST, NAMES
 from tacit.experiments.statistics import (
     accuracies,
-    judge_change,
-    judge_fall,
     judge_margin,
     list_levels,
     select,
-    state_doubt,
+    state_change,
     subtract,
     summarise,
 )
-from tacit.experiments.trials import estimate_seconds, run_final, training_point
+from tacit.experiments.trials import (
+    GUARANTEE,
+    describe_graphs,
+    describe_steps,
+    describe_training,
+    estimate_seconds,
+    run_final,
+    training_point,
+)
 
 _CLOSE = 0.03
 INVARIANT = 0.02  # accuracies that surely differ by less than two points are called the same
@@ -104,22 +109,14 @@ def _span(found: dict[float, list[float]], *, claimed: bool) -> str:
     means = {value: summarise(values).mean for value, values in found.items()}
     best, worst = max(means, key=lambda value: means[value]), min(means, key=lambda value: means[value])
     change = subtract(found[best], found[worst])
-    words = {
-        "same": "so it is the same" + (", as claimed" if claimed else ""),
-        "different": "so it is not the same" + (", against the claim" if claimed else ""),
-        "inconclusive": state_doubt(change, INVARIANT),
-    }
-    return f"best and worst differ by {change.points}, {words[judge_change(change, INVARIANT)]}"
+    words = "so it is the same", "so it is not the same"
+    return f"best and worst differ by {change.points}, {state_change(change, INVARIANT, words, claimed=claimed)}"
 
 
 def _decline(found: dict[float, list[float]], *, claimed: bool) -> str:
     change = subtract(found[min(found)], found[max(found)])
-    words = {
-        "falls": "a decline" + (", as claimed" if claimed else ""),
-        "does not": f"no decline of {100 * INVARIANT:.0f} points" + (", against the claim" if claimed else ""),
-        "inconclusive": state_doubt(change, INVARIANT),
-    }
-    return f"it changes by {change.points}, {words[judge_fall(change, INVARIANT)]}"
+    words = "a decline", f"no decline of {100 * INVARIANT:.0f} points"
+    return f"it changes by {change.points}, {state_change(change, INVARIANT, words, falls=True, claimed=claimed)}"
 
 
 def _beside_central(own: list[ResultRow], measure: str) -> str:
@@ -155,5 +152,5 @@ def _draw(rows: list[ResultRow], measure: str, label: str) -> Figure:
             ax.set(title=NAMES[algorithm], xlabel=label)
         show_accuracy(axes[0, 0])
         axes[0, 0].plot([], [], color=GREY, label="central", **DASHED)
-        add_legend_below(figure, axes[0, 0], PROMISE)
+        add_legend_below(figure, axes[0, 0], GUARANTEE)
         return figure

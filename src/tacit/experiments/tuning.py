@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tacit import DiNNO
+from tacit import DiNNO, Observer
 from tacit.experiments.drawing import (
     COLOURS,
     MARKERS,
@@ -15,15 +16,36 @@ from tacit.experiments.drawing import (
 )
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, Value, write_list
 from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, NAMES
-from tacit.experiments.recipes import ALGORITHMS, EPSILON, FEATURES, NETWORK, RECIPES, recipe_point, setting_of
-from tacit.experiments.statistics import select
-from tacit.experiments.trials import estimate_seconds, train_point
+from tacit.experiments.recipes import (
+    ALGORITHMS,
+    EPSILON,
+    FEATURES,
+    MASKS,
+    NETWORK,
+    RECIPES,
+    Try,
+    recipe_point,
+    setting_of,
+)
+from tacit.experiments.statistics import Summary, select, summarise
+from tacit.experiments.trials import estimate_seconds, read_event, train_point, write_event
 from tacit.models import CROSS
-from tacit.privacy import Event, epsilon
-from tacit.privacy.accounting import ceil_digits
-from tacit.report.wording import counted, promised
+from tacit.privacy import epsilon
+from tacit.report.wording import counted, write_guarantee
 
-STEPS, CHANGES = "steps", "changes"
+STEPS, CHANGES, SEEDS = "steps", "changes", "seeds"
+_SEEDS_TRIED = 3
+_OVER_SEEDS: tuple[tuple[str, Try], ...] = (
+    ("central", Try(4.0, 0.8, 300)),
+    ("central", Try(2.0, 0.4, 300)),
+    (MASKS, Try(4.0, 0.8, 300)),
+    (MASKS, Try(2.0, 0.4, 300)),
+    ("dsgt", Try(2.0, 0.2, 300)),
+    ("dsgt", Try(4.0, 0.4, 300)),
+    ("dsgt", Try(1.0, 0.1, 300)),
+)
+"""Steps of the network that are tried with several seeds: near where it gets unstable, one seed says little."""
+_SYSTEMS = {**NAMES, MASKS: "DSGT with masks against one curious agent"}
 _SEED = 1000  # of no trial of the accuracy table: what was chosen for being lucky here is not lucky there
 
 # What else could be changed at no cost in privacy; steps follow where a step's size changes.
@@ -60,21 +82,17 @@ def _points(profile: Profile) -> list[Point]:
         used = RECIPES[recipe].systems[system].used
         settings = {name: value for name, value in change.items() if not (smoke and name == "rounds")}
         points.append(recipe_point(profile, recipe, system, "complete", 1, settings | {"part": CHANGES}, used))
+    for system, each in () if smoke else _OVER_SEEDS:
+        points.append(recipe_point(profile, NETWORK, system, "complete", _SEEDS_TRIED, {"part": SEEDS}, each))
     return list(dict.fromkeys(points))
 
 
 def _run(point: Point, environment: Environment) -> list[ResultRow]:
     """Train and score on validation records alone: test records are for what is chosen in the end."""
-    (result,) = train_point(point, environment, chosen=setting_of(point), seed=_SEED)
-    event = result.plan.event(0)
+    results = train_point(point, environment, chosen=setting_of(point), seed=_SEED)
+    event = write_event(results[0].plan.event(0))
     return [
-        {
-            "trial": 0,
-            "validation": float(result.accuracy.mean()),
-            "sample_rate": event.sample_rate,
-            "noise_multiplier": event.noise_multiplier,
-            "queries": event.count,
-        }
+        {"trial": trial, "validation": float(result.accuracy.mean()), **event} for trial, result in enumerate(results)
     ]
 
 
@@ -99,18 +117,68 @@ def _finding(rows: list[ResultRow]) -> str:
         f"{100 * row['validation']:.1f} %."
         for row in select(rows, part=CHANGES)
     ]
+    lines += _list_seeds(rows)
     lines.append(
         "These tries are made on public records, where they cost nobody anything. Clip, lot, rounds and features were chosen "
         "before, by some twenty runs that were not kept, so that choice cannot be repeated. On private records all of it would "
         "have to be counted."
     )
     begin = (
-        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph, one run each, "
-        f"scored on validation records; {promised(EPSILON, DELTA)}, for each run. "
-        f"{_describe_recipes()} The accuracy table uses the best steps, and for DiNNO on features the best ρ. It does not use views, "
+        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph, one run each unless seeds are named, "
+        f"scored on validation records; {write_guarantee(EPSILON, DELTA)}, for each run. "
+        f"{_describe_recipes()} {_state_choice(rows)} For DiNNO on features the accuracy table uses the best ρ. It does not use views, "
         "which multiply the time of a round by their number."
     )
     return write_list(begin, [*lines, *_totals(rows)])
+
+
+def _state_choice(rows: Sequence[ResultRow]) -> str:
+    """Say for which systems the accuracy table uses the best steps that were tried with as many rounds, and for which not."""
+    others = []
+    for recipe, ours in RECIPES.items():
+        for system, tuned in ours.systems.items():
+            over_seeds = _over_seeds(rows, system) if recipe == NETWORK else {}
+            if tuned.used in over_seeds:  # more than one seed says
+                best, tried = next(iter(over_seeds)) == tuned.used, True
+            else:
+                tries = select(list_tries(rows, recipe, system), rounds=tuned.used.rounds)
+                best = bool(tries) and (tries[0]["start"], tries[0]["finish"]) == (tuned.used.start, tuned.used.finish)
+                tried = bool(select(tries, start=tuned.used.start))
+            if not best:
+                why = "which is not the best here" if tried else "which was not tried here"
+                others.append(f"{recipe}, {NAMES[system]}, η from {tuned.used.start:g} to {tuned.used.finish:g}, {why}")
+    begin = "The accuracy table uses the best steps of those tried with its number of rounds"
+    return f"{begin}, except: {'; '.join(others)}." if others else f"{begin}."
+
+
+def _over_seeds(rows: Sequence[ResultRow], system: str) -> dict[Try, Summary]:
+    """Return what steps of the network give with several seeds, the best mean first."""
+    own = _rows_of(rows, system, part=SEEDS)
+    found = {}
+    for each in [each for name, each in _OVER_SEEDS if name == system]:
+        if scores := [row["validation"] for row in select(own, start=each.start, finish=each.finish)]:
+            found[each] = summarise(scores)
+    return dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
+
+
+def _list_seeds(rows: Sequence[ResultRow]) -> list[str]:
+    """List what steps give with several seeds, a line for each system."""
+    lines = []
+    for system in dict.fromkeys(system for system, _ in _OVER_SEEDS):
+        if found := _over_seeds(rows, system):
+            listed = ", ".join(
+                f"{summary.percent} with η from {each.start:g} to {each.finish:g}" for each, summary in found.items()
+            )
+            lines.append(
+                f"network, {_SYSTEMS[system]}, {_OVER_SEEDS[0][1].rounds} rounds, {_SEEDS_TRIED} seeds: {listed}."
+            )
+    return lines
+
+
+def _rows_of(rows: Sequence[ResultRow], system: str, **settings: Value) -> list[ResultRow]:
+    """Return the rows of a system; those of DSGT with masks are a system of their own."""
+    algorithm, curious = ("dsgt", 1) if system == MASKS else (system, None)
+    return select(rows, algorithm=algorithm, curious=curious, **settings)
 
 
 def _describe_recipes() -> str:
@@ -142,24 +210,25 @@ def _describe_change(row: ResultRow) -> str:
 
 def _totals(rows: list[ResultRow]) -> list[str]:
     """Say what all tries together would cost an agent, for one algorithm and for all of them."""
-    own = {name: select(rows, algorithm=name) for name in DECENTRALIZED}
-    whose = {f"of {NAMES[name]}": each for name, each in own.items()}
+    own = {name: _rows_of(rows, name) for name in (*DECENTRALIZED, MASKS)}
+    whose = {f"of {_SYSTEMS[name]}": each for name, each in own.items()}
     whose["between agents"] = [row for each in own.values() for row in each]
     return [
-        f"All that is listed {words}, {counted(len(each), 'run')}, would cost {_cost(each)}."
+        f"All that is listed {words}, {counted(len(each), 'run')}, would cost {_cost(each)}{_against(each)}."
         for words, each in whose.items()
         if each
     ]
 
 
+def _against(runs: Sequence[ResultRow]) -> str:
+    """Say against whom an ε with masks in it holds."""
+    return f", against {Observer(1)}" if any(row.get("curious") for row in runs) else ""
+
+
 def _cost(runs: Sequence[ResultRow]) -> str:
     """Write the ε of all runs on the same records together, rounded up."""
-    kinds = Counter((row["sample_rate"], row["noise_multiplier"], row["queries"]) for row in runs)
-    events = [
-        Event(sample_rate=rate, noise_multiplier=noise, count=times * queries)
-        for (rate, noise, queries), times in kinds.items()
-    ]
-    return promised(ceil_digits(epsilon(events, delta=DELTA)), DELTA)
+    events = [replace(event, count=times * event.count) for event, times in Counter(map(read_event, runs)).items()]
+    return write_guarantee(epsilon(events, delta=DELTA), DELTA)
 
 
 def _draw(rows: list[ResultRow]) -> Figure:
@@ -175,7 +244,7 @@ def _draw(rows: list[ResultRow]) -> Figure:
             make_logarithmic(ax.xaxis)
             ax.set(title=recipe, xlabel="η in the first round")
             show_accuracy(ax, "accuracy on validation")
-        add_legend_below(figure, axes[0, 0], promised(EPSILON, DELTA))
+        add_legend_below(figure, axes[0, 0], write_guarantee(EPSILON, DELTA))
         return figure
 
 
@@ -183,7 +252,20 @@ EXPERIMENT = Experiment(
     name="tuning",
     title="Step sizes for the accuracy table",
     claim="The paper tunes too, and does not say what that costs.",
-    varies=("recipe", "algorithm", "start", "finish", "clip", "lot", "rounds", "averaging", "views", "rho", "growth"),
+    varies=(
+        "part",
+        "recipe",
+        "algorithm",
+        "start",
+        "finish",
+        "clip",
+        "lot",
+        "rounds",
+        "averaging",
+        "views",
+        "rho",
+        "growth",
+    ),
     points=_points,
     run=_run,
     draw=_draw,

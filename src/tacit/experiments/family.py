@@ -1,0 +1,249 @@
+"""`family`: every shipped rule at ε = 1, with its bytes; graphs that change at equal bytes; robust means with and without nonsense; votes of
+teachers on evenly divided data.
+
+The step of every system is chosen from the same small grid, by accuracy on validation records, with one run of a seed that no trial has. It is
+chosen on the ring, or on random pairs for rules that need these, and used on all graphs. All other options of a rule have their defaults.
+"""
+
+import json
+import math
+from typing import Any
+
+import networkx as nx
+
+from tacit import DSGD, DSGT, DiNNO, LogSpaced, Result
+from tacit.algorithms import (
+    ADPSGD,
+    D2,
+    DPSRM,
+    EXTRA,
+    LEASGD,
+    PATE,
+    QDPSGD1,
+    QDPSGD2,
+    SDMDSGD,
+    Algorithm,
+    ChocoSGD,
+    DeepSqueeze,
+    LocalDSGD,
+    Muffliato,
+    Robust,
+)
+from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, Value
+from tacit.experiments.family_drawing import draw
+from tacit.experiments.family_finding import (
+    BYTES,
+    CHANGING,
+    EPSILON,
+    GRAPHS,
+    MASKS,
+    MEANS,
+    NONSENSE,
+    ROUNDED,
+    SCHEDULES,
+    SENDERS,
+    VOTES,
+    write_finding,
+)
+from tacit.experiments.hyperparameters import AGENTS, MNIST, Setting
+from tacit.experiments.nonsense import Nonsense
+from tacit.experiments.trials import PIXELS, estimate_seconds, final_row, train_point
+from tacit.graphs import build, measure
+from tacit.networks import Codec, Topology, find_codec, schedule
+
+_EXCHANGES = 4  # of Muffliato in a round
+_LOCAL_STEPS = 2
+_GRID = (0.0625, 0.25, 1.0, 4.0, 16.0)  # first η of a run; the last one is a fifth of it
+_SMOKE_GRID = (1.0,)
+_STUDENTS = (2.0,)  # whose gradients have no noise
+_LAST, _ADAM = 0.2, 0.01  # DiNNO normalises its steps by Adam: a hundredth of the grid
+_TUNING_SEED = 1000  # of no trial: a step that was lucky here is not lucky there
+_PAIRED = ("leasgd", "ad-psgd")  # tuned on random pairs
+_TUNED_AS = {ROUNDED: "q-dpsgd-1"}  # the same rule with other noise, for a tenth of the time
+_SYSTEMS = (
+    "dsgd",
+    "dsgt",
+    "dsgt, qsgd:8",
+    "dsgt, qsgd:4",
+    MASKS,
+    "dinno",
+    "local-dsgd",
+    "d2",
+    "extra",
+    "muffliato",
+    "choco",
+    "deepsqueeze",
+    "sdm-dsgd",
+    "q-dpsgd-1",
+    ROUNDED,
+    "dp-srm",
+    "leasgd",
+)
+_OPTIONS = ("peers", "reach", "window")
+_TEACHERS = (5, 50)  # of each agent
+_TEACHER_STEP = 1.2e-3  # seconds
+_ASKED = (200, 100, 30)  # public records, answers, and steps of a teacher
+_TRIALS: dict[Profile, int] = {"smoke": 2, "laptop": 2, "paper": 5}
+
+
+def _points(profile: Profile) -> list[Point]:
+    complete = _SYSTEMS[:5] if profile == "smoke" else _SYSTEMS
+    points = [_point(profile, BYTES, system, "ring") for system in _SYSTEMS]
+    points += [_point(profile, BYTES, system, "complete") for system in complete]
+    points += [_point(profile, BYTES, system, "matchings") for system in ("dsgt", *_PAIRED)]
+    points += [
+        _point(profile, SCHEDULES, system, links, **more)
+        for links, more in CHANGING.items()
+        for system in (("dsgt", "d2") if profile == "paper" else ("dsgt",))
+    ]
+    points += [
+        _point(profile, NONSENSE, "dsgd", graph, mixing=mixing, nonsense=senders)
+        for graph in (GRAPHS if profile == "paper" else ("complete",))
+        for mixing in MEANS
+        for senders in (0, SENDERS[graph])
+    ]
+    for epsilon in (8.0,) if profile == "smoke" else (1.0, 8.0):
+        points += [_point(profile, VOTES, "dsgt", "ring", t=0.0, epsilon=epsilon)]
+        points += [
+            _point(profile, VOTES, f"pate, {teachers} teachers", "ring", t=0.0, epsilon=epsilon, teachers=teachers)
+            for teachers in ((3,) if profile == "smoke" else _TEACHERS)
+        ]
+    return points
+
+
+def _point(profile: Profile, part: str, system: str, links: str, **more: Value) -> Point:
+    scale, smoke = MNIST[profile], profile == "smoke"
+    kinds: dict[str, dict[str, Value]] = {MASKS: {"curious": 1}, ROUNDED: {"noise": "discrete"}}
+    settings: dict[str, Value] = {
+        "part": part,
+        "system": system,
+        "algorithm": system.partition(",")[0].partition(" ")[0],
+        "links": links,
+        "epsilon": EPSILON,
+        "t": 1.0,
+        "agents": AGENTS,
+        "dataset": scale.dataset,
+        "features": PIXELS,
+        "model": "logistic" if profile == "laptop" else scale.model,
+        "rounds": scale.rounds if smoke else {"laptop": 100, "paper": 1000}[profile],
+        "lot": scale.lot,
+        "clip": 1.0,
+        "trials": _TRIALS[profile],
+    }
+    return Point.of(**settings | kinds.get(system, {}) | more)
+
+
+def _rule(point: Point) -> Algorithm[Any]:
+    if point["algorithm"] == "pate":
+        smoke = point["dataset"] == MNIST["smoke"].dataset
+        records, answers, steps = (60, 30, 5) if smoke else _ASKED
+        return PATE(teachers=point["teachers"], records=records, answers=answers, teacher_steps=steps)
+    codec: Codec = find_codec(point["system"].partition(", ")[2] or "dense")
+    gap = measure(build("ring", AGENTS)).spectral_gap if point["links"] == "ring" else None
+    rules: dict[str, Algorithm[Any]] = {
+        "dsgd": DSGD(codec=codec),
+        "dsgt": DSGT(codec=codec),
+        "dinno": DiNNO(rho=0.1),
+        "local-dsgd": LocalDSGD(local_steps=_LOCAL_STEPS),
+        "d2": D2(),
+        "extra": EXTRA(),
+        "choco": ChocoSGD(),
+        "deepsqueeze": DeepSqueeze(),
+        "sdm-dsgd": SDMDSGD(),
+        "q-dpsgd-1": QDPSGD1(),
+        ROUNDED: QDPSGD2(),
+        "muffliato": Muffliato(exchanges=_EXCHANGES if gap else 1, gap=gap),
+        "dp-srm": DPSRM(),
+        "leasgd": LEASGD(),
+        "ad-psgd": ADPSGD(),
+    }
+    rule = rules[point["algorithm"]]
+    if (mixing := point.named.get("mixing", "metropolis")) != "metropolis":
+        rule = Robust(rule, mixing, point["nonsense"] or None if mixing == "trimmed" else None)
+    senders = point.named.get("nonsense", 0)
+    return Nonsense(rule, senders) if senders else rule
+
+
+def _links(point: Point, trial: int) -> nx.Graph | Topology:
+    if point["links"] in ("ring", "complete"):
+        return build(point["links"], point["agents"])
+    options = {name: point[name] for name in _OPTIONS if name in point.named}
+    return schedule(point["links"], point["agents"], trial, **options)
+
+
+def _run(point: Point, environment: Environment) -> list[ResultRow]:
+    tried = _try_steps(point, environment)
+    start = max(tried, key=lambda each: tried[each])
+    steps: ResultRow = {"start": start, "finish": _LAST * start, "tried": json.dumps(tried)}
+    rows = []
+    for trial, result in enumerate(_train(point, environment, start)):
+        row = final_row(trial, result)
+        if senders := point.named.get("nonsense", 0):
+            accuracy = result.evaluate().accuracy
+            assert accuracy is not None
+            row |= {"accuracy": float(accuracy[senders:].mean()), "worst": float(accuracy[senders:].min())}
+        rows.append(steps | row)
+    return rows
+
+
+def _train(point: Point, environment: Environment, start: float, seed: int = 0) -> list[Result]:
+    setting = Setting(rule=_rule(point), lr=LogSpaced(start, _LAST * start), clip=point["clip"])
+    links = [_links(point, trial) for trial in range(point["trials"])]
+    return train_point(point, environment, chosen=setting, graphs=links, seed=seed)
+
+
+_tried: dict[str, dict[float, float]] = {}  # so that a system that is on several graphs is tuned once in a process
+
+
+def _try_steps(point: Point, environment: Environment) -> dict[float, float]:
+    """Return the accuracy on validation records with each step of the grid, of a system on the links on which it is tuned."""
+    algorithm = _TUNED_AS.get(point["algorithm"], point["algorithm"])
+    apart = {"part", "mixing", "nonsense", "exchanges", "noise", *_OPTIONS}
+    settings = {name: value for name, value in point.settings if name not in apart}
+    if point["algorithm"] in _TUNED_AS:
+        settings |= {"algorithm": algorithm, "system": algorithm}
+    alone = Point.of(**settings | {"links": "matchings" if algorithm in _PAIRED else "ring", "trials": 1})
+    if alone.key not in _tried:
+        grid = [_ADAM * each if algorithm == "dinno" else each for each in _grid(point)]
+        accuracy = [0.0]
+        if len(grid) > 1:
+            accuracy = [float(_train(alone, environment, start, _TUNING_SEED)[0].accuracy.mean()) for start in grid]
+        _tried[alone.key] = {
+            start: 0.0 if math.isnan(found) else round(found, 4)  # a step with which models diverge
+            for start, found in zip(grid, accuracy, strict=True)
+        }
+    return _tried[alone.key]
+
+
+def _grid(point: Point) -> tuple[float, ...]:
+    if point["algorithm"] == "pate":
+        return _STUDENTS
+    return _SMOKE_GRID if point["dataset"] == MNIST["smoke"].dataset else _GRID
+
+
+def _seconds(point: Point) -> float:
+    steps = _LOCAL_STEPS if point["algorithm"] == "local-dsgd" else 1
+    tuned = point["algorithm"] not in _TUNED_AS
+    first = (
+        tuned
+        and point["part"] == BYTES
+        and point["links"] == ("matchings" if point["algorithm"] in _PAIRED else "ring")
+    )
+    tried = len(_grid(point)) / point["trials"] if first and len(_grid(point)) > 1 else 0
+    teaching = 0.0
+    if point["algorithm"] == "pate":
+        teaching = _TEACHER_STEP * _ASKED[-1] * point["teachers"] * point["agents"] * point["trials"]
+    return steps * (1 + tried) * estimate_seconds(point) + teaching
+
+
+EXPERIMENT = Experiment(
+    name="family",
+    title="Accuracy and bytes of every rule",
+    claim="LEASGD, SDM-DSGD, Q-DPSGD and Muffliato fall under the framework as well; which of them is better is not said.",
+    varies=("part", "system", "links", "epsilon", "mixing", "nonsense"),
+    points=_points,
+    run=_run,
+    draw=draw,
+    finding=write_finding,
+    seconds=_seconds,
+)
