@@ -5,6 +5,12 @@ from tacit.cli import app
 
 
 @pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
 def tacit(tmp_path, monkeypatch):
     """Run a command in an empty folder; returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)

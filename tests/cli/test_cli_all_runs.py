@@ -24,7 +24,10 @@ def test_a_budget_given_with_a_run_is_stored_in_its_terms_and_holds_for_those_af
     assert stored == Budget(epsilon=2.0, delta=1e-4, adjacency="replace_one", accountant="pld")
     code, _, error = tacit(*words, "--noise-multiplier", 0.9, "--name", "two")
     assert code == 2
-    assert "past its budget of ε=2 at δ=0.0001 (replace-one). After a first run the Rényi filter" in one_line(error)
+    assert (
+        "past its budget of ε=2 at δ=0.0001 (replace-one, against everybody else together). After a first run the Rényi filter"
+        in one_line(error)
+    )
     assert tacit(*words, "--budget", "2", "--name", "three")[0] == 0
 
 
@@ -39,7 +42,9 @@ def test_another_budget_than_the_stored_one_is_refused(tacit):
     tacit("train", *QUICK, "--budget", "2", "--name", "one")
     code, _, error = tacit("train", *QUICK, "--budget", "3", "--name", "two")
     assert code == 2
-    assert "has a budget already: ε=2 at δ=1e-05 (add-or-remove-one), pld" in one_line(error)
+    assert "has a budget already: ε=2 at δ=1e-05 (add-or-remove-one, against everybody else together), pld" in one_line(
+        error
+    )
 
 
 def test_a_run_that_cannot_begin_for_another_reason_leaves_no_budget(tacit, tmp_path):
@@ -56,7 +61,10 @@ def test_what_all_runs_have_spent_is_reported_after_each(tacit):
     assert "per record (highest for" in out
     assert "if no run was planned after seeing another's results" in out
     (budget,) = json.loads(tacit("ledger", "--json")[1])["budgets"]
-    assert f"the budget of ε=2 at δ=1e-05 (add-or-remove-one) counts {round_up(budget['counted'])} as used" in out
+    assert (
+        f"the budget of ε=2 at δ=1e-05 (add-or-remove-one, against everybody else together) counts {round_up(budget['counted'])} as used"
+        in out
+    )
     assert f"highest for {most['owner'].rpartition('/')[2]})" in out
     shown = float(out.split("together have spent ε=")[1].split()[0])
     assert most["epsilon"]["add_remove"] <= shown <= most["epsilon"]["add_remove"] * 1.001

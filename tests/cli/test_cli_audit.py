@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 
 import pytest
-import typer.main
+from audit_commands import BLANK, MEMBERSHIP, NEIGHBOR, SURE
 from full_disk import files_end_at
 from invoking import answer, complaint, document, one_line, plant_noise
 from typer.testing import CliRunner
@@ -24,25 +24,8 @@ from tacit.cli.audit.printing import print_audit
 from tacit.experiments import attack
 from tacit.io.files import finite
 
-SURE = ("--confidence", 0.999999)
+pytestmark = pytest.mark.usefixtures("empty_folder")
 IN_ONE_BATCH = ("--batch", 80)
-NEIGHBOR = ("audit", "neighbor", "--runs", 40, "--rounds", 5, "--workers", 1, "--batch", 20, *SURE)
-MEMBERSHIP = (
-    "audit",
-    "membership",
-    "--dataset",
-    "digits",
-    "--runs",
-    12,
-    "--rounds",
-    3,
-    "--workers",
-    1,
-    "--batch",
-    12,
-    *SURE,
-)
-BLANK = ("--canary", "blank", "--dataset", "digits")
 KEYS = {
     "attack",
     "claimed",
@@ -52,16 +35,10 @@ KEYS = {
     "lower_bound_whatever",
     "within_reach",
     "verdict",
-    "looks",
+    "thresholds",
     "roc",
     "settings",
 }
-COMMANDS = typer.main.get_command(app).commands["audit"].commands
-
-
-@pytest.fixture(autouse=True)
-def empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 def play_once(tmp_path_factory, *args):
@@ -96,7 +73,7 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
     assert found["verdict"] == "no violation found"
     assert found["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert (found["runs_per_side"], found["confidence"]) == (40, SURE[1])
-    assert {look["statistic"] for look in found["looks"]} >= {"likelihood", "variation"}
+    assert {each["statistic"] for each in found["thresholds"]} >= {"likelihood", "variation"}
     attack = found["attack"]
     assert (attack["target"], attack["observers"], attack["queries"], attack["exact_answers"]) == (0, [1], 5, 5)
     assert attack["share_seen"] == pytest.approx(1)
@@ -105,10 +82,47 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
     assert "NO VIOLATION FOUND" in (folder / "audit.html").read_text()
 
 
-def test_text_has_claim_looks_and_verdict():
+@pytest.mark.parametrize(
+    ("options", "against", "statistic", "about"),
+    [
+        (
+            ("--noise", "cancelling", "--curious", 2, "--agents", 5, "--mask-ratio", 2),
+            "any 2 other agents together",
+            "likelihood",
+            "masks: complete keys",
+        ),
+        (("--bands", 2), None, "bands", "2 bands"),
+        pytest.param(
+            ("--noise", "discrete", "--rounding-bits", 3),
+            None,
+            "likelihood",
+            "discrete noise",
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["masks", "bands", "discrete"],
+)
+def test_noise_of_every_kind_is_attacked_and_claimed_as_it_is(options, against, statistic, about):
+    found = document("audit", "neighbor", "--runs", 12, "--rounds", 4, "--workers", 1, *SURE, *options)
+    assert found["verdict"] == "no violation found"
+    assert found["claimed"]["epsilon"] == pytest.approx(1, abs=1e-2)
+    assert found["attack"].get("against") == against
+    assert len(found["attack"]["observers"]) == (2 if against else 1)
+    assert about in found["attack"]["about"]
+    assert statistic in {each["statistic"] for each in found["thresholds"]}
+    event = found["claimed"]["event"]
+    assert (event["count"], event["cyclic"], event["discrete"]) == (
+        2 if "--bands" in options else 4,
+        "--bands" in options,
+        "discrete" in options,
+    )
+    assert "tradeoff" in {bound["method"] for each in found["thresholds"] for bound in each["bounds"]}
+
+
+def test_text_has_claim_thresholds_and_verdict():
     said = answer(*NEIGHBOR, *IN_ONE_BATCH, "--algorithm", "dsgt", "--quiet")
     for words in (
-        "Curious neighbour: DSGT · 3 agents · graph: complete · 5 rounds",
+        "Curious neighbour: dsgt · 3 agents · graph: complete · 5 rounds",
         "ε = 1 at δ = 0.01, add-or-remove-one adjacency",
         "of the 5 answers of agent 0; 5 exactly",
         "/40",
@@ -121,8 +135,8 @@ def test_text_has_claim_looks_and_verdict():
 
 
 def test_the_table_of_a_large_audit_fits_80_columns(played, monkeypatch, capsys):
-    for look in played["looks"]:
-        look["outcomes"] = {"absent": 50_000, "false_alarms": 20_000, "present": 50_000, "misses": 20_000}
+    for each in played["thresholds"]:
+        each["outcomes"] = {"absent": 50_000, "false_alarms": 20_000, "present": 50_000, "misses": 20_000}
     monkeypatch.setenv("COLUMNS", "80")
     print_audit(played, Path("large"))
     said = capsys.readouterr().out
@@ -294,86 +308,3 @@ def test_the_experiment_and_the_command_prove_the_same_of_the_same_scores(member
     for name, each in found.items():
         proven = finite(attack.judge_scores(rows, name).to_json())
         assert {key: each[key] for key in proven} == json.loads(json.dumps(proven))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--observer", 0), "agent 0 is the target and cannot be an observer of itself"),
-        (("--observer", 7), "observer is 7; it must be an agent, from 0 to 2"),
-        (("--target", 3), "target is 3; it must be an agent, from 0 to 2"),
-        (("--target", -1), "target is -1"),
-        (("--agents", 1), "agent 0 has no neighbours"),
-        (("--agents", 0), "agents must be a whole number of at least 1, got 0"),
-        (("--runs", 9), "runs is 9; fewer than 10 on a side prove nothing"),
-        (("--confidence", 1), "confidence is 1.0; it must lie strictly between 0 and 1"),
-        (("--confidence", 0), "confidence is 0.0; it must lie strictly between 0 and 1"),
-        (("--delta", 0), "delta is 0.0; it must lie strictly between 0 and 1"),
-        (("--epsilon", 0), "epsilon is 0.0"),
-        (("--lot-size", 101), "101"),
-        (("--lot-size", 0), "lot_size is 0.0"),
-        (("--records", 0), "records is 0; it must be at least 1"),
-        (("--rounds", 0), "rounds is 0; it must be at least 1"),
-        (("--batch", 0), "batch is 0; it must be at least 1"),
-        (("--workers", 0), "workers is 0; it must be at least 1"),
-        (("--lr", 0), "a step size must be positive and finite, got 0.0"),
-        (("--algorithm", "dsgx"), "--algorithm is 'dsgx'; it must be one of dsgd, dsgt, dinno; did you mean 'dsgt'?"),
-        (("--graph", "rng"), "unknown graph kind 'rng'; did you mean 'ring'?"),
-        (("--graph", "apart.txt"), "the graph is not connected"),
-        (("--adam",), "--adam is an option for DiNNO's inner steps; dsgd has none"),
-        (("--inner-steps", 2), "--inner-steps is an option for DiNNO's inner steps; dsgd has none"),
-        (("--algorithm", "dinno", "--inner-steps", 0), "inner_steps is 0; at least one is needed"),
-        (("--algorithm", "dinno", "--adam", "--inner-steps", 2), "is not linear in the gradients"),
-        (
-            ("--algorithm", "dinno", "--adam", "--graph", "path", "--agents", 4, "--target", 1),
-            "must see all of its neighbours",
-        ),
-        (("--folder", "apart.txt"), "apart.txt is not a folder"),
-        (("--dataset", "digits"), "--dataset is an option of --canary blank; the worst record is not from a data set"),
-        (("--data-dir", "."), "--data-dir is an option of --canary blank"),
-        ((*BLANK, "--target", 1), "--target is 1; a blank image is labelled 0"),
-        ((*BLANK, "--graph", "ring", "--agents", 5), "do not see all of agent 0's answers"),
-        ((*BLANK, "--agents", 11), "digits has too few classes for 11 agents"),
-        ((*BLANK, "--algorithm", "dinno", "--adam"), "is not linear in the gradients"),
-        (("--canary", "blank", "--dataset", "digit"), "unknown data set 'digit'; did you mean 'digits'?"),
-        (("--runz", 5), "unknown option '--runz'; did you mean '--runs'?"),
-    ],
-)
-def test_bad_input_is_refused_with_a_sentence(options, message, tmp_path):
-    (tmp_path / "apart.txt").write_text("0 1\n2 3\n")
-    assert message in complaint(*NEIGHBOR, *options)
-    assert [path.name for path in tmp_path.iterdir()] == ["apart.txt"]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--dataset", "mnits"), "unknown data set 'mnits'; did you mean 'mnist'?"),
-        (("--algorithm", "al"), "it must be one of sgd, dsgd, dsgt, dinno, all; did you mean 'all'?"),
-        (("--lot-size", 1000), "1000"),
-        (("--rounds", 0), "rounds is 0; it must be at least 1"),
-        (("--compile", "now"), "--compile is 'now'; it must be one of auto, true, false"),
-    ],
-)
-def test_bad_input_to_membership_is_refused_with_a_sentence(options, message, tmp_path):
-    assert message in complaint(*MEMBERSHIP, *options)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_misspelt_attack_is_answered_with_the_nearest():
-    assert "no such command 'neighbour'. Did you mean 'neighbor'? (see 'tacit audit --help')" in complaint(
-        "audit", "neighbour"
-    )
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_80_columns_and_has_an_example_that_can_be_typed(name):
-    said = answer("audit", name, "--help")
-    lines = said.splitlines()
-    shown = {word for line in lines if line.startswith("│ ") for word in line.split()[1:3]}
-    for option in COMMANDS[name].params:
-        assert option.opts[0] in shown or option.metavar in shown
-    assert "Exit code 1 means" in said or (name == "distance" and "There is no verdict" in said)
-    words = shlex.split(COMMANDS[name].help.partition("Example")[2].partition("tacit audit ")[2])
-    assert words[0] == name or (name == "check" and words[0].endswith(".toml"))
-    COMMANDS[name].make_context(name, words[words[0] == name :])

@@ -8,7 +8,8 @@ import pytest
 import torch
 from invoking import _invoke, complaint, one_line
 
-from tacit.audit.detectors.run_files import training_of
+from tacit.audit.detectors.check import training_of
+from tacit.privacy import mechanisms
 from tacit.report import RecordedRun, write_report
 from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
@@ -71,6 +72,32 @@ def test_a_fault_ends_training_before_any_query(tacit, tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "one").exists()
     kept = last_check(tmp_path / "runs", RunConfig.of(RunConfig.read(tmp_path / "run.toml")))
     assert kept.verdict == "fault found"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("noise", "plant", "found"),
+    [
+        (
+            'noise = "cancelling"\nmask_ratio = 2.0\nagents = 5\ngraph = "ring"\nkeys = "graph"\n',
+            faults.keep_the_curious_in_the_graph,
+            "noise: protection",
+        ),
+        ("bands = 4\n", faults.draw_from_all_groups, "lots: turns"),
+        ("bands = 4\n", lambda patch: faults.scale_bands(1.5, patch), "noise: size"),
+    ],
+    ids=["the curious", "groups", "columns"],
+)
+def test_a_fault_of_the_noise_that_a_file_asks_for_is_found(noise, plant, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [line for line in CONFIG.splitlines() if line.split(" ")[0] not in noise]
+    Path("run.toml").write_text("\n".join(lines) + "\n" + noise)
+    assert _invoke(["audit", "run.toml", "--json"]).exit_code == 0
+    plant(monkeypatch)
+    result = _invoke(["audit", "run.toml", "--json"])
+    mechanisms._deviations.cache_clear()
+    assert result.exit_code == 1
+    assert found in json.loads(result.stdout)["failed"]
 
 
 def test_a_data_set_that_is_not_there_is_made_up_from_its_declared_shape(tmp_path):

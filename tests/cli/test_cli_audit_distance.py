@@ -15,7 +15,8 @@ def empty_folder(tmp_path, monkeypatch):
 
 def test_share_falls_with_distance_for_every_algorithm_and_can_be_drawn(tmp_path):
     found = document(*SMALL, "--algorithm", "all", "--plot", "leaks.png")
-    assert list(found["algorithms"]) == ["dsgd", "dsgt", "dinno"]
+    assert list(found["algorithms"]) == ["dsgd", "dsgt", "dinno", "local-dsgd", "d2", "extra", "dp-srm", "muffliato"]
+    assert found["warning"].startswith("These shares are not a guarantee, and no ε rests on them")
     for rows in found["algorithms"].values():
         assert [row["distance"] for row in rows] == [1, 2, 3]
         shares = [row["share"] for row in rows]

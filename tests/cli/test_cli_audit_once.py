@@ -1,4 +1,4 @@
-"""`tacit audit noise` and `one-run`: what they print and keep, what they refuse, and when the exit code is 1.
+"""`tacit audit noise`, `one-run` and `votes`: what they print and keep, what they refuse, and when the exit code is 1.
 
 Each audit of a sound system is a false alarm with a probability of 1e-6 at most.
 """
@@ -6,6 +6,7 @@ Each audit of a sound system is a false alarm with a probability of 1e-6 at most
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from invoking import answer, complaint, document, one_line, plant_noise
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from tacit.audit.attacks.world import World
 from tacit.cli import app
+from tacit.privacy import teachers
 
 SURE = ("--confidence", 0.999999)
 NOISE = ("audit", "noise", "--runs", 10, "--rounds", 6, "--false-alarm", 1e-6)
@@ -27,7 +29,7 @@ def empty_folder(tmp_path, monkeypatch):
 def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
     said = answer(*NOISE)
     for words in (
-        "Noise and lots: DSGD · 3 agents · graph: complete · 6 rounds · 10 runs",
+        "Noise and lots: dsgd · 3 agents · graph: complete · 6 rounds · 10 runs",
         "at least 0.",
         "size of the noise",
         "Noise and lots of all agents are as stated, as far as 10 runs show.",
@@ -124,7 +126,7 @@ def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
 def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
     images = ("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--algorithm", "dsgt", *SURE)
     said = answer(*images, "--sees", sees)
-    assert "Canaries in one run: DSGT on digits · 3 agents · graph: complete · 2 rounds" in said
+    assert "Canaries in one run: dsgt on digits · 3 agents · graph: complete · 2 rounds" in said
     assert "200, each in or out by a coin" in said
 
 
@@ -164,3 +166,18 @@ def test_a_coalition_is_attacked_with_the_epsilon_against_so_many():
     assert one["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert two["claimed"]["epsilon"] > 1.5
     assert two["attack"]["against"] == "any 2 other agents together"
+    assert "curious is 0; it must be at least 1" in complaint(*attack, "--curious", 0)
+
+
+def test_votes_of_teachers_are_attacked_and_a_check_without_noise_is_found(tmp_path, monkeypatch):
+    votes = ("audit", "votes", "--runs", 200, *SURE)
+    said = answer(*votes)
+    assert "Votes of teachers: pate · 10 teachers · 20 public records · 8 answers" in said
+    assert "audits/votes-pate-1/audit.html" in said
+    sound = teachers.answer
+    monkeypatch.setattr(
+        teachers, "answer", lambda counts, noise, stream: sound(counts, replace(noise, threshold_noise=1e-3), stream)
+    )
+    assert CliRunner().invoke(app, ["audit", "votes", "--runs", "300", "--folder", "bad"]).exit_code == 1
+    assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
+    assert "answers is 30, and only 20 records are asked about" in complaint(*votes, "--answers", 30)

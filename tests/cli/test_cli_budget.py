@@ -51,6 +51,19 @@ def test_epsilon_of_a_noise():
     assert result["epsilon"] == pytest.approx(1, rel=1e-3)
 
 
+def test_discrete_noise_is_counted_by_whole_orders_and_says_in_which_units_it_is():
+    asked = ("budget", "--epsilon", 3, *SMALL, "--delta", 1e-4, "--noise", "discrete")
+    result = document(*asked)
+    (sigma,) = accounting.noise_multipliers(
+        epsilons=[3.0], delta=1e-4, sample_rates=[0.1], queries=12, accountant="rdp", discrete=True
+    )
+    assert result["noise_multiplier"] == sigma
+    event = Event(sample_rate=0.1, noise_multiplier=sigma, count=12, discrete=True)
+    assert result["epsilon"] == accounting.epsilon([event], delta=1e-4) <= 3
+    assert [key for key, row in rows(result).items() if row["supported"]] == [("add_remove", "rdp")]
+    assert "in units of the length that a rounded vector has at most" in answer(*asked)
+
+
 def test_all_combinations_are_listed_and_the_impossible_one_has_no_number():
     table = rows(document("budget", "--epsilon", 1, *SETTING))
     assert len(table) == 4
@@ -130,13 +143,14 @@ def setting(*, size=6000, lot=256, queries=2000):
     [
         ((*SETTING,), "give either --epsilon or --noise-multiplier; neither is given"),
         ((*SETTING, "--epsilon", 1, "--noise-multiplier", 2), "; both are given"),
-        ((*SETTING, "--epsilon", -1), "epsilon is -1.0; it must be positive"),
+        ((*SETTING, "--epsilon", -1), "--epsilon is -1.0; it must be greater than 0"),
         ((*SETTING, "--epsilon", "nan"), "epsilon is nan"),
+        ((*SETTING, "--epsilon", "1,2,4"), "--epsilon has 3 values"),
         ((*SETTING, "--epsilon", "one"), "--epsilon is 'one'; it must be a number"),
         ((*SETTING, "--epsilon", 1e-9), "no noise multiplier up to 1e+06 reaches epsilon=1e-09"),
-        ((*SETTING, "--noise-multiplier", 0), "noise_multiplier is 0.0"),
+        ((*SETTING, "--noise-multiplier", 0), "--noise-multiplier is 0.0; it must be greater than 0"),
         ((*SETTING, "--noise-multiplier", 0.001), "--noise-multiplier 0.001 over 2000 queries protects nothing"),
-        ((*SETTING, "--epsilon", 1, "--delta", 0), "delta is 0.0; it must lie strictly between 0 and 1"),
+        ((*SETTING, "--epsilon", 1, "--delta", 0), "--delta is 0.0; it must be greater than 0"),
         ((*SETTING, "--epsilon", 1, "--delta", 1), "delta is 1.0"),
         (
             (*SETTING, "--epsilon", 1, "--adjacency", "replace"),
@@ -152,8 +166,8 @@ def setting(*, size=6000, lot=256, queries=2000):
         ),
         ((*setting(size=100), "--epsilon", 1), "--lot-size 256 is larger than the data set's 100 records"),
         ((*setting(size=0), "--epsilon", 1), "--dataset-size is 0; it must be at least 1"),
-        ((*setting(lot=0), "--epsilon", 1), "--lot-size is 0; it must be positive"),
-        ((*setting(lot="nan"), "--epsilon", 1), "--lot-size is nan; it must be positive"),
+        ((*setting(lot=0), "--epsilon", 1), "--lot-size is 0.0; it must be greater than 0"),
+        ((*setting(lot="nan"), "--epsilon", 1), "--lot-size is nan; it must be greater than 0"),
         ((*setting(queries=0), "--epsilon", 1), "--queries is 0"),
         ((*setting(queries=1.5), "--epsilon", 1), "--queries is '1.5'; it must be a whole number"),
         (("--epsilon", 1, "--lot-size", 2, "--queries", 3), "missing option '--dataset-size'"),
@@ -161,6 +175,14 @@ def setting(*, size=6000, lot=256, queries=2000):
         ((*SETTING, "--epsilon", 1, "more"), "unexpected extra argument"),
         ((*SETTING, "--epsilon", 1, "--plot", "x.gif"), "x.gif: a picture is saved as .png, .pdf, .svg"),
         ((*SETTING, "--epsilon", 1, "--plot", "x"), "this name has no ending"),
+        (
+            (*SETTING, "--epsilon", 1, "--noise", "discrete", "--accountant", "pld"),
+            "discrete noise has a bound by Rényi divergences alone",
+        ),
+        (
+            (*SETTING, "--epsilon", 1, "--noise", "discrete", "--bands", 4),
+            "noise with bands is not on one grid",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(args, message):

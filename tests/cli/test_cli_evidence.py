@@ -43,7 +43,8 @@ def test_a_folder_is_verified_as_its_archive_would_be(tacit, run):
     assert (found["run"], found["holds"], found["failed"]) == ("one", True, [])
     assert found["not_checked"] == ["replay"]
     outcome = {each["what"]: each["outcome"] for each in found["findings"]}
-    assert outcome["earlier head"] == outcome["scores on test"] == "holds"
+    assert outcome["earlier head"] == outcome["scores on validation"] == "holds"
+    assert outcome["scores on test"] == "shown", "the run states none to compare with"
 
 
 def test_what_was_changed_since_a_head_is_reported_by_both_commands(tacit, run):
@@ -107,7 +108,7 @@ def test_an_archive_of_which_a_part_was_changed_does_not_hold_and_the_part_is_na
     [
         (["export", "one"], "say what the archive is for"),
         (["export", "none", "--for-audit"], "there is no run folder"),
-        (["verify", "none.zip"], "there is no run folder"),
+        (["verify", "none.zip"], "there is no archive none.zip; tacit export RUN writes one"),
         (["verify", "one", "--head", "abc"], "is not a hash"),
         (["verify", "one", "--signature", "x.json"], "--signature and --key go together"),
         (["verify", "one", "--key", "x.pub"], "--signature and --key go together"),

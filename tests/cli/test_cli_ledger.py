@@ -1,4 +1,4 @@
-"""`tacit ledger`: what was spent, in short and in full, and whether the record is whole."""
+"""`tacit ledger`: what was spent, in short and in full, and whether the record is complete."""
 
 import json
 from contextlib import closing
@@ -9,7 +9,7 @@ from tampering import edit_log, gaussians
 
 from tacit.cli.commands.ledger_spending import LedgerSnapshot
 from tacit.cli.terminal.output import round_up
-from tacit.privacy import Budget, DurableLedger, Ledger
+from tacit.privacy import Budget, Discrete, DurableLedger, Ledger, Privacy
 from tacit.report import RecordedRun
 from tacit.report.html.page import report
 
@@ -28,6 +28,38 @@ def test_the_ledger_shows_what_was_spent(tacit):
     assert max(one, two) < both
     assert all(row["epsilon"]["replace_one"] > row["epsilon"]["add_remove"] for row in rows)
     assert "all runs" in tacit("ledger")[1]
+
+
+def test_the_ledger_says_where_another_accountant_counted(tacit, tmp_path):
+    plan = Privacy(noise_multiplier=1.0, delta=1e-2, clip=1.0, lot_size=25, bands=2).plan([1000], 4)
+    with closing(DurableLedger(tmp_path / "runs" / "ledger.sqlite")) as ledger:
+        ledger.open(run="r", owners=["a"], mechanisms=plan.mechanisms, queries=4, release=True).spend()
+    out = tacit("ledger", "--delta", "0.01", "--runs", str(tmp_path / "runs"))[1]
+    assert "or rdp where pld has no bound" in " ".join(out.split())
+
+
+def test_the_heading_names_the_runs_that_another_accountant_counted(tacit, tmp_path):
+    terms = {"noise_multiplier": 1.0, "delta": 1e-2, "clip": 1.0, "lot_size": 25, "accountant": "rdp"}
+    with closing(DurableLedger(tmp_path / "runs" / "ledger.sqlite")) as ledger:
+        for run, noise in (("fine", Discrete()), ("plain", None)):
+            plan = Privacy(**terms, noise=noise).plan([1000], 4, width=9)
+            ledger.open(run=run, owners=["a"], mechanisms=plan.mechanisms, queries=4, release=True).spend()
+            out = one_line(tacit("ledger", "--delta", "0.01")[1])
+            if run == "fine":
+                assert "by the rdp accountant, as pld has no bound, of" in out
+    assert "by the pld accountant, or rdp where pld has no bound (fine, all runs), of" in out
+
+
+def test_runs_that_a_copied_ledger_does_not_have_are_named(tacit, tmp_path):
+    """A ledger that is copied while a process has it open, without its -wal, lacks what was written last."""
+    tacit("train", *QUICK, "--name", "one")
+    assert "not in this ledger" not in tacit("ledger")[2]
+    (tmp_path / "runs" / "one").rename(tmp_path / "runs" / "two")
+    code, _, err = tacit("ledger")
+    assert code == 0
+    assert "not in this ledger, although their folders are here: two." in one_line(err)
+    assert "copied without ledger.sqlite-wal" in one_line(err)
+    assert json.loads(tacit("ledger", "--json")[1])["missing"] == ["two"]
 
 
 def test_a_ledger_that_is_not_whole_is_reported_and_exits_with_1(tacit, tmp_path):
@@ -96,15 +128,15 @@ def test_delta_is_that_of_the_runs_and_the_smallest_where_they_differ(tacit):
 
 def test_groups_that_hold_the_same_records_are_reported(tacit):
     tacit("train", *QUICK, "--name", "one")
-    assert "same records" not in tacit("ledger")[1]
+    assert "was divided in" not in tacit("ledger")[1]
     tacit("train", *QUICK, "--name", "two", "--seed", 1)
     code, out, _ = tacit("train", *QUICK, "--name", "three", "--algorithm", "sgd")
     assert code == 0
     for said in (one_line(out), one_line(tacit("ledger")[1])):
-        assert "hold the same records of 'digits': for a record, what was spent on these groups adds up" in said
-        assert "'digits/A(t=0.5)/seed 1/4 agents'" in said
-        assert "'digits/pooled'" in said
-    assert "same records" not in tacit("ledger", "two")[1]
+        assert "digits was divided in 3 ways, so what was spent on a record in each of them adds up" in said
+        assert "A(t=0.5)/seed 0/4 agents; A(t=0.5)/seed 1/4 agents; pooled" in said
+    assert max(map(len, [*out.splitlines(), *tacit("ledger")[1].splitlines()])) <= 80
+    assert "was divided in" not in tacit("ledger", "two")[1]
 
 
 def test_all_together_counts_the_same_records_however_they_were_divided(tacit):
@@ -189,8 +221,8 @@ def record():
 
 
 def test_the_short_form_is_taken_from_the_long_one(record):
-    everyone = list(record.of_every_owner(1e-5))
-    short = list(record.of_highest(1e-5))
+    everyone = list(record.rows(1e-5, every=True))
+    short = list(record.rows(1e-5))
     assert [(row.owner, row.run) for row in short] == [
         ("data/False/b", "one"),
         ("data/False/b", "two"),

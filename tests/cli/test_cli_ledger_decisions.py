@@ -46,7 +46,7 @@ tacit.train(
 
 
 def python_run(path):
-    """Start a run of the library in a process of its own, and return the process once it has asked some queries."""
+    """Start a run in a process of its own; return it at its third message, which DSGD sends before its third query."""
     process = subprocess.Popen(
         [sys.executable, "-c", RUN, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -78,7 +78,7 @@ def test_a_python_run_that_was_killed_is_abandoned_by_a_command(tacit, tmp_path)
         process.communicate()
     code, out, error = tacit(*command)
     assert code == 0, error
-    assert "abandoned study: 77 of its 80 queries are free for other runs; 3 were made and stay charged" in one_line(
+    assert "abandoned study: 78 of its 80 queries are free for other runs; 2 were made and stay charged" in one_line(
         out
     )
     code, out, _ = tacit("ledger", "--runs", "visits.sqlite", "--verify")
@@ -144,7 +144,10 @@ def test_an_abandonment_that_makes_no_sense_is_refused(tacit, words, said):
 def test_the_stored_budget_is_shown_and_raised_by_a_command_of_its_own(tacit):
     tacit("train", *QUICK, "--name", "one", "--budget", "50", "--delta", "1e-3")
     out = one_line(tacit("ledger")[1])
-    assert "budget: all runs together may spend ε=50 at δ=0.001 (add-or-remove-one) on each owner's records" in out
+    assert (
+        "budget: all runs together may spend ε=50 at δ=0.001 (add-or-remove-one, against everybody else together) on each owner's records"
+        in out
+    )
     code, _, error = tacit("train", *QUICK, "--name", "two", "--budget", "60", "--delta", "1e-3")
     assert code == 2
     assert "has a budget already: ε=50" in error

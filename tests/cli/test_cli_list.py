@@ -1,10 +1,13 @@
 """`tacit list`: what state each run is in, and that one broken folder hides no other."""
 
+import io
 import json
 from contextlib import closing
 
 from invoking import PLAIN, QUICK
+from rich.console import Console
 
+from tacit.cli.commands.list import _table
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import ceil_digits
@@ -78,3 +81,27 @@ def test_names_are_never_cut_off(tacit, monkeypatch):
     narrow = tacit("list")[1]
     assert name in narrow
     assert "…" not in narrow
+
+
+def test_a_list_with_observers_fits_80_columns_and_breaks_no_default_name():
+    facts = {"agents": 10, "rounds": 1000, "of": 1000, "state": "finished", "accuracy": 0.9134, "private": True}
+    spent = {"epsilon": 1.234, "epsilon_against": {"1": 1.234, "all": 4.567}, "unit": "record", "release": True}
+    row = {"run": "dinno-digits-1", "dataset": "digits", **facts, **spent}
+    screen = Console(width=80, file=io.StringIO())
+    screen.print(_table([(row, "dinno")]))
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-2].split() == [
+        "dinno-digits-1",
+        "dinno",
+        "digits",
+        "10",
+        "1,000",
+        "finished",
+        "91.3%",
+        "1.234",
+        "any",
+        "1",
+        "yes",
+    ]
+    assert lines[-1].split() == ["4.567", "all"]

@@ -68,7 +68,10 @@ def test_a_budget_from_sigma_and_with_keys_of_a_kind_or_a_file_names_who_is_cut_
     kept = document("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", path, "--mask-ratio", 5)
     assert kept["epsilon_against"] == ring["epsilon_against"]
     said = answer("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", "ring")
-    assert "Against any 2 other agents together, only own noise protects every agent." in one_line(said)
+    assert (
+        "Against any 2 other agents together, only own noise protects every agent: all with whom it shares keys may be curious."
+        in one_line(said)
+    )
     assert "ε holds against any one other agent" in said
 
 
@@ -83,16 +86,63 @@ def test_a_budget_with_masks_is_drawn(tmp_path):
     ("words", "said"),
     [
         (["--noise", "cancelling"], "--noise cancelling needs --agents"),
-        (["--agents", 10], "--agents has no effect without --noise cancelling"),
-        (["--curious", 2], "--curious has no effect without --noise cancelling"),
-        (["--noise", "cancelling", "--agents", 10, "--curious", 9], "nobody honest is left to share masks with"),
-        (["--noise", "cancelling", "--agents", 10, "--keys", "graph"], "name its kind, such as ring"),
+        (["--agents", 10], "--agents means nothing without --noise cancelling"),
+        (["--curious", 2], "--curious means nothing without --noise cancelling"),
+        (["--graph", "ring"], "--graph means nothing without --noise cancelling"),
+        (["--curious", 1], "--curious means nothing without --noise cancelling"),
+        (
+            ["--noise", "cancelling", "--agents", 10, "--curious", 9],
+            "fewer than two are then left to share masks with each other",
+        ),
+        (
+            ["--noise", "cancelling", "--agents", 10, "--keys", "graph"],
+            "name it by --graph, or name the kind of keys, such as ring",
+        ),
         (["--noise", "cancelling", "--agents", 10, "--keys", "rign"], "did you mean 'ring'"),
-        (["--noise", "cancelling", "--agents", 10, "--mask-ratio", "much"], "give a number or auto"),
+        (["--noise", "cancelling", "--agents", 10, "--mask-ratio", "much"], 'it must be a number or "auto"'),
     ],
 )
 def test_a_budget_refuses_masks_that_make_no_sense(words, said):
     assert said in complaint("budget", "--epsilon", 1, *SETTING, *words)
+
+
+def test_a_budget_has_no_masks_where_a_run_would_drop_them():
+    """With keys around a ring, two curious agents can know all masks of the one between them."""
+    found = document("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", "ring", "--curious", 2)
+    assert found["mask_multiplier"] == 0
+    assert found["own_noise_multipliers"] == pytest.approx([7.19] * 10)
+    assert found["epsilon_against"] == {"2": found["epsilon"], "all": found["epsilon"]}
+    said = answer("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", "ring", "--curious", 2)
+    assert "masks would not help" in said
+
+
+def test_a_budget_that_knows_the_rule_and_graph_has_the_masks_of_the_run(tmp_path):
+    settings = {"noise": "cancelling", "agents": 10, "graph": "ring", "lr": 4.0, "lr_final": 0.4, "delta": 1e-3}
+    run = {"dataset": "synthetic:1000", "split": "iid", "epsilon": 4.0, "lot_size": 20.0, "rounds": 40}
+    with Runner.start(tmp_path, "one", RunConfig.of(settings | run)) as runner:
+        plan, sizes, queries = runner.session.plan, set(runner.session.sizes), runner.session.plan.queries
+    (size,) = sizes
+    told = [word for key, value in settings.items() for word in (f"--{key.replace('_', '-')}", value)]
+    asked = ["budget", "--epsilon", 4, "--dataset-size", size, "--lot-size", 20, "--queries", queries, "--rounds", 40]
+    found = document(*asked, *told)
+    assert found["masks_chosen_for"] == "dsgt on ring"
+    assert found["own_noise_multipliers"] == pytest.approx(plan.noise_multipliers, rel=1e-6)
+    assert found["mask_multiplier"] == pytest.approx(plan.masks.size * 20, rel=1e-6)
+    unknown = document(*asked[:-2], "--noise", "cancelling", "--agents", 10, "--delta", 1e-3)
+    assert unknown["masks_chosen_for"] is None
+    assert unknown["mask_multiplier"] != pytest.approx(found["mask_multiplier"], rel=0.1), "else this tests nothing"
+
+
+def test_a_budget_says_what_the_size_of_masks_was_chosen_for():
+    asked = ["budget", "--epsilon", 1, *SETTING[:4], "--queries", 40, "--noise", "cancelling", "--agents", 9]
+    assert "the rule and graph are not known here" in one_line(answer(*asked))
+    assert "the best for dsgd on torus, as in a run" in answer(*asked, "--algorithm", "dsgd", "--graph", "torus")
+    assert "dinno is not linear in its gradients" in one_line(answer(*asked, "--algorithm", "dinno"))
+    assert "not known here" not in answer(*asked, "--mask-ratio", 1)
+    neighbours = document(*asked, "--graph", "ring", "--keys", "graph", "--mask-ratio", 5)
+    assert neighbours["own_noise_multipliers"] == pytest.approx(
+        document(*asked, "--keys", "ring", "--mask-ratio", 5)["own_noise_multipliers"]
+    )
 
 
 def words_of(path):
@@ -109,15 +159,17 @@ def test_both_epsilons_of_a_masked_run_are_the_same_everywhere(tacit, tmp_path):
     assert summary["epsilon"] == two < most
     together = "against any 2 other agents together"
     assert re.search(
-        r"round 15/15: .*; ε per record \S+ of \S+ against any 2 other .*, \S+ of \S+ against everybody", err
+        r"round 15/15: .*; ε per record \S+ of \S+ against any 2 other [^;]*; ε per record \S+ of \S+ against everybody",
+        one_line(err),
     )
     assert f"ε={two:.4g} per record {together}, and ε={most:.4g} against everybody else together" in one_line(out)
     assert "own noise σ" in out
     (row,) = json.loads(tacit("list", "--json")[1])["runs"]
     assert (row["epsilon"], row["observer"], row["of"]) == (two, "any 2 other agents together", 15)
     assert row["epsilon_against"] == {"2": two, "all": most}
-    listed = next(line for line in tacit("list")[1].splitlines() if line.startswith("one ")).split()
-    assert [float(listed[7]), listed[8:10], float(listed[10])] == [two, ["any", "2"], most]
+    *_, listed, below = (line.split() for line in tacit("list")[1].splitlines())
+    assert [listed[0], float(listed[7]), listed[8:10]] == ["one", two, ["any", "2"]]
+    assert [float(below[0]), below[1]] == [most, "all"]
     rows = json.loads(tacit("ledger", "--json")[1])["spent"]
     for observer, value in (("any 2 other agents together", two), ("everybody else together", most)):
         found = [
@@ -126,6 +178,7 @@ def test_both_epsilons_of_a_masked_run_are_the_same_everywhere(tacit, tmp_path):
         assert ceil_digits(max(found)) == value
     shown = [line.split() for line in tacit("ledger")[1].splitlines() if line.startswith("one ")]
     assert [float(line[-4]) for line in shown] == [two, most]
+    assert "each party as one agent" not in one_line(tacit("ledger")[1])
     assert tacit("report", "one", "--figures")[0] == 0
     page = words_of(tmp_path / "runs" / "one" / "report.html")
     assert f"ε = {two:.4g} per record {together}, and ε = {most:.4g} against everybody else together, at δ" in page
@@ -141,11 +194,14 @@ def test_a_comparison_of_runs_against_different_observers_says_so(tacit, tmp_pat
     assert tacit("train", "run.toml", "--name", "two", "-q", "--curious", 2)[0] == 0
     code, _, err = tacit("compare", "one", "two", "--figures")
     assert code == 0
-    assert "promise ε against different observers" in one_line(err)
+    assert "state ε against different observers" in one_line(err)
     page = words_of(tmp_path / "comparison.html")
-    assert "promise ε against different observers" in page
+    assert "state ε against different observers" in page
     assert "any 1" in page
     assert "any 2" in page
+    assert "ε of all runs against any k agents counts each party as one agent in every run" in one_line(
+        tacit("ledger")[1]
+    )
 
 
 def test_absences_of_a_file_are_in_the_plan_and_the_report_and_a_resume_keeps_them(tacit, tmp_path):

@@ -50,7 +50,7 @@ def shown(tacit, folder):
         "page, tile": float(re.search(r"ε per record, spent (\S+)", page)[1]),
         "page, ledger": float(re.search(r"highest ε agent \d+: ε=(\S+) per record at", page)[1]),
         "page, meaning": float(re.search(r"With ε = (\S+) and δ", page)[1]),
-        "compare": float(re.search(r"one DSGT (?:\S+ %\s?){3}(\S+) record 0.001", both.replace("\u202f", " "))[1]),
+        "compare": float(re.search(r"one dsgt (?:\S+ %\s?){3}(\S+) record 0.001", both.replace("\u202f", " "))[1]),
         "ledger": float(re.search(r"agent \d+ +[\d,]+(?: \([\d,]+ made\))? +(\S+)", ledger)[1]),
         "ledger --json": ceil_digits(max(row["epsilon"]["add_remove"] for row in rows)),
     }
@@ -67,7 +67,7 @@ def test_a_finished_run_has_one_epsilon(promise, tacit, tmp_path):
     start(tmp_path / "runs", "two", PROMISES[promise], stop_after=1)
     summary = json.loads((tmp_path / "runs" / "one" / "summary.json").read_text())
     places = {
-        "live line": float(re.findall(r"round 6/6: .*; ε per record (\S+) of", err)[0]),
+        "live line": float(re.findall(r"round 6/6: .*;\s+ε per record (\S+) of", err)[0]),
         "end": float(re.search(r"ε per record, highest\s+─+\s+(.*)", out)[1].split()[-1]),
         "end, all runs": float(re.search(r"the only run on this data has spent ε=(\S+)", out)[1]),
         "summary.json": summary["epsilon"],
@@ -86,7 +86,7 @@ def test_a_stopped_run_has_one_epsilon_that_of_its_plan(promise, tacit, tmp_path
     places = shown(tacit, tmp_path / "runs" / "one")
     code, out, err = tacit("resume", "one")
     assert code == 0
-    places["live line, allowed"] = float(re.findall(r"round 6/6: .*; ε per record \S+ of (\S+)", err)[0])
+    places["live line, allowed"] = float(re.findall(r"round 6/6: .*;\s+ε per record \S+ of (\S+)", err)[0])
     places["plan"] = float(re.search(r"ε per record at the end\s+(\S+) at", out)[1])
     assert places == dict.fromkeys(places, most)
 

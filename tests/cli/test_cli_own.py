@@ -49,10 +49,10 @@ def own(tmp_path, monkeypatch):
 def test_a_run_on_other_records_has_no_note_about_how_digits_were_divided(tacit, own):
     for name, seed in (("one", 0), ("two", 1)):
         tacit("train", *QUICK, "--name", name, "--seed", seed)
-    assert "hold the same records of 'digits'" in one_line(tacit("ledger")[1])
+    assert "digits was divided in 2 ways" in one_line(tacit("ledger")[1])
     code, out, error = tacit("train", *QUICK, "--name", "own", "--dataset", "nets.py:study")
     assert code == 0, error
-    assert "hold the same records" not in one_line(out)
+    assert "was divided in" not in one_line(out)
 
 
 def test_a_model_of_ones_own_is_trained_listed_reported_and_compared(tacit, own):
@@ -135,7 +135,7 @@ def test_a_run_from_python_whose_parts_have_names_is_resumed_by_the_command_line
     assert (row["run"], row["state"], row["algorithm"], row["dataset"], row["agents"], row["of"]) == (
         "kept",
         "stopped",
-        "DSGT",
+        "dsgt",
         "digits",
         4,
         4,

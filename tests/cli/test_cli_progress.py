@@ -11,19 +11,29 @@ from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 
 LINE = re.compile(
-    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?; distance [\d.e+-]+; ε per record ([\d.]+) of [\d.]+"
+    r"round (\d+)/6: accuracy [\d.]+% mean, [\d.]+% worst, [\d.]+% best( on a sample of 100)?;\s+distance [\d.e+-]+;\s+ε per record ([\d.]+) of [\d.]+"
 )
 
 
-def test_every_look_is_a_line_where_there_is_no_terminal(tacit):
-    first, second, *lines = tacit("train", *QUICK, "--evaluate-every", "2")[2].splitlines()
+def test_every_snapshot_is_a_line_where_there_is_no_terminal(tacit):
+    first, second, rest = tacit("train", *QUICK, "--evaluate-every", "2")[2].split("\n", 2)
     assert (first, second) == ("loading data …", "calibrating noise …")
-    found = [LINE.fullmatch(line) for line in lines]
+    found = [LINE.fullmatch(look) for look in rest.rstrip().replace("\n  ", " ").splitlines()]
+    assert max(map(len, rest.splitlines())) <= 80
     assert [match[1] for match in found] == ["0", "2", "4", "6"]
     assert [match[2] is not None for match in found] == [True, True, True, False], "all records in the end"
     spent = [float(match[3]) for match in found]
     assert spent == sorted(spent)
     assert spent[0] == 0 < spent[1]
+
+
+def test_progress_with_masks_fits_80_columns_and_states_both_epsilons(tacit):
+    code, printed, told = tacit("train", *QUICK, "--noise", "cancelling", "--graph", "complete", "--mask-ratio", "1")
+    assert code == 0
+    assert max(map(len, [*printed.splitlines(), *told.splitlines()])) <= 80
+    last = told[told.index("round 6/6") :].replace("\n  ", " ")
+    assert re.search(r"; ε per record [\d.]+ of [\d.]+ against any one other agent;", last)
+    assert re.search(r"; ε per record [\d.]+ of [\d.]+ against everybody else together$", last.rstrip())
 
 
 def test_quiet_and_json_show_no_progress(tacit):
@@ -32,11 +42,11 @@ def test_quiet_and_json_show_no_progress(tacit):
         assert (code, told) == (0, "")
 
 
-def test_lines_of_a_run_without_privacy_promise_nothing(tacit):
+def test_lines_of_a_run_without_privacy_guarantee_nothing(tacit):
     assert tacit("train", *PLAIN)[2].splitlines()[-1].endswith("; ε none")
 
 
-def test_a_resumed_run_shows_new_looks_after_the_earlier_ones(tacit, tmp_path):
+def test_a_resumed_run_shows_new_snapshots_after_the_earlier_ones(tacit, tmp_path):
     config = RunConfig.of(
         {"agents": 4, "split": "0.5", "noise_multiplier": 3.0, "lot_size": 24, "rounds": 6, "evaluate_every": 2}
     )
@@ -62,13 +72,18 @@ def test_the_live_table_counts_bytes_round_by_round_and_says_after_which_round_a
         runner.play(stop=lambda: False, on_round=lambda now: shown.append(text(_now(now))))
         spent = {round: round_up(runner.epsilon(round)) for round in (0, 3, 6)}
     present, looked, columns, _, scores = zip(*(view.splitlines() for view in shown), strict=True)
-    sent = [float(line.split(" MB sent")[0]) for line in present]
+    sent = [in_bytes(line.split(" sent")[0]) for line in present]
     assert sent == sorted(set(sent))
     sample = ", accuracy on a sample of 100 validation records"
     after = [0, 0, 3, 3, 3, 6]
     assert list(looked) == [f"after round {round}{sample if round < 6 else ''}" for round in after]
     assert all(line.split()[3:] == ["distance", "ε", "per", "record", "of"] for line in columns)
     assert [line.split()[4] for line in scores] == [spent[round] for round in after]
+
+
+def in_bytes(amount):
+    number, unit = amount.split()
+    return float(number) * {"bytes": 1, "kB": 1e3, "MB": 1e6}[unit]
 
 
 def text(table):

@@ -23,6 +23,26 @@ def test_train_prints_the_plan_and_the_results(tacit, tmp_path):
     assert (tmp_path / "runs" / "one" / "summary.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ([], ["split 0.5", "graph ring, 4 links; neighbours are weighed by metropolis", "codec of messages dense"]),
+        (
+            ["--algorithm", "dsgd", "--graph", "matchings", "--codec", "topk:0.1", "--split", "iid"],
+            ["split iid", "graph matchings,", "links, some of them in each round", "codec of messages topk:0.1"],
+        ),
+        (["--algorithm", "choco", "--mixing", "max_degree"], ["weighed by max_degree", "codec of messages qsgd:4"]),
+        (["--algorithm", "sgd"], ["data digits, one agent with 1,"]),
+    ],
+    ids=["defaults", "links that change", "codec of the rule", "pooled"],
+)
+def test_the_plan_shows_data_graph_and_codec(tacit, options, rows):
+    printed = one_line(tacit("train", *QUICK, "--rounds", 2, *options)[1])
+    for row in rows:
+        assert row in printed
+    assert ("graph" in printed.split("model")[0]) == ("sgd" not in options)
+
+
 def test_json_is_the_summary_and_nothing_else(tacit):
     code, out, _ = tacit("train", *QUICK, "--json", "--seed", 3)
     assert code == 0
@@ -129,10 +149,10 @@ def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
 
 
 BAD = [
-    ("train", "say what to promise"),
+    ("train", "say how much privacy to give"),
     ("train --epsilon 1 --noise-multiplier 2", "not both"),
     ("train", "either --epsilon or --noise-multiplier, and not both; or --no-private"),
-    ("train --no-private --epsilon 1", "--no-private promises nothing"),
+    ("train --no-private --epsilon 1", "--no-private guarantees nothing"),
     ("train --no-private --private", "--private and --no-private contradict each other"),
     ("train --epsilon -1", "--epsilon is -1.0; it must be greater than 0"),
     ("train --epsilon 1 --delta 2", "--delta is 2.0; it must be less than 1"),
@@ -142,7 +162,7 @@ BAD = [
     ("train --epsilon 1 --agents 5000", "cannot divide"),
     (
         "train --epsilon 1 --algorithm dsgdd",
-        "--algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno; did you mean 'dsgd'?",
+        "--algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno, local-dsgd, d2, extra, choco, deepsqueeze, sdm-dsgd, q-dpsgd-1, q-dpsgd-2, dp-srm, leasgd, muffliato, ad-psgd, pate; did you mean 'dsgd'?",
     ),
     ("train --epsilon 1 --dataset mnits", "did you mean 'mnist'"),
     ("train --epsilon 1 --dataset synthetic:few", "synthetic:RECORDS"),
@@ -157,7 +177,7 @@ BAD = [
     ("train --epsilon 1 --graph star --mixing uniform", "average drifts"),
     ("train --epsilon 1 --lot-size 5000", "larger than agent 0's"),
     ("train --epsilon 1 --clip 0", "clip is 0"),
-    ("train --epsilon 1 --accountant rdp --adjacency replace_one", "use accountant='pld'"),
+    ("train --epsilon 1 --accountant rdp --adjacency replace_one", "the pld accountant has one"),
     ("train --epsilon 1 --algorithm dsgt --step adam", "does not apply"),
     ("train --epsilon 1 --lr 0", "lr is 0"),
     ("train --epsilon 1 --device quantum", "device is 'quantum'"),
@@ -170,7 +190,7 @@ BAD = [
     ("train wrong.toml", "error: rounds is 'many'; it must be a whole number"),
     (
         "train negative.toml",
-        "error: algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno; did you mean 'dsgd'?; epsilon is -1.0; "
+        "error: algorithm is 'dsgdd'; it must be one of sgd, local, dsgd, dsgt, dinno, local-dsgd, d2, extra, choco, deepsqueeze, sdm-dsgd, q-dpsgd-1, q-dpsgd-2, dp-srm, leasgd, muffliato, ad-psgd, pate; did you mean 'dsgd'?; epsilon is -1.0; "
         "it must be greater than 0",
     ),
     ("train --epsilon", "requires an argument (see 'tacit train --help')"),

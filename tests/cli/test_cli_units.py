@@ -38,7 +38,7 @@ def test_every_line_and_table_of_a_run_says_per_whom_its_epsilon_is(ward):
     epsilon = json.loads(ward("list", "--json")[1])["runs"][0]["epsilon"]
     assert re.search(r"protects +every patient, with up to 4 records in a query", out)
     assert re.search(r"ε per patient at the end +[\d.]+ at δ=0.001, add-or-remove-one, pld", out)
-    assert re.search(rf"round 4/4: .*; ε per patient {epsilon} of [\d.]+$", run, flags=re.MULTILINE)
+    assert re.search(rf"round 4/4: .*;\s+ε per patient {epsilon} of [\d.]+$", run, flags=re.MULTILINE)
     assert "ε per patient, highest" in out
     assert f"the only run on this data has spent ε={epsilon} per patient (highest for north)" in out
     assert "per record" not in out + run
@@ -89,7 +89,7 @@ def test_a_result_and_pages_say_per_whom(ward, tmp_path):
     assert re.search(r"ε = [\d.]+ per patient at δ = 0.001", page)
 
 
-def test_a_comparison_does_not_add_up_what_is_promised_to_patients_and_to_records(ward, tmp_path):
+def test_a_comparison_does_not_add_up_guarantees_for_patients_and_for_records(ward, tmp_path):
     ward("train", *PATIENTS, "--name", "one")
     records = [word for word in PATIENTS if word not in ("--unit", "patient:4")]
     assert ward("train", *records, "--name", "two", "--runs", "others")[0] == 0

@@ -15,6 +15,7 @@ from tacit.cli.terminal.errors import Commands
 COMMANDS = (
     "train",
     "resume",
+    "tune",
     "list",
     "ledger",
     "report",
@@ -28,6 +29,7 @@ COMMANDS = (
     "key",
     "audit",
     "reproduce",
+    "peer",
 )
 
 app = typer.Typer(

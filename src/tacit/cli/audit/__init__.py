@@ -1,1 +1,1 @@
-"""The audits of `tacit audit`, one module each, and what they share. `tacit.cli.commands.audit` lists them."""
+"""The audits of `tacit audit`, one module each, and what they share. `tacit.registry.AUDITS` names them."""

@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from tacit.cli.audit.folder import PAGE, Document
+from tacit.cli.audit.base import SingleAudit, SingleCase
+from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import execution
-from tacit.cli.audit.single import SingleAudit, SingleCase
-from tacit.cli.terminal.command import NOT_RECORDED, RunsFolder, command_of
+from tacit.cli.terminal.command import NOT_RECORDED, RunsFolder
 
 if TYPE_CHECKING:
     from tacit.runs.config import RunConfig
-
-HIDDEN = True
-_STYLES = {"pass": "", "fail": "bold red", "inconclusive": "yellow"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +28,7 @@ class CheckAudit(SingleAudit):
     """
 
     kind: ClassVar[str] = "check"
+    hidden: ClassVar[bool] = True
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="A file of settings for tacit train."), NOT_RECORDED]
     false_alarm: Annotated[
         float, execution("SHARE", "Highest probability that a fault is reported in sound settings.")
@@ -43,15 +41,11 @@ class CheckAudit(SingleAudit):
 
         return check_case(RunConfig.of(RunConfig.read(self.file)), self.file, self.false_alarm, self.runs)
 
-    def show(self, document: Document, folder: Path) -> None:
-        """Print every finding."""
-        print_check(document, folder)
-
 
 def check_case(config: "RunConfig", file: Path, false_alarm: float, runs: Path) -> SingleCase:
     """Return the check of some settings, which also keeps the outcome beside the runs, and in the run of the file."""
     from tacit.audit.detectors.check import check as run_check
-    from tacit.audit.detectors.run_files import training_of
+    from tacit.audit.detectors.check import training_of
     from tacit.runs.checks import check_event, keep_check
     from tacit.runs.folder import RunFolder
 
@@ -75,32 +69,3 @@ def check_case(config: "RunConfig", file: Path, false_alarm: float, runs: Path) 
         "agents": training.data.agents,
     }
     return SingleCase(play=play, settings=config.model_dump(exclude_none=True), description=description)
-
-
-def print_check(document: Document, folder: Path | None) -> None:
-    """Print every finding, what it means, and what such a check cannot show."""
-    from rich.text import Text
-
-    from tacit.audit.pages import check as page
-    from tacit.cli.audit.printing import print_title
-    from tacit.cli.terminal.output import console, plain_table, print_apart
-
-    screen = console()
-    print_title(screen, document)
-    screen.print(document["about"])
-    table = plain_table()
-    for name in ("what", "outcome", "measured", "bound"):
-        table.add_column(name, no_wrap=name in ("what", "outcome"), overflow="fold")
-    for each in document["findings"]:
-        outcome = Text(each["outcome"], style=_STYLES[each["outcome"]])
-        table.add_row(f"{each['part']}: {each['name']}", outcome, each["measured"], each["bound"])
-    print_apart(screen, table)
-    failed = document["verdict"] == "fault found"
-    screen.print(Text(page.verdict(document), style="bold red" if failed else "bold"))
-    for words in (page.risk(document), *document["cannot_show"]):
-        screen.print(words, style="dim")
-    if folder is not None:
-        screen.print(f"Page: {folder / PAGE}", soft_wrap=True)
-
-
-command = command_of(CheckAudit)

@@ -1,13 +1,11 @@
 """`tacit audit coalition`: curious agents who hear everything and pool their masks, and the worst possible record."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.batched import AttackCase, BatchedAudit
-from tacit.cli.audit.options import execution, system
-from tacit.cli.terminal.command import command_of
+from tacit.cli.audit.base import AttackCase, BatchedAudit
+from tacit.cli.audit.options import agents_option, observers_option, system
 from tacit.errors import InvalidInput
 
 
@@ -26,27 +24,20 @@ class CoalitionAudit(BatchedAudit):
 
     kind: ClassVar[str] = "coalition"
     algorithm: of.Rule = "dsgd"
-    agents: Annotated[int | None, system("N", "How many; default 5, or the number in the graph's file.")] = None
+    agents: Annotated[int | None, agents_option(5)] = None
     graph: of.Graph = "complete"
-    curious: Annotated[int, system("N", "How many curious agents --epsilon is claimed against.", min=0)] = 1
-    keys: of.KeyPairs = None
-    mask_ratio: of.MaskRatio = None
-    target: Annotated[int, system("AGENT", "The agent that holds the record, or does not.")] = 0
-    observers: Annotated[
-        list[int] | None,
-        system("AGENT", "A curious agent; may be repeated. Default: the worst --curious for the target.", "--observer"),
-    ] = None
+    curious: Annotated[int, system("N", "How many curious agents --epsilon is claimed against.", min=1)] = 1
+    keys: of.OwnKeyPairs = None
+    mask_ratio: of.OwnMaskRatio = None
+    target: of.Target = 0
+    observers: Annotated[list[int] | None, observers_option("the worst --curious agents for the target")] = None
     hears: Annotated[
         Literal["all", "neighbours"], system("WHOM", "Whose messages they see: all, as ε assumes, or neighbours.")
     ] = "all"
     records: of.HeldRecords = 100
     lr: of.StepSize = 0.02
     rounds: of.Rounds = 20
-    seed: Annotated[int, system("N", "Seed of the other records and of random graphs.", min=0)] = 0
-    runs: of.Runs = 1000
-    batch: Annotated[int | None, execution("N", "Runs side by side; a finished batch is kept. Default 250.", min=1)] = (
-        None
-    )
+    seed: of.Seed = 0
 
     def cases(self) -> list[AttackCase]:
         """Return the attack on the worst record."""
@@ -56,10 +47,8 @@ class CoalitionAudit(BatchedAudit):
         from tacit.cli.audit import systems
         from tacit.privacy import Observer, Privacy
 
-        rule, graph = (
-            systems.make_rule(self.algorithm),
-            systems.make_graph(self.graph, self.agents, self.seed, default=5),
-        )
+        rule = systems.make_rule(self.algorithm)
+        graph = systems.make_graph(self.graph, self.agents, self.seed, default=5)
         systems.check_agents(graph, "target", [self.target])
         systems.check_agents(graph, "observer", self.observers or ())
         noise = systems.make_noise("cancelling", self.curious, self.keys, self.mask_ratio)
@@ -81,39 +70,26 @@ class CoalitionAudit(BatchedAudit):
                 f"masks do not pay for {self.algorithm} on this graph, so none are used; give --mask-ratio, or attack with "
                 "tacit audit neighbor"
             )
-        observers = sorted(set(self.observers or worst_coalition(masks, self.target, max(1, self.curious))))
+        observers = sorted(set(self.observers or worst_coalition(masks, self.target, self.curious)))
         attack = Coalition(world=world, observers=observers, hears=self.hears)
         attack.scores(1, present=False, seed=0)  # what cannot be played fails here, before a folder is made
-        description = {
-            "title": "Coalition",
-            "about": f"{systems.display_name(self.algorithm)} · {len(graph)} agents · graph: {self.graph} · keys: "
-            f"{self.keys or 'complete'} · {self.rounds:,} rounds",
-            "algorithm": self.algorithm,
-            "agents": len(graph),
-            "graph": self.graph,
-            "target": self.target,
-            "observers": observers,
-            "queries": attack.event.count,
-            "against": str(Observer(len(observers))),
-            "saw": _describe(self.target, observers, self.hears),
-            "record": "The record is the worst possible one: for any model, its gradient is clipped to its full length and points in "
-            "one direction, which has a share of every axis and which the attacker knows.",
-        }
-        settings: dict[str, Any] = {"agents": len(graph), "links": systems.links_of(graph), "observers": observers}
-        settings["masks"] = masks.to_json()
+        whose = "all agents" if self.hears == "all" else "neighbours"
+        description = systems.describe_system(
+            "Coalition",
+            self.algorithm,
+            agents=len(graph),
+            graph=self.graph,
+            rounds=self.rounds,
+            more=[f"keys: {self.keys or 'complete'}"],
+            target=self.target,
+            observers=observers,
+            queries=attack.event.count,
+            against=str(Observer(len(observers))),
+            saw=f"{systems.describe_observers(observers)} every message of {whose}, the final models, the graph, the key graph, all "
+            "settings, and the masks shared with other agents; lots, noise and other masks stay secret. The claim is the ε against "
+            f"that many agents. From these the attack infers the noisy gradients of agent {self.target} as well as possible.",
+            record=systems.WORST_RECORD,
+        )
+        settings = {**systems.state_system(graph, observers), "masks": masks.to_json()}
         claim = Claim.of(attack.event, self.delta)
         return [AttackCase(attack=attack, claim=claim, settings=settings, description=description)]
-
-
-def _describe(target: int, observers: Sequence[int], hears: str) -> str:
-    from tacit.cli.audit.systems import describe_observers
-
-    whose = "every message of all agents" if hears == "all" else "every message of neighbours"
-    return (
-        f"{describe_observers(observers)} {whose}, the final models, the graph, the key graph and all settings, and hold all masks "
-        f"that they share; lots, noise and other masks stay secret. The claim is the ε against that many agents. From these the "
-        f"attack infers the noisy gradients of agent {target} as well as possible."
-    )
-
-
-command = command_of(CoalitionAudit)

@@ -1,20 +1,18 @@
 """`tacit audit distance`: how much a curious agent learns about others, by their distance in the graph."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.options import execution, system
-from tacit.cli.terminal.command import Options, command_of
+from tacit.cli.audit.base import Audit, saying
+from tacit.cli.audit.folder import Document
+from tacit.cli.audit.options import agents_option, execution, system
 from tacit.cli.terminal.files import check_picture, save_picture
-from tacit.cli.terminal.output import console, messages, plain_table, print_json, print_whole, working
+from tacit.cli.terminal.output import console, plain_table, print_whole, working
 from tacit.errors import InvalidInput, choose
-from tacit.io.stopping import Stopping
-from tacit.report.wording import counted, percent, promised
+from tacit.report.wording import counted, percent, write_guarantee
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -22,11 +20,23 @@ if TYPE_CHECKING:
 Leaks = Mapping[str, Sequence[Mapping[str, Any]]]
 """What an observer learns about each target, by algorithm."""
 
+WARNING = (
+    "These shares are not a guarantee, and no ε rests on them: where gradients are steep, models that an observer does not see show "
+    "in messages that it does."
+)
+_SEEN = (
+    "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record contributes in "
+    "all rounds, so a part of the sum can reveal it."
+)
+_MASKED = (
+    "With masks, 100\u202f% is what an observer of everything sees of noise without masks for the same ε. The observer has removed the "
+    "masks that it shares; answers seen exactly still contain the others."
+)
 _SYMMETRIC = ("ring", "complete", "hypercube")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DistanceAudit(Options):
+class DistanceAudit(Audit):
     """How much does a curious agent learn about others, near and far?
 
     Nothing is trained: what reaches an agent follows from the rule and the graph.
@@ -38,10 +48,11 @@ class DistanceAudit(Options):
     Example: tacit audit distance --algorithm all --graph ring --agents 12 --plot leaks.png
     """
 
+    kind: ClassVar[str] = "distance"
     algorithm: Annotated[
         list[str] | None, system("NAME", f"{of.name_list((*of.linear_rules(), 'all'))}; may be repeated. \\[dsgd]")
     ] = None
-    agents: of.TenAgents = None
+    agents: Annotated[int | None, agents_option(10)] = None
     graph: of.Graph = "ring"
     observers: Annotated[
         list[int] | None, system("AGENT", "An observer; if repeated, all of them together. \\[0]", "--observer")
@@ -66,42 +77,41 @@ class DistanceAudit(Options):
     runs: Annotated[int, execution("N", "Runs with a record, and as many without it.", min=10)] = 20_000
     confidence: Annotated[float, execution("SHARE", "Confidence that a bound holds, each by itself.")] = 0.95
     plot: Annotated[Path | None, execution("FILE", "Draw it: png, pdf or svg.")] = None
-    json: of.AsJson = False
 
-    def run(self) -> None:
-        """Compute what leaks, and print it."""
+    def find(self) -> tuple[Document, None]:
+        """Compute what leaks."""
         check_picture(self.plot)
         asked = {choose("algorithm", name, (*of.linear_rules(), "all")) for name in self.algorithm or ["dsgd"]}
         observers = sorted(set(self.observers or [0]))
         targets = self.targets or ("nearest" if self._is_symmetric(observers) else "all")
         found: dict[str, list[dict[str, Any]]] = {}
-        with Stopping(messages().print) as stopping:
-            try:
-                with working("preparing"):
-                    from tacit.cli.audit.systems import make_graph, name_observers, plain_dinno
+        with saying("stopped; nothing is kept"):
+            with working("preparing"):
+                from tacit.cli.audit.systems import make_graph, plain_dinno
 
-                    graph = make_graph(self.graph, self.agents, self.seed, default=10)
-                for rule in [rule for rule in of.linear_rules() if asked & {rule, "all"}]:
-                    with working(f"{rule}: running"):
-                        found[rule] = self._leaks(rule, graph, observers, nearest=targets == "nearest")
-            except KeyboardInterrupt:
-                messages().print("stopped; nothing is kept")
-                raise typer.Exit(stopping.exit_code) from None
-        title = f"What {name_observers(observers)} can learn: {Path(self.graph).name} of {counted(len(graph), 'agent')} · {self.rounds:,} rounds"
+                graph = make_graph(self.graph, self.agents, self.seed, default=10)
+            for rule in [rule for rule in of.linear_rules() if asked & {rule, "all"}]:
+                with working(f"{rule}: running"):
+                    found[rule] = self._leaks(rule, graph, observers, nearest=targets == "nearest")
+        names = ("rounds", "lr", "sample_rate", "runs", "seed", "noise", "curious", "keys", "mask_ratio")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in names} | {"targets": targets}
+        if "dinno" in found:
+            settings["dinno"] = plain_dinno()
+        claim = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": "add_remove"}
+        system = {"graph": self.graph, "agents": len(graph), "observers": observers, "claimed": claim}
+        terms = {"confidence": self.confidence, "settings": settings, "warning": WARNING}
+        document = {**system, **terms, "algorithms": found}
         if self.plot is not None:
             from tacit.cli.audit.distance_picture import draw_leaks
 
-            save_picture(draw_leaks(found, self, title=title), self.plot)
-        if self.json:
-            names = ("rounds", "lr", "sample_rate", "runs", "seed", "noise", "curious", "keys", "mask_ratio")
-            settings: dict[str, Any] = {name: getattr(self, name) for name in names} | {"targets": targets}
-            if "dinno" in found:
-                settings["dinno"] = plain_dinno()
-            claim = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": "add_remove"}
-            system = {"graph": self.graph, "agents": len(graph), "observers": observers, "claimed": claim}
-            print_json({**system, "confidence": self.confidence, "settings": settings, "algorithms": found})
-            return
-        self._print(found, title)
+            save_picture(draw_leaks(found, self, title=self._title(document)), self.plot)
+        return document, None
+
+    def _title(self, document: Document) -> str:
+        from tacit.cli.audit.systems import name_observers
+
+        system = f"{Path(self.graph).name} of {counted(document['agents'], 'agent')}"
+        return f"What {name_observers(document['observers'])} can learn: {system} · {self.rounds:,} rounds"
 
     @property
     def _claimed_against(self) -> str:
@@ -129,22 +139,22 @@ class DistanceAudit(Options):
         terms = {name: getattr(self, name) for name in names}
         noise = make_noise(self.noise, self.curious, self.keys, self.mask_ratio)
         found = leaks(make_rule(rule), graph, observers, targets=targets, noise=noise, **terms)
-        return [leak.to_json() for leak in found]
+        return [asdict(leak) for leak in found]
 
-    def _print(self, found: Leaks, title: str) -> None:
+    def show(self, document: Document, folder: Path | None) -> None:
         """Print what is seen of every target, and what an attack proves."""
         from rich.text import Text
 
-        from tacit.audit.pages.wording import lower
-        from tacit.cli.audit.systems import display_name, plain_dinno
+        from tacit.audit.pages.statements import lower
+        from tacit.cli.audit.systems import plain_dinno
 
-        screen = console()
+        screen, found = console(), document["algorithms"]
         columns = ("algorithm", ">distance", ">agent", ">each seen", ">sum seen", ">exactly", ">ε ≥")
         table = plain_table(None, *columns, no_wrap=True)
         for rule, rows in found.items():
             for place, row in enumerate(rows):
                 table.add_row(
-                    "" if place else display_name(rule),
+                    "" if place else rule,
                     str(row["distance"]),
                     str(row["target"]),
                     percent(row["share"], 2),
@@ -153,35 +163,18 @@ class DistanceAudit(Options):
                     lower(row["epsilon"]),
                     end_section=place == len(rows) - 1,
                 )
-        screen.print(Text(title, style="bold"), soft_wrap=True)
+        screen.print(Text(self._title(document), style="bold"))
         screen.print()
         print_whole(table)
         screen.print()
+        hints = [_SEEN, _MASKED, WARNING] if self.noise == "cancelling" else [_SEEN, WARNING]
+        hints += [f"DiNNO: one plain inner step in a round, ρ = {plain_dinno()['rho']:g}."] if "dinno" in found else []
+        for hint in hints:
+            screen.print(hint, style="dim")
         screen.print(
-            "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record "
-            "contributes in all rounds, so a part of the sum can reveal it.",
-            style="dim",
-        )
-        if self.noise == "cancelling":
-            screen.print(
-                "With masks, 100\u202f% is what an observer of everything sees of noise without masks for the same ε. The observer "
-                "has removed the masks that it shares; answers seen exactly still contain the others.",
-                style="dim",
-            )
-        screen.print(
-            "These shares are not a guarantee, and no ε rests on them: where gradients are steep, models that an observer does "
-            "not see show in messages that it does.",
-            style="dim",
-        )
-        if "dinno" in found:
-            screen.print(f"DiNNO: one plain inner step in a round, ρ = {plain_dinno()['rho']:g}.", style="dim")
-        screen.print(
-            f"Claimed: {promised(self.epsilon, self.delta)}, against {self._claimed_against}. Each ε ≥ holds at "
+            f"Claimed: {write_guarantee(self.epsilon, self.delta)}, against {self._claimed_against}. Each ε ≥ holds at "
             f"{100 * self.confidence:.6g}\u202f% confidence by itself, from 2 × {counted(self.runs, 'run')}: where more leaks, "
             "more runs show more."
         )
         if self.plot is not None:
-            screen.print(f"Picture: {self.plot}", soft_wrap=True)
-
-
-command = command_of(DistanceAudit)
+            screen.print(f"Picture: {self.plot}")

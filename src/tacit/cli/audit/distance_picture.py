@@ -1,22 +1,24 @@
 """The picture of `tacit audit distance`. Imported only where it is drawn: matplotlib is slow to import."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from tacit.cli.audit.systems import display_name, plain_dinno
+from tacit.cli.audit.distance import WARNING
+from tacit.cli.audit.systems import plain_dinno
 from tacit.cli.terminal.pictures import LINES
 from tacit.report.figures.palette import SERIES
 from tacit.report.figures.style import style
-from tacit.report.wording import promised
+from tacit.report.wording import write_guarantee
 
 if TYPE_CHECKING:
     from tacit.cli.audit.distance import DistanceAudit, Leaks
 
-_MARKS = ("o", "s", "^")
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _LEAST = 1e-6  # a share below this is shown as this
 
 
@@ -29,8 +31,9 @@ def draw_leaks(found: "Leaks", audit: "DistanceAudit", *, title: str) -> Figure:
         figure = Figure(figsize=(8.4, 3.6))
         left, right = figure.subplots(1, 2)
         for place, (name, rows) in enumerate(found.items()):
-            look = {"color": SERIES[place], "ls": LINES[place], "marker": _MARKS[place], "ms": 5, "lw": 1.8}
-            label = display_name(name) + (f", plain step, ρ = {plain_dinno()['rho']:g}" if name == "dinno" else "")
+            color, line, mark = (among[place % len(among)] for among in (SERIES, LINES, _MARKS))
+            look = {"color": color, "ls": line, "marker": mark, "ms": 5, "lw": 1.8}
+            label = name + (f", plain step, ρ = {plain_dinno()['rho']:g}" if name == "dinno" else "")
             _line(left, rows, "sum_share", label, look)
             _line(right, rows, "epsilon", label, look)
         left.set_yscale("log")
@@ -41,7 +44,7 @@ def draw_leaks(found: "Leaks", audit: "DistanceAudit", *, title: str) -> Figure:
         left.yaxis.set_major_locator(LogLocator(numticks=8))
         left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}\u202f%"))
         left.yaxis.set_minor_formatter(NullFormatter())
-        claim = f"claimed: {promised(audit.epsilon, audit.delta)}"
+        claim = f"claimed: {write_guarantee(audit.epsilon, audit.delta)}"
         right.axhline(audit.epsilon, color="#6b7280", lw=1, ls=(0, (4, 3)), label=claim)
         right.set(
             ylabel=f"ε at δ = {audit.delta:g} is at least",
@@ -53,7 +56,9 @@ def draw_leaks(found: "Leaks", audit: "DistanceAudit", *, title: str) -> Figure:
             ax.set_xlabel("distance from the observer, in links")
             ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
             ax.margins(x=0.06)
-        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=len(found) + 1)
+        warning = {"title": fill(WARNING, 110), "title_fontsize": 7}
+        columns = min(len(found) + 1, 4)
+        figure.legend(*right.get_legend_handles_labels(), loc="outside lower center", ncols=columns, **warning)
         figure.suptitle(title, fontsize=10)
         return figure
 

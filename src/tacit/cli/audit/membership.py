@@ -1,12 +1,14 @@
 """`tacit audit membership`: the paper's attack, which measures how low the final models' loss on a record is."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.batched import AttackCase, BatchedAudit
+from tacit.cli.audit.base import AttackCase, BatchedAudit
+from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import execution, system
-from tacit.cli.terminal.command import NOT_RECORDED, command_of
+from tacit.cli.terminal.command import NOT_RECORDED
 from tacit.registry import DATA_SETS
 
 _SEARCHED = "among those that were tried (0.003 to 1) the one that moves the loss on the record most"
@@ -15,7 +17,7 @@ _NOT_SEARCHED = "which was not searched for; others may leak more"
 
 @dataclass(frozen=True, kw_only=True)
 class MembershipAudit(BatchedAudit):
-    """The paper's attack: how well do the final models know a blank image?
+    """The paper's attack: do the final models reveal whether a blank image was trained on?
 
     Three agents hold 100 images of one class each.
 
@@ -45,47 +47,43 @@ class MembershipAudit(BatchedAudit):
         from tacit.audit.attacks.membership import SETTINGS, paper_attack, settings_for
         from tacit.audit.bounds.findings import Claim
         from tacit.cli.audit.neighbor import is_worth_compiling
-        from tacit.cli.audit.systems import display_name
+        from tacit.cli.audit.systems import describe_system
         from tacit.data import load
 
         data = load(self.dataset, self.data_dir)
         auto = self.compile == "auto" and is_worth_compiling(data, self.rounds, self.runs_each)
-        claim: dict[str, Any] = {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "rounds": self.rounds,
-            "lot_size": self.lot_size,
-        }
+        terms = {name: getattr(self, name) for name in ("epsilon", "delta", "rounds", "lot_size")}
         cases = []
         for rule in SETTINGS if self.algorithm == "all" else (self.algorithm,):
-            made = paper_attack(data, rule, **claim)
+            made = paper_attack(data, rule, **terms)
             attack = replace(made, world=replace(made.world, compile=auto or self.compile == "true"))
             central, held = attack.world.graph is None, attack.world.data.sizes
-            agents = "all data in one place" if len(held) == 1 else f"{len(held)} agents"
             _, clip, lr = settings_for(rule)
-            description = {
-                "title": "Membership by loss",
-                "about": f"{display_name(rule)} on {self.dataset} · {agents} · {self.rounds:,} rounds",
-                "algorithm": rule,
-                "dataset": f"{self.dataset}, {sum(held):,} images",
-                "agents": len(held),
-                "graph": None if central else "complete",
-                "target": 0,
-                "queries": attack.event.count,
-                "saw": f"The attacker sees the final {'model' if central else 'models of all agents'} and nothing else, and "
-                "measures the loss on the record. A low loss suggests that the record was learned.",
-                "record": "The record is a blank image labelled 0. The paper states no step sizes for this attack. Here: "
+            description = describe_system(
+                "Membership by loss",
+                rule,
+                agents=len(held),
+                graph=None if central else "complete",
+                rounds=self.rounds,
+                on=self.dataset,
+                dataset=f"{self.dataset}, {sum(held):,} images",
+                target=0,
+                queries=attack.event.count,
+                saw=f"The attacker sees the final {'model' if central else 'models of all agents'} and nothing else, and measures the "
+                "loss on the record. A low loss suggests that the record was learned.",
+                record="The record is a blank image labelled 0. The paper states no step sizes for this attack. Here: "
                 f"{lr}, {_SEARCHED if rule == 'dsgt' else _NOT_SEARCHED}; clipping norm {clip:g}.",
-            }
-            cases.append(
-                AttackCase(
-                    attack=attack,
-                    claim=Claim.of(attack.event, self.delta),
-                    settings={"algorithm": rule},
-                    description=description,
-                )
             )
+            claim = Claim.of(attack.event, self.delta)
+            settings = {"algorithm": rule}
+            cases.append(AttackCase(attack=attack, claim=claim, settings=settings, description=description))
         return cases
 
+    def show(self, document: Document, folder: Path | None) -> None:
+        """Print one audit in full, or a line for each of several."""
+        from tacit.cli.audit.printing import print_audits
 
-command = command_of(MembershipAudit)
+        if folder is not None and "audits" in document:
+            print_audits(list(document["audits"].values()), folder, self.confidence)
+        else:
+            super().show(document, folder)

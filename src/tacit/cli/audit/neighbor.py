@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.batched import AttackCase, BatchedAudit
-from tacit.cli.audit.options import execution, system
-from tacit.cli.terminal.command import NOT_RECORDED, command_of
+from tacit.cli.audit.base import AttackCase, BatchedAudit
+from tacit.cli.audit.options import observers_option, system
+from tacit.cli.terminal.command import NOT_RECORDED
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 _WORTH_COMPILING = 2e7  # rounds times numbers in an image, of all runs of a process; compiling takes about a minute
 _MESSAGES = 1e9  # bytes of messages that a process keeps until their runs are scored
 
-_RECORDS = {
-    "worst": "The record is the worst possible one: for any model, its gradient is clipped to its full length and points "
-    "in one direction, which has a share of every axis and which the attacker knows.",
-    "blank": "The record is a blank image labelled 0. The attacker knows all other records of the attacked agent, but not "
-    "which of them were drawn. A worse record may reveal more.",
-}
+_BLANK = (
+    "The record is a blank image labelled 0. The attacker knows all other records of the attacked agent, but not which of them "
+    "were drawn. A worse record may reveal more."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +32,9 @@ class NeighborAudit(BatchedAudit):
     """A curious neighbour and the worst possible record: does more leak than is claimed?
 
     The neighbour sees all messages that reach it, and infers what it can.
+
+    With --noise cancelling, observers also subtract the masks that they share, and the claim is the ε against so many of them. With --bands they
+    undo the correlation of noise, and look where the record's group has its turn.
 
     With --canary blank, a network learns images, and the record is a blank one. The observers must then see all answers.
 
@@ -46,10 +47,9 @@ class NeighborAudit(BatchedAudit):
     algorithm: of.Rule = "dsgd"
     agents: of.Agents = None
     graph: of.Graph = "complete"
-    target: Annotated[int, system("AGENT", "The agent that holds the record, or does not.")] = 0
+    target: of.Target = 0
     observers: Annotated[
-        list[int] | None,
-        system("AGENT", "An observer; may be repeated. Default: a neighbour of the target.", "--observer"),
+        list[int] | None, observers_option("a neighbour of the target, or as many as --curious says")
     ] = None
     canary: Annotated[
         Literal["worst", "blank"], system("RECORD", "worst, or blank: a blank image, learned by a network.")
@@ -58,64 +58,96 @@ class NeighborAudit(BatchedAudit):
     data_dir: Annotated[
         Path | None, system("FOLDER", "blank: where the data set is stored; default: TACIT_DATA."), NOT_RECORDED
     ] = None
+    noise: of.AnyNoiseKind = "local"
+    curious: of.Curious = None
+    keys: of.KeyPairs = None
+    mask_ratio: of.MaskRatio = None
+    rounding_bits: of.RoundingBits = None
+    bands: of.Bands = 1
     records: of.HeldRecords = 100
     lr: of.StepSize = 0.02
     inner_steps: Annotated[int | None, system("N", "dinno: inner steps, and queries, in a round; default 1.")] = None
     adam: Annotated[bool | None, system("", "dinno: the inner step; default plain.", "--adam/--plain")] = None
-    seed: Annotated[int, system("N", "Seed of the other records and of random graphs.", min=0)] = 0
-    runs: of.Runs = 1000
-    batch: Annotated[
-        int | None,
-        execution("N", "Runs side by side; a finished batch is kept. Default 250, or what fits into memory.", min=1),
-    ] = None
+    seed: of.Seed = 0
 
     def cases(self) -> list[AttackCase]:
         """Return the attack on the worst record, or on a blank image."""
         from tacit.audit.bounds.findings import Claim
-        from tacit.cli.audit.systems import choose_observers, display_name, links_of, make_graph, make_rule
-        from tacit.privacy import Privacy
+        from tacit.cli.audit import systems
+        from tacit.privacy import Observer
 
         self._check_data_options()
-        rule = make_rule(self.algorithm, self.inner_steps, self.adam)
-        graph = make_graph(self.graph, self.agents, self.seed)
-        observers = choose_observers(graph, self.target, self.observers, most=1)
-        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size)
+        rule = systems.make_rule(self.algorithm, self.inner_steps, self.adam)
+        graph = systems.make_graph(self.graph, self.agents, self.seed)
+        observers = systems.choose_observers(graph, self.target, self.observers, most=max(1, self.curious or 1))
+        privacy = systems.make_privacy(
+            self.noise,
+            self.curious,
+            self.keys,
+            self.mask_ratio,
+            self.rounding_bits,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            clip=1.0,
+            lot_size=self.lot_size,
+            bands=self.bands,
+        )
         system = {"rounds": self.rounds, "lr": self.lr, "records": self.records, "privacy": privacy, "graph": graph}
-        settings: dict[str, Any] = {"agents": len(graph), "links": links_of(graph), "observers": observers}
+        settings = systems.state_system(graph, observers)
         attack: Neighbor | NaturalNeighbor
         if self.canary == "worst":
-            attack, most, images = self._worst(rule, observers, system), None, None
-            view = None if attack.shows_signs_only else attack.view
+            attack, most, dataset, images = self._worst(rule, observers, system), None, None, None
+            signs = attack.shows_signs_only
         else:
-            settings["dataset"] = self.dataset or "mnist"
-            attack, most = self._natural(settings["dataset"], rule, observers, system)
-            view = attack.view
-            images = f"{settings['dataset']}, {sum(attack.world.data.sizes):,} images"
+            settings["dataset"] = dataset = self.dataset or "mnist"
+            attack, most = self._natural(dataset, rule, observers, system)
+            signs, images = False, f"{dataset}, {sum(attack.world.data.sizes):,} images"
         if hasattr(rule, "inner_steps"):
             settings |= {"inner_steps": rule.inner_steps, "step": "adam" if self.adam else "plain"}
-        on = "" if images is None else f" on {settings['dataset']}"
-        description = {
-            "title": "Curious neighbour" if len(observers) == 1 else "Curious neighbours",
-            "about": f"{display_name(self.algorithm)}{on} · {len(graph)} agents · graph: {self.graph} · {self.rounds:,} rounds",
-            "algorithm": self.algorithm,
-            "dataset": images,
-            "agents": len(graph),
-            "graph": self.graph,
-            "target": self.target,
-            "observers": observers,
-            "queries": attack.event.count,
-            "exact_answers": None if view is None else int(view.exact(self.target).sum()),
-            "share_seen": None if view is None else view.share(self.target),
-            "saw": _describe_view(self.target, observers, signs=view is None),
-            "record": _RECORDS[self.canary],
-        }
-        claim = Claim.of(attack.event, self.delta)
+        masks = attack.plan.masks
+        settings |= {} if masks is None else {"masks": masks.to_json()}
+        against = {} if masks is None else {"against": str(Observer(len(observers)))}
+        kept = "lots and noise stay secret" if masks is None else "lots, noise and masks of other pairs stay secret"
+        inferred = (
+            "Adam's steps show the signs of the gradients but hardly their sizes, so the attack uses the signs"
+            if signs
+            else f"From these the attack infers the noisy gradients of agent {self.target} as well as possible"
+        )
+        description = systems.describe_system(
+            "Curious neighbour" if len(observers) == 1 else "Curious neighbours",
+            self.algorithm,
+            agents=len(graph),
+            graph=self.graph,
+            rounds=self.rounds,
+            on=dataset,
+            more=self._describe_noise(masks is not None),
+            dataset=images,
+            target=self.target,
+            observers=observers,
+            queries=attack.plan.queries,
+            exact_answers=None if signs else int(attack.view.exact(self.target).sum()),
+            share_seen=None if signs else attack.view.share(self.target),
+            saw=f"{systems.describe_observers(observers)} every message of neighbours, their final models, the graph and all settings; "
+            f"{kept}. {inferred}.",
+            record=systems.WORST_RECORD if self.canary == "worst" else _BLANK,
+            **against,
+        )
+        claim = Claim.of(attack.event, self.delta, attack.grid)
         return [AttackCase(attack=attack, claim=claim, settings=settings, description=description, most=most)]
+
+    def _describe_noise(self, masked: bool) -> list[str]:
+        """Name noise that is not each agent's own and independent, for the line about the system."""
+        found = [f"masks: {self.keys or 'complete'} keys"] if masked else []
+        found += ["no masks, which would not pay"] if self.noise == "cancelling" and not masked else []
+        found += ["discrete noise"] if self.noise == "discrete" else []
+        return found + ([f"{self.bands} bands"] if self.bands > 1 else [])
 
     def _check_data_options(self) -> None:
         for name, value in (("--dataset", self.dataset), ("--data-dir", self.data_dir)):
             if self.canary == "worst" and value is not None:
                 raise InvalidInput(f"{name} is an option of --canary blank; the worst record is not from a data set")
+        if self.canary == "blank" and (self.noise == "cancelling" or self.bands > 1):
+            raise InvalidInput("a blank image is attacked under independent noise only; leave out masks and --bands")
         if self.canary == "blank" and self.target != 0:
             raise InvalidInput(
                 f"--target is {self.target}; a blank image is labelled 0, and agent 0 has the images of class 0"
@@ -152,20 +184,3 @@ class NeighborAudit(BatchedAudit):
 def is_worth_compiling(data: "DataSet", rounds: int, runs: float) -> bool:
     """Say whether this many runs in one process take so long that compiling gradients pays off."""
     return runs * rounds * math.prod(data.input_shape) > _WORTH_COMPILING
-
-
-def _describe_view(target: int, observers: Sequence[int], *, signs: bool) -> str:
-    from tacit.cli.audit.systems import describe_observers
-
-    inferred = (
-        "Adam's steps show the signs of the gradients but hardly their sizes, so the attack uses the signs"
-        if signs
-        else f"From these the attack infers the noisy gradients of agent {target} as well as possible"
-    )
-    return (
-        f"{describe_observers(observers)} every message of neighbours, their final models, the graph and all settings; lots "
-        f"and noise stay secret. {inferred}."
-    )
-
-
-command = command_of(NeighborAudit)

@@ -1,25 +1,23 @@
 """`tacit audit noise`: is the noise as large, independent and normal as stated, and are lots drawn as stated?"""
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.folder import Document
-from tacit.cli.audit.options import execution, system
-from tacit.cli.audit.single import SingleAudit, SingleCase
-from tacit.cli.terminal.command import command_of
+from tacit.cli.audit.base import SingleAudit, SingleCase
+from tacit.cli.audit.options import execution, observers_option, system
 from tacit.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from tacit.privacy.mechanisms import Masks
-
 _LR = 0.1  # the gradients do not depend on the models
+_MASKED = (
+    " Answers contain masks. σ is what the noise of the other agents leaves of an agent's noise and masks together; ε is against an "
+    "observer of all messages who has no agent's secrets."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseAudit(SingleAudit):
-    """Are the noise and the lots as stated? The cheapest audit, and the first to run.
+    """Are the noise and the lots as stated? The cheapest attack on a running system.
 
     The noise is extracted from what neighbours see. Its size, shape and independence are tested, and how lots are drawn.
 
@@ -34,10 +32,7 @@ class NoiseAudit(SingleAudit):
     algorithm: of.Rule = "dsgd"
     agents: of.Agents = None
     graph: of.Graph = "complete"
-    observers: Annotated[
-        list[int] | None,
-        system("AGENT", "An observer; may be repeated. Default: the neighbours of agent 0.", "--observer"),
-    ] = None
+    observers: Annotated[list[int] | None, observers_option("the neighbours of agent 0")] = None
     epsilon: of.Epsilon = 1.0
     delta: of.Delta = 1e-2
     noise: of.NoiseKind = "local"
@@ -75,55 +70,20 @@ class NoiseAudit(SingleAudit):
             rule, privacy=privacy, rounds=self.rounds, lr=_LR, graph=graph, target=others[0], records=self.records
         )
         audit = NoiseCheck(world=world, observers=observers, false_alarm=self.false_alarm)
-        description = {
-            "title": "Noise and lots",
-            "about": f"{systems.display_name(self.algorithm)} · {len(graph)} agents · graph: {self.graph} · "
-            f"{self.rounds:,} rounds · {self.runs:,} runs",
-            "algorithm": self.algorithm,
-            "agents": len(graph),
-            "graph": self.graph,
-            "observers": observers,
-            "queries": view.queries,
-            "saw": f"{systems.describe_observers(observers)} every message of neighbours, their final models, the graph and "
-            f"all settings. All answers of the agents in the table follow from these exactly.{_about_masks(audit.plan.masks)}",
-            "record": "Records are made so that their gradients are known: along some axes there is only noise, and along one "
-            "the answers count the records that were drawn.",
-        }
-        settings = {"agents": len(graph), "links": systems.links_of(graph), "observers": observers, "lr": _LR}
+        masked = "" if audit.plan.masks is None else _MASKED
+        description = systems.describe_system(
+            "Noise and lots",
+            self.algorithm,
+            agents=len(graph),
+            graph=self.graph,
+            rounds=self.rounds,
+            observers=observers,
+            queries=view.queries,
+            saw=f"{systems.describe_observers(observers)} every message of neighbours, their final models, the graph and all settings. "
+            f"All answers of the agents in the table follow from these exactly.{masked}",
+            record="Records are made so that their gradients are known: along some axes there is only noise, and along one the answers "
+            "count the records that were drawn.",
+        )
+        description["about"] += f" · {self.runs:,} runs"
+        settings = {**systems.state_system(graph, observers), "lr": _LR}
         return SingleCase(play=lambda: audit.run(self.runs).to_json(), settings=settings, description=description)
-
-    def show(self, document: Document, folder: Path) -> None:
-        """Print σ, q and ε of every agent, and what each test found."""
-        from rich.text import Text
-
-        from tacit.audit.pages import noise as words
-        from tacit.cli.audit.printing import print_title, print_verdict
-        from tacit.cli.terminal.output import console, plain_table, print_apart
-
-        screen = console()
-        print_title(screen, document)
-        table = plain_table(None, ">agent", "", ">stated", ">estimated", "interval", no_wrap=True)
-        for each in document["agents"]:
-            for place, row in enumerate(words.quantities(each)):
-                table.add_row("" if place else str(each["agent"]), *row)
-        tests = plain_table(None, "test", ">number", ">least p", "found")
-        for looks_at, count, least, found, failed in words.tests(document):
-            tests.add_row(looks_at, count, least, Text(found, style="bold red" if failed else ""))
-        print_apart(screen, table, tests)
-        for sentence in (words.ABOUT_EPSILON, f"A test fails where p is below {document['threshold']:.2g}."):
-            screen.print(sentence, style="dim")
-        screen.print()
-        consequence = f"{words.consequence(document)} {words.risk(document)}"
-        print_verdict(screen, words.verdict(document), consequence, folder, bad=document["verdict"] == "not as stated")
-
-
-def _about_masks(masks: "Masks | None") -> str:
-    if masks is None:
-        return ""
-    return (
-        " Answers contain masks. σ is what the noise of the other agents leaves of an agent's noise and masks together; ε is against an "
-        "observer of all messages who has no agent's secrets."
-    )
-
-
-command = command_of(NoiseAudit)

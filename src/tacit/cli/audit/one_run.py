@@ -2,14 +2,12 @@
 
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tacit.cli.audit import options as of
+from tacit.cli.audit.base import SingleAudit, SingleCase
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import execution, system
-from tacit.cli.audit.single import SingleAudit, SingleCase
-from tacit.cli.terminal.command import command_of
 from tacit.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class OneRunAudit(SingleAudit):
         from tacit.audit.attacks.one_run import OneRun, dirac_canaries
         from tacit.audit.bounds.one_run import Guesses
         from tacit.audit.bounds.rates import check_terms
-        from tacit.cli.audit.systems import AGENTS, display_name, make_rule
+        from tacit.cli.audit.systems import AGENTS, describe_system, make_rule
         from tacit.privacy import Privacy
 
         if self.data_dir is not None and self.dataset is None:
@@ -97,19 +95,19 @@ class OneRunAudit(SingleAudit):
             attack = self._mislabelled(self.dataset, canaries, world)
         guesses = attack.guesses if self.guesses is None else self.guesses
         Guesses(canaries=canaries, guesses=guesses, correct=0)  # complains where there are too many
-        on = "" if self.dataset is None else f" on {self.dataset}"
-        description = {
-            "title": "Canaries in one run",
-            "about": f"{display_name(self.algorithm)}{on} · {AGENTS} agents · graph: complete · {self.rounds:,} rounds",
-            "algorithm": self.algorithm,
-            "dataset": self.dataset,
-            "agents": AGENTS,
-            "graph": "complete",
-            "target": 0,
-            "saw": _SEEN[self.sees],
-            "record": "A coin decides for each canary whether it is among agent 0's records. "
+        description = describe_system(
+            "Canaries in one run",
+            self.algorithm,
+            agents=AGENTS,
+            graph="complete",
+            rounds=self.rounds,
+            on=self.dataset,
+            dataset=self.dataset,
+            target=0,
+            saw=_SEEN[self.sees],
+            record="A coin decides for each canary whether it is among agent 0's records. "
             + (_WORST_CANARIES if self.dataset is None else _NATURAL_CANARIES),
-        }
+        )
 
         def play() -> Document:
             found = attack.judge(attack.play(seed), guesses=guesses, confidence=self.confidence)
@@ -152,30 +150,3 @@ class OneRunAudit(SingleAudit):
             **world,
         )
         return OneRun(world=made, canaries=known, sees=self.sees)
-
-    def show(self, document: Document, folder: Path) -> None:
-        """Print how many canaries were guessed right, and what that proves."""
-        from tacit.audit.pages import wording
-        from tacit.cli.audit.printing import claim_row, print_facts, print_title, print_verdict
-        from tacit.cli.terminal.output import console
-        from tacit.report.wording import percent
-
-        screen, outcome = console(), document["outcome"]
-        print_title(screen, document)
-        share = percent(outcome["correct"] / outcome["guesses"])
-        rows = [
-            claim_row(document),
-            ("canaries", f"{outcome['canaries']:,}, each in or out by a coin"),
-            ("guessed", f"{outcome['guesses']:,}, the surest; the number was fixed beforehand"),
-            ("right", f"{outcome['correct']:,} ({share}); about half would be right by chance"),
-        ]
-        for bound in document["bounds"]:
-            heading, when = wording.METHODS[bound["method"]]
-            rows.append((heading, f"ε ≥ {wording.lower(bound['epsilon'])}; this {when}"))
-        print_facts(screen, rows)
-        screen.print()
-        broken = document["verdict"] == "broken"
-        print_verdict(screen, wording.verdict(document), wording.consequence(document), folder, bad=broken)
-
-
-command = command_of(OneRunAudit)

@@ -1,110 +1,83 @@
-"""What an audit found, printed: the claim, every look with its bounds, and the verdict."""
+"""What an audit found, printed: the claim, the tables of its page, and the verdict."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from tacit.audit.pages import wording
+from tacit.audit.pages import statements
+from tacit.audit.pages.results import describe
+from tacit.audit.pages.text import ResultTable
 from tacit.cli.audit.folder import PAGE, Document
-from tacit.cli.audit.systems import display_name
 from tacit.cli.terminal.output import console, plain_table, print_apart
-from tacit.report.wording import ADJACENCIES, counted, percent
+from tacit.report.wording import ADJACENCIES, counted
+
+_STYLES = {"fail": "bold red", "inconclusive": "yellow"}
 
 
-def print_audit(document: Document, folder: Path) -> None:
-    """Print one audit."""
-    screen, looks = console(), document["looks"]
-    print_title(screen, document)
-    print_facts(screen, _facts(document))
-    kinds = wording.methods(looks)
-    headings = (f">{wording.heading(kind)}" for kind in kinds)
-    table = plain_table(None, "statistic", ">cut at", ">false alarms", ">misses", *headings, no_wrap=True)
-    for look in looks:
-        errors, bounds = wording.errors_of(look), wording.bounds_of(look, kinds)
-        table.add_row(look["statistic"], f"{look['threshold']:.3g}", *errors, *bounds)
-    print_apart(screen, table)
-    for method in kinds:
-        if method in wording.METHODS:
-            screen.print("ε ≥ {}: {}".format(*wording.METHODS[method]), style="dim")
-    screen.print()
-    consequence = f"{wording.consequence(document)} {wording.reach(document)}"
-    print_verdict(screen, wording.verdict(document), consequence, folder, bad=document["verdict"] == "broken")
+def print_audit(document: Document, folder: Path | None) -> None:
+    """Print one audit; nothing is said of its page where there is no folder."""
+    screen, words, attack = console(), describe(document), document["attack"]
+    screen.print(Text(f"{attack['title']}: {attack['about']}", style="bold"))
+    if words.facts:
+        facts = plain_table(None, "", "")
+        facts.show_header = False
+        for row in words.facts:
+            facts.add_row(*row)
+        screen.print(facts)
+    if tables := [table for table in map(_table, words.tables) if table.columns]:
+        print_apart(screen, *tables)
+    else:
+        screen.print()
+    for hint in words.hints:
+        screen.print(hint, style="dim")
+    if words.hints:
+        screen.print()
+    screen.print(Text(words.verdict, style="bold red" if words.bad else "bold"))
+    if words.consequence:
+        screen.print(words.consequence)
+    for limit in words.limits:
+        screen.print(limit, style="dim")
+    if folder is not None:
+        screen.print(f"Page: {folder / PAGE}")
+
+
+def _table(shown: ResultTable) -> Table:
+    kept = [place for place, name in enumerate(shown.head) if name not in shown.page_only]
+    table = plain_table(shown.title, *(shown.head[place] for place in kept))
+    for column, place in zip(table.columns, kept, strict=True):
+        column.no_wrap = shown.head[place] not in shown.wrapped
+    for number, row in enumerate(shown.rows):
+        table.add_row(*(row[place] for place in kept), style=_STYLES.get(shown.marks.get(number, ""), ""))
+    return table
 
 
 def print_audits(documents: Sequence[Document], folder: Path, confidence: float) -> None:
     """Print one line for each algorithm; the bounds of all of them together have the confidence."""
     screen, first = console(), documents[0]
-    screen.print(Text(f"{first['attack']['title']}: {first['settings']['dataset']}", style="bold"), soft_wrap=True)
+    screen.print(Text(f"{first['attack']['title']}: {first['settings']['dataset']}", style="bold"))
     columns = ("algorithm", ">claimed ε", ">shown ε ≥", ">estimate (interval)", "verdict")
     table = plain_table(None, *columns, no_wrap=True)
     for each in documents:
         table.add_row(
-            display_name(each["attack"]["algorithm"]),
-            wording.claimed(each),
-            wording.lower(each["lower_bound"]),
-            wording.estimate(each["looks"][0]),
-            Text(each["verdict"], style="bold red" if each["verdict"] == "broken" else ""),
+            each["attack"]["algorithm"],
+            statements.claimed(each),
+            statements.lower(each["lower_bound"]),
+            statements.estimate(each["thresholds"][0]),
+            each["verdict"],
+            style="bold red" if each["verdict"] == "broken" else "",
         )
     screen.print(table)
-    screen.print()
     claim = first["claimed"]
     screen.print(
-        f"δ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; 2 × {counted(first['runs_per_side'], 'run')} "
+        f"\nδ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; 2 × {counted(first['runs_per_side'], 'run')} "
         f"for each line. All lower bounds together hold at {100 * confidence:.6g}\u202f% confidence, and so do all intervals "
         "together."
     )
     screen.print(
-        "Estimates prove nothing. They are those of the first look: its cut is the one with the largest bound of Gaussian DP "
-        "on the first fifth of the runs, and its errors are counted on the other "
-        f"2 × {first['looks'][0]['outcomes']['absent']:,}. The bound shown is the largest of all looks."
+        "Estimates prove nothing. They are those at the first threshold, which has the largest bound of Gaussian DP on the first "
+        "fifth of the runs; its errors are counted on the other "
+        f"2 × {first['thresholds'][0]['outcomes']['absent']:,}. The bound shown is the largest of all thresholds."
     )
-    screen.print(f"Pages: {folder / '*' / PAGE}", soft_wrap=True)
-
-
-def print_title(screen: Console, document: Document) -> None:
-    """Print what was attacked, and how."""
-    attack = document["attack"]
-    screen.print(Text(f"{attack['title']}: {attack['about']}", style="bold"), soft_wrap=True)
-
-
-def print_facts(screen: Console, rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values below each other."""
-    facts = plain_table()
-    facts.show_header = False
-    facts.add_column(no_wrap=True)
-    facts.add_column(overflow="fold")
-    for row in rows:
-        facts.add_row(*row)
-    screen.print(facts)
-
-
-def print_verdict(screen: Console, verdict: str, consequence: str, folder: Path, *, bad: bool) -> None:
-    """Print the verdict, what it means, and where the page is."""
-    screen.print(Text(verdict, style="bold red" if bad else "bold"))
-    screen.print(consequence)
-    screen.print(f"Page: {folder / PAGE}", soft_wrap=True)
-
-
-def claim_row(document: Document) -> tuple[str, str]:
-    """Return the claim as a row of facts."""
-    claim = document["claimed"]
-    stated = f"ε = {wording.claimed(document)} at δ = {claim['delta']:g}"
-    against = document["attack"].get("against")
-    whom = "" if against is None else f", against {against}"
-    return "claimed", f"{stated}, {ADJACENCIES[claim['adjacency']]} adjacency{whom}"
-
-
-def _facts(document: Document) -> list[tuple[str, str]]:
-    attack, weaker = document["attack"], wording.unconditional_bound(document)
-    which = "" if weaker is None else f" if only the noise is wrong, else {wording.lower(weaker)},"
-    rows = [
-        claim_row(document),
-        ("shown", f"ε ≥ {wording.lower(document['lower_bound'])}{which} at {wording.confidence(document)} confidence"),
-        ("runs", f"{document['runs_per_side']:,} with the record and as many without"),
-    ]
-    if attack.get("share_seen") is not None:
-        seen = f"{percent(attack['share_seen'])} of the {attack['queries']:,} answers of agent {attack['target']}"
-        rows.append(("seen", f"{seen}; {attack['exact_answers']:,} exactly"))
-    return rows
+    screen.print(f"Pages: {folder / '*' / PAGE}")

@@ -1,4 +1,4 @@
-"""Parts of the systems that audits attack, made from options: the rule, the graph and the observers."""
+"""Parts of the systems that audits attack, made from options: the rule, the graph, the observers and the noise."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -8,17 +8,18 @@ import networkx as nx
 
 from tacit.algorithms import RULES, Adam, Algorithm, DiNNO, Plain
 from tacit.errors import InvalidInput, choose
-from tacit.privacy import Cancelling
+from tacit.privacy import Cancelling, Discrete, Privacy
 from tacit.registry import GRAPHS
 from tacit.report.wording import agents as listed
+from tacit.report.wording import counted
 from tacit.runs.specs import parse_graph
 
 AGENTS = 3
 
-
-def display_name(algorithm: str) -> str:
-    """Return the name of a rule as it is printed: DSGT for dsgt."""
-    return RULES.lines[algorithm].class_name
+WORST_RECORD = (
+    "The record is the worst possible one: for any model, its gradient is clipped to its full length and points in one "
+    "direction, which has a share of every axis and which the attacker knows."
+)
 
 
 def make_rule(algorithm: str, inner_steps: int | None = None, adam: bool | None = None) -> Algorithm[Any]:
@@ -86,6 +87,24 @@ def make_noise(
     return None
 
 
+def make_privacy(
+    noise: str,
+    curious: int | None,
+    keys: Literal["complete", "graph"] | None,
+    ratio: float | None,
+    bits: int | None,
+    **settings: Any,
+) -> Privacy:
+    """Return privacy settings with noise of any kind; the options of other kinds are refused."""
+    if noise != "discrete":
+        if bits is not None:
+            raise InvalidInput("--rounding-bits means nothing without --noise discrete")
+        return Privacy(**settings, noise=make_noise(noise, curious, keys, ratio))
+    make_noise("local", curious, keys, ratio)  # refuses options of masks
+    rounding = Discrete() if bits is None else Discrete(bits)
+    return Privacy(**settings, noise=rounding, accountant="rdp")
+
+
 def name_observers(observers: Sequence[int]) -> str:
     """Return what the observers are called: `agent 1`, or `agents 0, 3 together`."""
     return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
@@ -96,6 +115,30 @@ def describe_observers(observers: Sequence[int]) -> str:
     return f"{name_observers(observers).capitalize()} {'sees' if len(observers) == 1 else 'see'}"
 
 
-def links_of(graph: nx.Graph) -> list[list[int]]:
-    """Return all links in one order."""
-    return sorted([min(pair), max(pair)] for pair in graph.edges)
+def describe_system(
+    title: str,
+    algorithm: str,
+    *,
+    agents: int,
+    graph: str | None,
+    rounds: int,
+    on: str | None = None,
+    more: Sequence[str] = (),
+    **facts: Any,
+) -> dict[str, Any]:
+    """Describe an audited system: what it is, in one line and in facts.
+
+    on: the data set, where there is one.
+    more: further parts of the line.
+    """
+    parts = [algorithm + (f" on {on}" if on else "")]
+    parts += ["all data in one place" if graph is None else counted(agents, "agent")]
+    parts += [f"graph: {graph}"] if graph else []
+    about = " · ".join([*parts, *more, f"{rounds:,} rounds"])
+    return {"title": title, "about": about, "algorithm": algorithm, "agents": agents, "graph": graph, **facts}
+
+
+def state_system(graph: nx.Graph, observers: Sequence[int]) -> dict[str, Any]:
+    """Return the settings that follow from the options of the graph and the observers."""
+    links = sorted([min(pair), max(pair)] for pair in graph.edges)
+    return {"agents": len(graph), "links": links, "observers": list(observers)}

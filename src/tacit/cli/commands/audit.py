@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
-from tacit.cli.terminal.command import add_commands
+from tacit.cli.terminal.command import command_of
 from tacit.cli.terminal.errors import Commands
+from tacit.registry import AUDITS
 
 CHECK = "check"
-AUDITS = (CHECK, "neighbor", "coalition", "membership", "noise", "one-run", "distance")
 
 
 class Audits(Commands):
@@ -26,14 +26,16 @@ class Audits(Commands):
 
 
 command = typer.Typer(cls=Audits, no_args_is_help=True, rich_markup_mode="rich")
-add_commands(command, "tacit.cli.audit", AUDITS)
+for _name, _audit in AUDITS.items():
+    command.command(_name, hidden=_audit.hidden)(command_of(_audit))
 
 
 @command.callback()
-def _audit() -> None:
+def _describe() -> None:
     """Attack a system of your own, and learn how much privacy it loses at least.
 
-    tacit audit FILE.toml checks the settings of a run on made-up records, in about a minute. Run it first.
+    Start with tacit audit FILE.toml, which checks the settings of a run on made-up records in about a minute. Of the attacks
+    below, noise is the cheapest and neighbor the strongest.
 
     Exit code 1 means that a claim was found to be broken; 0 that it was not, which does not prove that it holds.
 

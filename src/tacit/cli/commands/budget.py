@@ -1,7 +1,7 @@
 """`tacit budget`: from a wanted ε to σ, or from σ to ε, under every adjacency and accountant."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,21 +10,23 @@ from rich.text import Text
 from typer.core import TyperCommand
 
 from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, Terms
+from tacit.cli.commands.budget_masks import OF_RESPONSE, MaskedBudget, plan_masks, print_masks
 from tacit.cli.terminal.command import Json, option
 from tacit.cli.terminal.files import check_picture, save_picture
+from tacit.cli.terminal.options import MASKS, PLAIN, given_settings, with_settings
 from tacit.cli.terminal.output import bar, console, digits, plain_table, print_json, round_up, working
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.runs.config import RunConfig
+from tacit.runs.config_checks import OPTIONS, as_option, idle_without_masks
 
 if TYPE_CHECKING:
-    from tacit.cli.commands.budget_masks import MaskedBudget
+    from tacit.privacy.bands import BandChoice
 
 _CURVE_ROWS = 10
 _BAR_WIDTH = 48
 _PICTURE = "budget.png"
-_MASKS = "Noise that cancels"
 
 
 class BudgetCommand(TyperCommand):
@@ -42,78 +44,76 @@ class BudgetCommand(TyperCommand):
 COMMAND_CLASS = BudgetCommand
 
 
+@with_settings(
+    {
+        PLAIN: ("epsilon", "noise_multiplier", "delta", "adjacency", "accountant", "bands"),
+        MASKS: ("noise", "agents", "curious", "keys", "mask_ratio", "lost", *OF_RESPONSE, "seed"),
+    },
+    epsilon="find the noise for this ε",
+    noise_multiplier="find the ε of this σ",
+    agents="cancelling: how many agents, all with such records and lots",
+    keys="cancelling: who shares masks: complete, graph (neighbours, with --graph), a kind such as ring, or a file \\[complete]",
+    algorithm="cancelling: the rule that masks are to suit; dsgt if only its graph or steps are given",
+    graph="cancelling: the graph that masks are to suit; ring if only the rule or its steps are given",
+    mixing="cancelling: how neighbours are weighed on it \\[metropolis]",
+    exchanges_per_query="cancelling: rounds of its links in each exchange \\[1]",
+    rounds="cancelling: rounds of the rule; as many as queries unless given",
+    lr="cancelling: step size of the rule, in the first round if it changes \\[0.5]",
+    lr_final="cancelling: step size in the last round, log-spaced from lr",
+    averaging="cancelling: decay of each agent's average over rounds, as in a run",
+    seed="cancelling: seed of a random graph \\[0]",
+)
 def command(
     dataset_size: Annotated[int, option("N", "Records of one data owner, |D|.", min=1)],
     lot_size: Annotated[float, option("NUMBER", "Expected number of records in a lot, L; the rate is q = L/|D|.")],
     queries: Annotated[int, option("N", "How many noisy gradients are computed from the data in total.", min=1)],
-    epsilon: Annotated[float | None, option("ε", "Find the noise for this ε.")] = None,
-    noise_multiplier: Annotated[float | None, option("σ", "Find the ε of this σ.")] = None,
-    delta: Annotated[float, option("δ", "Should be well below 1/|D|.")] = 1e-5,
-    adjacency: Annotated[
-        Adjacency, option("RELATION", "Of neighbouring data sets: add_remove or replace_one.")
-    ] = "add_remove",
-    accountant: Annotated[Accountant, option("NAME", "pld (tight) or rdp (a looser bound).")] = "pld",
-    noise: Annotated[
-        Literal["local", "cancelling"],
-        option("KIND", "local, or cancelling: pairs of agents share masks that vanish from the average.", panel=_MASKS),
-    ] = "local",
-    agents: Annotated[
-        int | None, option("N", "cancelling: how many agents, all with such records and lots.", panel=_MASKS, min=3)
-    ] = None,
-    curious: Annotated[
-        int, option("K", "cancelling: how many curious agents together ε holds against.", panel=_MASKS, min=0)
-    ] = 1,
-    keys: Annotated[
-        str, option("KIND", "cancelling: who shares masks: complete, a kind such as ring, or a file.", panel=_MASKS)
-    ] = "complete",
-    mask_ratio: Annotated[
-        str, option("RATIO", "cancelling: size of a mask relative to σ without masks, or auto.", panel=_MASKS)
-    ] = "auto",
-    lost: Annotated[int, option("N", "cancelling: how many agents may leave for good.", panel=_MASKS, min=0)] = 0,
-    seed: Annotated[int, option("N", "cancelling: seed of a random graph of keys.", panel=_MASKS, min=0)] = 0,
     json: Json = False,
     plot: Annotated[
         Path | None, option("[FILE]", f"Draw ε over queries: png, pdf or svg; {_PICTURE} if no file is named.")
     ] = None,
+    **settings: Any,
 ) -> None:
     """Find how much noise an ε needs, or how much ε a noise spends.
 
     Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
     everybody else together. With --noise cancelling --agents N, it holds against any K curious agents, and ε against more is shown, too; σ is
-    then the noise that an agent without masks would need.
+    then the noise that an agent without masks would need. How large masks are depends on the rule and its graph: with --algorithm, --graph and
+    the step sizes of a run, they are those of that run. With --noise discrete, σ is in units of the length that a rounded vector has
+    at most, a little more than the clipping norm, and ε is a bound by Rényi divergences of whole orders.
 
     [bold]Example[/]
 
     tacit budget --epsilon 1 --dataset-size 6000 --lot-size 256 --queries 2000
     """
-    _check_masks(
-        noise,
-        agents,
-        {"curious": curious != 1, "keys": keys != "complete", "mask-ratio": mask_ratio != "auto", "lost": lost != 0},
-    )
     check_picture(plot)
+    given = given_settings(settings)
+    if ("epsilon" in given) == ("noise_multiplier" in given):
+        which = "both are" if "epsilon" in given else "neither is"
+        raise PrivacyError(f"give either --epsilon or --noise-multiplier; {which} given")
+    config = RunConfig.of({}, {**given, "lot_size": lot_size})
+    _check_agents(config, given)
+    epsilon, noise_multiplier = (_one(config, key) for key in ("epsilon", "noise_multiplier"))
+    delta, adjacency, accountant = config.delta, config.adjacency, config.accountant
     asked = (adjacency, accountant)
     accounting.check(accountant, adjacency, delta)
-    if (epsilon is None) == (noise_multiplier is None):
-        given = "neither is" if epsilon is None else "both are"
-        raise PrivacyError(f"give either --epsilon or --noise-multiplier; {given} given")
-    planned = PlannedQueries(sample_rate=_rate(lot_size, dataset_size), queries=queries, delta=delta)
+    planned = PlannedQueries(
+        sample_rate=_rate(lot_size, dataset_size), queries=queries, delta=delta, discrete=config.noise == "discrete"
+    )
+    compared: list[BandChoice] = []
     with working("accounting"):
+        if config.bands != 1:
+            planned, compared = _choose_bands(planned, epsilon, asked, config.bands)
         sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
         assert sigma is not None
         spent = planned.finite_epsilon(sigma, asked)
         rows = planned.rows(epsilon, sigma, asked)
         curve = [(count, planned.epsilon(sigma, asked, count)) for count in _counts(queries)]
         masked, against = None, {EVERYBODY.key: spent}
-        if agents is not None:
-            masked = _plan_masks(
-                sigma, planned, agents, keys=keys, curious=curious, lost=lost, ratio=mask_ratio, seed=seed
-            )
+        if config.noise == "cancelling":
+            masked = plan_masks(sigma, config, planned, given)
             against = masked.epsilons(planned, asked)
-        if plot is not None and masked is None:
-            _draw(plot, planned, sigma, epsilon, rows)
-        elif plot is not None and masked is not None:
-            _draw_observers(plot, planned, masked, epsilon, asked)
+        if plot is not None:
+            _draw(plot, planned, sigma, epsilon, rows, masked, asked)
     if json:
         print_json(
             {
@@ -127,15 +127,18 @@ def command(
                 "table": [asdict(row) for row in rows],
                 "curve": [{"queries": count, "epsilon": value} for count, value in curve],
                 **({"observer": str(EVERYBODY)} if masked is None else masked.facts(against)),
+                **({} if config.bands == 1 else _band_facts(planned, compared)),
             }
         )
         return
     screen = console()
-    observer = EVERYBODY if masked is None else masked.promised
+    observer = EVERYBODY if masked is None else masked.planned
     lots = f"lots of {lot_size:g} out of {dataset_size:,} records"
     _print_answer(screen, planned, sigma, spent, epsilon, lots, observer)
+    if config.bands != 1:
+        _print_bands(screen, planned, compared)
     if masked is not None:
-        _print_masks(screen, masked, against, f"ε by who is curious ({adjacency}, {accountant})")
+        print_masks(screen, masked, config, against, f"ε by who is curious ({adjacency}, {accountant})")
     _print_table(screen, rows, sigma, epsilon)
     _print_curve(screen, curve, f"ε over queries at σ = {sigma:g} ({adjacency}, {accountant})")
     if delta * dataset_size >= 1:
@@ -143,12 +146,10 @@ def command(
             f"Note: δ = {delta:g} is not below 1/|D| = {1 / dataset_size:.2g}; such a δ allows a whole record to be published."
         )
     if plot is not None:
-        screen.print(f"Picture: {plot}", soft_wrap=True)
+        screen.print(f"Picture: {plot}")
 
 
 def _rate(lot_size: float, dataset_size: int) -> float:
-    if not lot_size > 0:
-        raise PrivacyError(f"--lot-size is {lot_size:g}; it must be positive")
     if lot_size > dataset_size:
         raise PrivacyError(
             f"--lot-size {lot_size:g} is larger than the data set's {dataset_size} records; a lot is a part of them"
@@ -162,34 +163,39 @@ def _counts(queries: int) -> list[int]:
     return [round(queries * (row + 1) / rows) for row in range(rows)]
 
 
-def _draw(path: Path, planned: PlannedQueries, sigma: float, target: float | None, rows: Sequence[BudgetRow]) -> None:
-    from tacit.cli.terminal.pictures import Curve, draw_spending
-
-    counts = _drawn_counts(planned)
-    curves = []
-    for row in rows:
-        if row.epsilon_at_asked_noise is not None:
-            values = [planned.epsilon(sigma, (row.adjacency, row.accountant), count) for count in counts]
-            name = f"{row.adjacency}, {row.accountant}"
-            curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=row.asked))
-    terms = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}, δ = {planned.delta:g}"
-    save_picture(draw_spending(curves, title=f"ε over queries at {terms}", budget=target), path)
-
-
-def _draw_observers(
-    path: Path, planned: PlannedQueries, masked: "MaskedBudget", target: float | None, asked: Terms
+def _draw(
+    path: Path,
+    planned: PlannedQueries,
+    sigma: float,
+    target: float | None,
+    rows: Sequence[BudgetRow],
+    masked: MaskedBudget | None,
+    asked: Terms,
 ) -> None:
+    """Draw ε over queries: by adjacency and accountant or, with masks, by who is curious."""
     from tacit.cli.terminal.pictures import LINES, Curve, draw_spending
 
+    if masked is None:
+        terms = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}"
+        lines = [
+            (f"{row.adjacency}, {row.accountant}", sigma, (row.adjacency, row.accountant), row.asked)
+            for row in rows
+            if row.epsilon_at_asked_noise is not None
+        ]
+    else:
+        terms = f"own σ = {digits(max(masked.own))}, masks of {digits(masked.size)}"
+        first = [observer for observer in masked.observers[:-1] if observer != masked.planned]
+        shown = [masked.planned, *first[: len(LINES) - 2], EVERYBODY]
+        lines = [
+            (f"against {each}", masked.sigma_against(each), asked, each == masked.planned)
+            for each in dict.fromkeys(shown)
+        ]
     counts = _drawn_counts(planned)
-    first = [observer for observer in masked.observers[:-1] if observer != masked.promised]
-    shown = [masked.promised, *first[: len(LINES) - 2], EVERYBODY]
-    curves = []
-    for observer in shown:
-        values = [planned.epsilon(masked.sigma_against(observer), asked, count) for count in counts]
-        name, asked_for = f"against {observer}", observer == masked.promised
-        curves.append(Curve(name=name, queries=[0, *counts], epsilons=[0.0, *values], asked=asked_for))
-    title = f"ε over queries at own σ = {digits(max(masked.own))}, masks of {digits(masked.masks.size)}, δ = {planned.delta:g}"
+    curves = [
+        Curve(name, [0, *counts], [0.0, *(planned.epsilon(noise, by, count) for count in counts)], is_asked)
+        for name, noise, by, is_asked in lines
+    ]
+    title = f"ε over queries at {terms}, δ = {planned.delta:g}"
     save_picture(draw_spending(curves, title=title, budget=target), path)
 
 
@@ -198,28 +204,48 @@ def _drawn_counts(planned: PlannedQueries) -> list[int]:
     return sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
 
 
-def _check_masks(noise: str, agents: int | None, given: Mapping[str, bool]) -> None:
-    """Refuse options that only masks need if there are none, and masks without a number of agents."""
-    if noise == "cancelling":
-        if agents is None:
-            raise InvalidInput("--noise cancelling needs --agents: how many share masks")
-        return
-    for name, used in {"agents": agents is not None, **given}.items():
-        if used:
-            raise InvalidInput(f"--{name} has no effect without --noise cancelling; leave it out, or add that")
+def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:
+    """Refuse masks without a number of agents, what only masks need if there are none, and discrete noise that cannot be counted."""
+    if config.noise == "discrete" and config.accountant != "rdp":
+        raise PrivacyError(
+            f"--accountant is {config.accountant!r}; discrete noise has a bound by Rényi divergences alone, so use --accountant rdp"
+        )
+    if config.noise == "discrete" and config.bands != 1:
+        raise PrivacyError("noise with bands is not on one grid, so it cannot be discrete; leave out one of them")
+    if config.noise == "cancelling" and "agents" not in given:
+        raise InvalidInput("--noise cancelling needs --agents: how many share masks")
+    for key in ("agents", "seed", *OF_RESPONSE):
+        if config.noise != "cancelling" and key in given:
+            raise InvalidInput(idle_without_masks(key, OPTIONS))
 
 
-def _plan_masks(sigma: float, planned: PlannedQueries, agents: int, **settings: Any) -> "MaskedBudget":
-    # Imported here: most budgets need no linear algebra.
-    from tacit.cli.commands.budget_masks import plan_masks
+def _one(config: RunConfig, key: str) -> float | None:
+    """Return a setting that agents of a run may have different values of, and the data owner of a budget has one."""
+    value: float | list[float] | None = getattr(config, key)
+    if isinstance(value, list):
+        raise InvalidInput(f"{as_option(key)} has {len(value)} values; a budget is that of one data owner")
+    return value
 
-    return plan_masks(sigma, rate=planned.sample_rate, agents=agents, **settings)
+
+def _choose_bands(
+    planned: PlannedQueries, epsilon: float | None, asked: Terms, wanted: int | Literal["auto"]
+) -> tuple[PlannedQueries, "list[BandChoice]"]:
+    from tacit.cli.commands.budget_bands import compare
+
+    bands, compared = compare(planned, epsilon, asked, None if wanted == "auto" else wanted)
+    return replace(planned, bands=bands), compared
 
 
-def _print_masks(screen: Console, masked: "MaskedBudget", against: dict[str, float], title: str) -> None:
-    from tacit.cli.commands.budget_masks import print_masks
+def _band_facts(planned: PlannedQueries, compared: "Sequence[BandChoice]") -> dict[str, Any]:
+    from tacit.cli.commands.budget_bands import facts
 
-    print_masks(screen, masked, against, title)
+    return facts(planned, compared)
+
+
+def _print_bands(screen: Console, planned: PlannedQueries, compared: "Sequence[BandChoice]") -> None:
+    from tacit.cli.commands.budget_bands import print_bands
+
+    print_bands(screen, planned, compared)
 
 
 def _print_answer(
@@ -241,6 +267,8 @@ def _print_answer(
     passes = planned.queries * planned.sample_rate
     screen.print(f"{lots}, q = {digits(planned.sample_rate)}, {digits(passes, 3)} passes over the data")
     screen.print(f"ε holds against {observer}")
+    if planned.discrete:
+        screen.print("noise is discrete: σ is in units of the length that a rounded vector has at most")
     if observer == EVERYBODY:
         screen.print()
 

@@ -10,6 +10,7 @@ from typing import get_args
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy.turns import turns_of
 
 Terms = tuple[Adjacency, Accountant]
 
@@ -32,16 +33,30 @@ class BudgetRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedQueries:
-    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived."""
+    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived.
+
+    bands: over how many queries noise is correlated, where as many groups of records take turns.
+    discrete: whether noise is discrete; it is then counted by Rényi divergences of whole orders.
+    """
 
     sample_rate: float
     queries: int
     delta: float
+    bands: int = 1
+    discrete: bool = False
+
+    def event(self, sigma: float, queries: int | None = None) -> Event:
+        """Return `queries` of them, or all, as they are charged."""
+        count = turns_of(queries or self.queries, self.bands)
+        return Event(
+            sample_rate=self.bands * self.sample_rate, noise_multiplier=sigma, count=count, discrete=self.discrete
+        )
 
     def epsilon(self, sigma: float, terms: Terms, queries: int | None = None) -> float:
         """Return ε after `queries` of them, or after all, at this noise multiplier."""
-        event = Event(sample_rate=self.sample_rate, noise_multiplier=sigma, count=queries or self.queries)
-        return accounting.epsilon([event], delta=self.delta, adjacency=terms[0], accountant=terms[1])
+        return accounting.epsilon(
+            [self.event(sigma, queries)], delta=self.delta, adjacency=terms[0], accountant=terms[1]
+        )
 
     def finite_epsilon(self, sigma: float, terms: Terms) -> float:
         """Return ε after all queries; refuse noise for which it is infinite."""
@@ -55,9 +70,16 @@ class PlannedQueries:
 
     def sigma(self, epsilon: float, terms: Terms) -> float:
         """Return the least noise multiplier that keeps all queries within ε."""
-        rate, (adjacency, accountant) = self.sample_rate, terms
-        wanted = {"epsilon": epsilon, "delta": self.delta, "sample_rate": rate}
-        return accounting.noise_multiplier(**wanted, queries=self.queries, adjacency=adjacency, accountant=accountant)
+        charged, (adjacency, accountant) = self.event(1.0), terms
+        return accounting.noise_multiplier(
+            epsilon=epsilon,
+            delta=self.delta,
+            sample_rate=charged.sample_rate,
+            queries=charged.count,
+            adjacency=adjacency,
+            accountant=accountant,
+            discrete=self.discrete,
+        )
 
     def rows(self, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
         """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
@@ -69,6 +91,10 @@ class PlannedQueries:
         row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=self.sample_rate, delta=self.delta)
         try:
             accounting.check(accountant, adjacency, self.delta)
+            if self.bands > 1 and adjacency == "replace_one":
+                raise PrivacyError("a record that replaces another may be in another group")
+            if self.discrete and accountant != "rdp":
+                raise PrivacyError("discrete noise has a bound by Rényi divergences alone")
         except PrivacyError:
             return replace(row, supported=False, note="not supported")
         row = replace(row, epsilon_at_asked_noise=_or_none(self.epsilon(asked_sigma, terms)))

@@ -1,53 +1,71 @@
-"""What `tacit budget --noise cancelling` adds: own noise, the size of masks, and ε by number of curious agents.
-
-All agents are taken to be equal: the same records, lots and clipping norm. Noise is in units of that norm, on the sum of a lot.
-"""
+"""Masks in `tacit budget`: own noise, the size of masks and ε by who is curious, as a run with these settings plans them."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-import networkx as nx
 from rich.console import Console
 
 from tacit.cli.commands.budget_accounting import PlannedQueries, Terms
 from tacit.cli.terminal.output import digits, plain_table, round_up
 from tacit.errors import GraphError, InvalidInput
-from tacit.privacy import Cancelling
-from tacit.privacy.cancelling import masks_for, usual_ratio
-from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observer, Poisson
+from tacit.privacy.mechanisms import EVERYBODY, Mechanism, Observer
 from tacit.privacy.observers import find_cut_off, observers_of
-from tacit.report.wording import agents as list_agents
+from tacit.report.wording import explain_cut_off, span
+from tacit.runs.config import RunConfig
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+    from tacit.networks import Topology
+    from tacit.privacy import Cancelling
+    from tacit.privacy.cancelling import Response
+    from tacit.privacy.keys import Keys
+
+OF_RESPONSE = ("algorithm", "graph", "mixing", "exchanges_per_query", "rounds", "lr", "lr_final", "averaging")
+"""Settings of a run from which it follows how its rule responds to masks, and so how large these are best."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBudget:
-    """Masks that protect equal agents as well as noise of `sigma` would, against whom ε is promised."""
+    """Noise that cancels, of equal agents: what protects each of them as well as noise of `sigma` would, in units of the clipping norm."""
 
     sigma: float
-    promised: Observer
-    masks: Masks
+    planned: Observer
+    keys: "Keys | None"
+    """Who shares masks; None if these would not help."""
+    size: float
+    """That of a mask."""
     mechanisms: tuple[Mechanism, ...]
+    chosen_for: str | None
+    """The rule and graph for which the size was chosen; None where it was given, or chosen without knowing these."""
+    dropped: str
+    """Why there are no masks, if there are none."""
 
     @property
-    def own(self) -> tuple[float, ...]:
+    def own(self) -> list[float]:
         """Every agent's own noise multiplier."""
-        return self.masks.own
+        return [each.noise_multiplier for each in self.mechanisms]
 
     @property
     def gap(self) -> float:
         """The noise of the agents' average, as a multiple of that of a trusted centre with the same total lot and ε."""
         return math.sqrt(sum(each**2 for each in self.own)) / self.sigma
 
-    def sigma_against(self, observer: Observer) -> float:
-        """Return the noise that protects the agent with the highest ε from an observer."""
-        return min(each.noise_against(observer) for each in self.mechanisms)
-
     @property
     def observers(self) -> tuple[Observer, ...]:
         """Against whom ε is stated."""
-        return observers_of(self.mechanisms, self.promised)
+        return observers_of(self.mechanisms, self.planned)
+
+    @property
+    def cut_off(self) -> dict[Observer, list[int]]:
+        """The agents whom masks do not protect from each observer."""
+        return {each: find_cut_off(self.mechanisms, each) for each in self.observers if each != EVERYBODY}
+
+    def sigma_against(self, observer: Observer) -> float:
+        """Return the noise that protects the agent with the highest ε from an observer."""
+        return min(each.noise_against(observer) for each in self.mechanisms)
 
     def epsilons(self, planned: PlannedQueries, terms: Terms) -> dict[str, float]:
         """Return the highest ε of any agent against each observer, by the observer's key."""
@@ -56,97 +74,127 @@ class MaskedBudget:
     def facts(self, epsilons: dict[str, float]) -> dict[str, Any]:
         """Return what is added to the JSON document."""
         return {
-            "observer": str(self.promised),
+            "observer": str(self.planned),
             "own_noise_multiplier": max(self.own),
-            "own_noise_multipliers": list(self.own),
-            "mask_multiplier": self.masks.size,
+            "own_noise_multipliers": self.own,
+            "mask_multiplier": self.size,
+            "masks_chosen_for": self.chosen_for,
             "noise_of_average": self.gap,
             "epsilon_against": epsilons,
         }
 
 
-def plan_masks(
-    sigma: float, *, rate: float, agents: int, keys: str, curious: int, lost: int, ratio: str, seed: int
-) -> MaskedBudget:
-    """Find own noise and masks of equal agents that need noise of `sigma` without masks."""
-    noise = Cancelling(curious=curious, keys=_key_graph(keys, agents, seed), ratio=_ratio(ratio), lost=lost)
-    shared, needed, removed = noise.keys_of(agents, ()), [sigma] * agents, curious + lost
-    size = usual_ratio(needed, shared, removed) if noise.ratio == "auto" else float(noise.ratio)
-    masks = masks_for(needed, shared, removed, ratio=size, lost=lost)
-    mechanisms = tuple(
-        Mechanism(
-            sampler=Poisson(rate=rate),
-            clip=1.0,
-            lot=1.0,
-            noise=Masked(multiplier=masks.own[agent], agent=agent, masks=masks),
-        )
-        for agent in range(agents)
+def plan_masks(sigma: float, config: RunConfig, planned: PlannedQueries, given: Mapping[str, Any]) -> MaskedBudget:
+    """Plan masks as a run with these settings does, for agents that need noise of `sigma` without masks.
+
+    `given` are the settings that were named. If the rule or its links are among them, masks are of the size that suits them, with defaults
+    for what is missing; if not, of a size that suits most.
+    """
+    # Imported here: most budgets need no linear algebra.
+    from tacit.privacy import Cancelling, Privacy
+
+    noise = Cancelling(
+        curious=config.curious, keys=_key_graph(config, given), ratio=config.mask_ratio, lost=config.lost
     )
-    return MaskedBudget(sigma=sigma, promised=noise.observer, masks=masks, mechanisms=mechanisms)
+    settings = Privacy(noise_multiplier=sigma, delta=planned.delta, clip=1.0, lot_size=planned.sample_rate, noise=noise)
+    pairs: list[tuple[int, int]] = []
+    response, chosen_for, dropped = None, None, "with such keys, only own noise protects"
+    if any(name in given for name in OF_RESPONSE):
+        rounds = given.get("rounds", planned.queries)
+        pairs, response = _respond(config, noise, rounds)
+        if config.mask_ratio == "auto":
+            chosen_for = f"{config.algorithm} on {config.graph}"
+            dropped = f"{config.algorithm} on {config.graph} suffers more from them than from the noise that they save"
+            if response is None:
+                settings = replace(settings, noise=None)
+                dropped = f"{config.algorithm} is not linear in its gradients, so they would not cancel in it"
+    plan = settings.plan([1] * config.agents, planned.queries, pairs=pairs, response=response)
+    keys, size = (None, 0.0) if plan.masks is None else (plan.masks.keys, plan.masks.size * planned.sample_rate)
+    return MaskedBudget(
+        sigma=sigma,
+        planned=noise.observer,
+        keys=keys,
+        size=size,
+        mechanisms=plan.mechanisms,
+        chosen_for=chosen_for,
+        dropped=dropped,
+    )
 
 
-def _key_graph(keys: str, agents: int, seed: int) -> Literal["complete"] | nx.Graph:
+def _respond(config: RunConfig, noise: "Cancelling", rounds: int) -> "tuple[list[tuple[int, int]], Response | None]":
+    """Return the pairs of neighbours, and how the rule responds to noise on its graph; None where it is not linear."""
+    from tacit.algorithms.links import check_links
+    from tacit.networks.topology import edges_over
+    from tacit.training.noise_response import expected_response
+    from tacit.training.preparation import connect
+    from tacit.training.schedules import Constant, LogSpaced
+
+    topology: Topology
+    (topology,) = connect(
+        config.load_graph(config.agents),
+        "metropolis" if config.is_robust else config.mixing,
+        allow_drift=False,
+        agents=config.agents,
+        trials=1,
+        rounds=rounds,
+        exchanges=config.exchanges_per_query,
+    )
+    rule, pairs = config.rule(), list(edges_over(topology, rounds))
+    check_links(rule, [topology], rounds)
+    if config.mask_ratio != "auto":
+        return pairs, None
+    schedule = Constant(config.lr) if config.lr_final is None else LogSpaced(config.lr, config.lr_final)
+    keys, removed = noise.keys_of(config.agents, pairs), noise.curious + noise.lost
+    expected = expected_response(rule, [topology], keys, removed, rounds, schedule, config.seed)
+    return pairs, None if expected is None else expected.response
+
+
+def _key_graph(config: RunConfig, given: Mapping[str, Any]) -> "Literal['complete', 'graph'] | nx.Graph":
     from tacit.runs.specs import is_schedule, parse_graph
 
-    text = keys.strip()
+    text = config.keys.strip()
     if text == "complete":
         return "complete"
     if text == "graph":
+        if "graph" in given:
+            return "graph"
         raise InvalidInput(
-            "--keys graph means the neighbours in a run's graph, which is not known here; name its kind, such as ring"
+            "--keys graph means the neighbours in a run's graph, which is not known here; name it by --graph, or name the kind of keys, such "
+            "as ring"
         )
     if is_schedule(text):
         raise InvalidInput(f"--keys is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
     try:
-        return parse_graph(text, agents, seed)
+        return parse_graph(text, config.agents, config.seed)
     except GraphError as error:
         raise InvalidInput(f"--keys is {text!r}; give complete, or a graph of those who share masks: {error}") from None
 
 
-def _ratio(text: str) -> float | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(f"--mask-ratio is {text!r}; give a number or auto") from None
-
-
-def print_masks(screen: Console, found: MaskedBudget, epsilons: dict[str, float], title: str) -> None:
-    """Print own noise, masks, and ε by number of curious agents."""
-    low, high = min(found.own), max(found.own)
-    own = digits(high) if digits(low) == digits(high) else f"{digits(low)} to {digits(high)}"
-    pairs = len(found.masks.keys.all_pairs)
-    size = digits(found.masks.size)
-    screen.print(
-        f"own noise σ = {own} and masks of {size}, shared by {pairs:,} pairs of {found.masks.keys.agents} agents"
-    )
-    without = math.sqrt(found.masks.keys.agents)
+def print_masks(
+    screen: Console, found: MaskedBudget, config: RunConfig, epsilons: dict[str, float], title: str
+) -> None:
+    """Print own noise, masks, what their size was chosen for, and ε by number of curious agents."""
+    own, agents, without = span(found.own, digits), len(found.own), math.sqrt(len(found.own))
+    if found.keys is None:
+        screen.print(f"own noise σ = {own}; masks would not help: {found.dropped}")
+    else:
+        pairs = f"{len(found.keys.all_pairs):,} pairs of {agents} agents"
+        screen.print(f"own noise σ = {own} and masks of {digits(found.size)}, shared by {pairs}")
+    if found.keys is not None and found.chosen_for is not None:
+        screen.print(f"the size of masks is the best for {found.chosen_for}, as in a run")
+    elif config.mask_ratio == "auto" and found.chosen_for is None:
+        screen.print(
+            "the rule and graph are not known here, so masks have a size that leaves little own noise; a run chooses it for its own, and ε "
+            "against everybody then differs: name --algorithm, --graph, --lr and --lr-final to see it"
+        )
     screen.print(f"noise of the average: {found.gap:.2f} times that of a trusted centre; {without:.2f} without masks")
     screen.print()
     table = plain_table(title, "", "against", ">protects as σ", ">ε")
-    cut_off = {each: find_cut_off(found.mechanisms, each) for each in found.observers if each != EVERYBODY}
     for observer in found.observers:
-        asked = observer == found.promised
-        cells = (
-            "▸" if asked else "",
-            str(observer),
-            digits(found.sigma_against(observer)),
-            round_up(epsilons[observer.key]),
-        )
-        table.add_row(*cells, style="bold" if asked else "")
+        asked = observer == found.planned
+        noise, spent = digits(found.sigma_against(observer)), round_up(epsilons[observer.key])
+        table.add_row("▸" if asked else "", str(observer), noise, spent, style="bold" if asked else "")
     screen.print(table)
-    for words in _describe_cut_off(cut_off, found.masks.keys.agents):
+    for words in explain_cut_off(found.cut_off, agents):
         screen.print(words)
     screen.print()
-
-
-def _describe_cut_off(cut_off: dict[Observer, list[int]], agents: int) -> Sequence[str]:
-    """Name agents whom masks do not protect from the first observer for whom that holds."""
-    found, before = [], 0
-    for observer, who in cut_off.items():
-        if len(who) > before:
-            whose = "every agent" if len(who) == agents else f"agent{'' if len(who) == 1 else 's'} {list_agents(who)}"
-            found.append(f"Against {observer}, only own noise protects {whose}.")
-            before = len(who)
-    return found

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.terminal.command import DataFolder, Json, Plot, option
+from tacit.cli.terminal.command import Json, Plot
 from tacit.cli.terminal.files import check_picture, save_picture
+from tacit.cli.terminal.options import PLAIN, given_settings, with_settings
 from tacit.cli.terminal.output import console, plain_table, print_json, working
 from tacit.errors import InvalidInput
 from tacit.registry import DATA_SETS
@@ -31,6 +32,7 @@ _SHADES = "·░▒▓█"
 _PALE, _DEEP = (198, 219, 239), (8, 69, 148)
 
 
+@with_settings({PLAIN: ("agents", "split", "seed", "data_dir")})
 def command(
     name: Annotated[
         str,
@@ -39,14 +41,9 @@ def command(
             help=DATA_SETS.listed("synthetic:RECORDS", "or your own as file.py:NAME."),
         ),
     ],
-    agents: Annotated[int | None, option("N", "How many share the training records; default 10.")] = None,
-    split: Annotated[
-        str | None, option("HOW", "t of A(t), from 0 (even) to 1 (own classes, the default); iid; or dirichlet:ALPHA.")
-    ] = None,
-    seed: Annotated[int, option("N", "Seed of the division of the records.", min=0)] = 0,
-    data_dir: DataFolder = None,
     json: Json = False,
     plot: Plot = None,
+    **settings: Any,
 ) -> None:
     """Show which agent gets which records when a data set is divided as tacit train divides it.
 
@@ -61,9 +58,7 @@ def command(
     from tacit.runs.specs import parse_split
 
     check_picture(plot)
-    given = {"agents": agents, "split": split, "data_dir": None if data_dir is None else str(data_dir)}
-    options = {key: value for key, value in given.items() if value is not None}
-    config = RunConfig.of({"dataset": name, "seed": seed, "private": False}, options)
+    config = RunConfig.of({"dataset": name, "private": False}, given_settings(settings))
     how = parse_split(config.split)
     with working("loading and dividing"):
         held = config.load_data()
@@ -71,7 +66,9 @@ def command(
         check_records(held, schema)
         counts = None if held.dataset.classes is None else held.counts
         divided = held.partition.startswith(f"{held.dataset.name}/{how}/")
-        ways = f"{how}, {counted(held.agents, 'agent')}, seed {seed}" if divided else counted(held.agents, "agent")
+        ways = (
+            f"{how}, {counted(held.agents, 'agent')}, seed {config.seed}" if divided else counted(held.agents, "agent")
+        )
         title = f"{name}, {ways}: {sum(held.sizes):,} training records"
         if plot is not None:
             if counts is None:
@@ -88,13 +85,13 @@ def command(
                 "sizes": list(held.sizes),
                 "counts": None if counts is None else counts.tolist(),
                 "split": config.split if divided else None,
-                "seed": seed,
+                "seed": config.seed,
                 "schema": schema.to_dict(),
             }
         )
         return
     screen = console()
-    screen.print(Text(title, style="bold"), soft_wrap=True)
+    screen.print(Text(title, style="bold"))
     _print_summary(screen, held.sizes, counts, schema)
     if counts is None:
         _print_sizes(screen, held.sizes)
@@ -105,14 +102,14 @@ def command(
     if held.agents > SHOWN:
         screen.print(f"The first {SHOWN} of {held.agents:,} agents; --json lists all.")
     if plot is not None:
-        screen.print(f"Picture: {plot}", soft_wrap=True)
+        screen.print(f"Picture: {plot}")
 
 
 def _print_summary(screen: Console, sizes: Sequence[int], counts: "Counts | None", schema: "Schema") -> None:
-    screen.print(f"records of an agent: {_span(sizes)}")
+    screen.print(f"records of an agent: {_spread(sizes)}")
     if counts is not None:
-        screen.print(f"classes of an agent, of {counts.shape[1]}: {_span((counts > 0).sum(axis=1).tolist())}")
-    screen.print(Text(f"a record: {schema}"), soft_wrap=True)
+        screen.print(f"classes of an agent, of {counts.shape[1]}: {_spread((counts > 0).sum(axis=1).tolist())}")
+    screen.print(Text(f"a record: {schema}"))
     screen.print()
 
 
@@ -191,6 +188,6 @@ def _shade(share: float) -> str:
     return _SHADES[max(1, math.ceil(share * (len(_SHADES) - 1)))]
 
 
-def _span(values: Sequence[int]) -> str:
+def _spread(values: Sequence[int]) -> str:
     low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}, {sum(values) / len(values):,.1f} on average"

@@ -35,4 +35,4 @@ def command(
     check_output(file)
     archive = pack(folder, whole_ledger=whole_ledger)
     write_atomically(file, archive.to_bytes())
-    console().print(f"{file}: {', '.join(sorted(archive.parts))}", soft_wrap=True)
+    console().print(f"{file}: {', '.join(sorted(archive.parts))}")

@@ -13,7 +13,7 @@ from tacit.cli.terminal.files import check_output, check_picture, save_picture
 from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_apart, print_json, working
 from tacit.errors import GraphError
 from tacit.registry import GRAPHS, SCHEDULES
-from tacit.report.wording import counted
+from tacit.report.wording import counted, span
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -97,13 +97,13 @@ def command(
         print_json({"kind": kind, **measures.to_dict(), "mixing": weights, "edge_list": edges, **names})
         return
     screen = console()
-    screen.print(Text(_title(kind, measures), style="bold"), soft_wrap=True)
+    screen.print(Text(_title(kind, measures), style="bold"))
     _print_measures(screen, found, measures, weights, wanted)
     if measures.agents <= _LISTED:
         _print_neighbours(screen, found, measures.centrality)
     for name, path in (("Edge list", save), ("Picture", plot)):
         if path is not None:
-            screen.print(f"{name}: {path}", soft_wrap=True)
+            screen.print(f"{name}: {path}")
 
 
 def _title(kind: str, measures: "Measures") -> str:
@@ -131,13 +131,13 @@ def _print_measures(
     rows = [
         ("agents", f"{measures.agents:,}", "parties that hold data"),
         ("edges", f"{measures.edges:,}", "links; each carries a message both ways"),
-        ("degree", _span(degrees), "neighbours of an agent"),
+        ("degree", span(degrees, "{:g}".format, "–"), "neighbours of an agent"),
         ("diameter", f"{measures.diameter}", "links between the two agents farthest apart"),
         ("density", digits(measures.density), "share of all pairs that are linked"),
         ("fiedler", digits(measures.fiedler), "algebraic connectivity: λ₂ of the Laplacian"),
         ("normalized_fiedler", digits(measures.normalized_fiedler), "fiedler / agents; 1 for the complete graph"),
         ("spectral_gap", digits(measures.spectral_gap), f"of W ({mixing}): disagreement removed in a round"),
-        ("centrality", _span([float(digits(value)) for value in central]), "eigenvector centrality, least to most"),
+        ("centrality", span(central, digits, "–"), "eigenvector centrality, least to most"),
         ("  of agent 0", digits(central[0]), "what `random --centrality` searches for"),
     ]
     targets = {
@@ -189,11 +189,6 @@ def ranges(numbers: Sequence[int]) -> str:
     return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
-def _span(values: Sequence[float]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:g}" if low == high else f"{low:g}–{high:g}"
-
-
 def _show_schedule(text: str, agents: int | None, seed: int, *, json: bool, plot: Path | None) -> None:
     """Print the measures of links that change, and draw the first rounds if asked."""
     from tacit.networks import measure_schedule
@@ -210,10 +205,10 @@ def _show_schedule(text: str, agents: int | None, seed: int, *, json: bool, plot
         print_json({"kind": text, **measures.to_dict()})
         return
     screen = console()
-    screen.print(Text(title, style="bold"), soft_wrap=True)
+    screen.print(Text(title, style="bold"))
     _print_rows(screen, _schedule_rows(measures, topology.period))
     if plot is not None:
-        screen.print(f"Picture: {plot}", soft_wrap=True)
+        screen.print(f"Picture: {plot}")
 
 
 def _schedule_rows(measures: "ScheduleMeasures", period: int | None) -> list[tuple[str, str, str]]:

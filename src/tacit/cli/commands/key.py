@@ -30,5 +30,5 @@ def new(
     from tacit.evidence.signatures import new_key, public_file
 
     public = new_key(file)
-    console().print(f"{file}: keep this secret", soft_wrap=True)
-    console().print(f"{public_file(file)}: give this to whoever should verify; it is {public}", soft_wrap=True)
+    console().print(f"{file}: keep this secret")
+    console().print(f"{public_file(file)}: give this to whoever should verify; it is {public}")

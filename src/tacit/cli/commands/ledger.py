@@ -1,24 +1,25 @@
 """`tacit ledger`: what was spent on whose data by which run, and decisions about it, which the ledger keeps."""
 
 import getpass
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.commands.ledger_printing import budgets_as_json, print_ledger
+from tacit.cli.commands.ledger_printing import budgets_as_json, describe_decision, print_ledger
 from tacit.cli.commands.ledger_spending import LedgerSnapshot
 from tacit.cli.terminal.command import Json, RunsFolder, option
 from tacit.cli.terminal.errors import Commands
-from tacit.cli.terminal.output import FOUND_FAULT, console, print_json, working
+from tacit.cli.terminal.output import FOUND_FAULT, console, note, print_json, working
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.io.chains import is_hash
 from tacit.privacy import DurableLedger
-from tacit.privacy.mechanisms import Observer
+from tacit.report.wording import drops_masks, explain_dropped
 from tacit.runs import list_runs
+from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import ledger_in
 
 SHOW = "show"
@@ -79,19 +80,23 @@ def show(
     if earlier is not None and (not verify or not is_hash(earlier)):
         raise InvalidInput("--earlier takes a head, 64 digits from 0 to f, and needs --verify")
     with closing(DurableLedger(path, read_only=True)) as durable, working("deriving ε"):
-        snapshot = LedgerSnapshot(durable, _promised(runs))
+        plans, dropped = _plans(runs)
+        snapshot = LedgerSnapshot(durable, {name: plan.planned_observer for name, plan in plans.items()})
+        missing = sorted(plans.keys() - {account.run for account in snapshot.ledger.accounts})
         asked = [choose("run", Path(name).name, snapshot.runs) for name in only] if only else None
-        deltas = _deltas(runs, snapshot.runs if asked is None else asked)
+        named = snapshot.runs if asked is None else asked
+        deltas = {plan.delta for name, plan in plans.items() if name in named and plan.delta is not None}
         chosen = delta if delta is not None else min(deltas, default=_DELTA)
         problems = list(_problems(snapshot, durable, runs, earlier)) if verify else []
         every = all_owners or json
-        rows = list((snapshot.of_every_owner if every else snapshot.of_highest)(chosen, asked))
+        rows = list(snapshot.rows(chosen, asked, every=every))
     if json:
         print_json(
             {
                 "ledger": str(path),
                 "whole": not problems if verify else None,
                 "problems": problems,
+                "missing": missing,
                 "exposed": snapshot.exposed(asked),
                 "spent": [row.to_dict() for row in rows],
                 "budgets": budgets_as_json(snapshot),
@@ -100,12 +105,18 @@ def show(
         )
     else:
         why = ", the smallest of these runs' δ" if len(deltas) > 1 and delta is None else ""
-        print_ledger(snapshot, rows, asked, every=every, terms=f"δ={chosen:g}{why}")
+        notes = [*snapshot.unknown_observers(asked), *explain_dropped(name for name in named if name in dropped)]
+        print_ledger(snapshot, rows, asked, every=every, terms=f"δ={chosen:g}{why}", notes=notes)
         for problem in problems:
             console().print(f"NOT WHOLE: {problem}")
+        if missing and not verify:
+            note(
+                f"not in this ledger, although their folders are here: {', '.join(missing)}. What they spent is missing above. Was the "
+                f"ledger copied without {path.name}-wal? See tacit ledger --verify"
+            )
         if verify and not problems:
             console().print(
-                "\nthe record is whole: every query is there, none is past its allowance, every stated ε follows"
+                "\nthe record is complete: every query is there, none exceeds its allowance, every stated ε follows"
             )
     if problems:
         raise typer.Exit(FOUND_FAULT)
@@ -126,33 +137,20 @@ def _print_head(path: Path, json: bool) -> None:
     if json:
         print_json({"ledger": str(path), "rows": found.number, "head": found.hash})
     else:
-        console().print(f"{found.hash} after {found.number} rows", soft_wrap=True)
+        console().print(f"{found.hash} after {found.number} rows")
 
 
-def _deltas(runs: Path, names: Sequence[str]) -> set[float]:
-    """Return the δ of all private runs of these names whose folders still exist."""
-    found = set()
+def _plans(runs: Path) -> tuple[dict[str, PlanEvent], list[str]]:
+    """Return the plans of all runs whose folders still exist, and the runs that dropped their masks."""
+    found, dropped = {}, []
     for folder in list_runs(runs):
-        try:
-            config = folder.config()
-        except TacitError:
-            continue
-        if config.private and config.delta is not None and folder.name in names:
-            found.add(config.delta)
-    return found
-
-
-def _promised(runs: Path) -> dict[str, Observer]:
-    """Return against whom each run promised its ε, by the plans in folders that still exist."""
-    found = {}
-    for folder in list_runs(runs):
-        try:
+        with suppress(TacitError):
             plan = folder.events().plan
-        except TacitError:
-            continue
-        if plan is not None:
-            found[folder.name] = plan.promised_against
-    return found
+            if plan is not None:
+                found[folder.name] = plan
+                if drops_masks(folder.config(), plan.masks):
+                    dropped.append(folder.name)
+    return found, dropped
 
 
 @command.command("abandon")
@@ -185,18 +183,18 @@ def abandon(
         print_json({"run": name, "made": account.spent, "freed": freed, "who": decision.who, "reason": decision.reason})
         return
     if freed:
-        words = f"{freed} of its {account.allowed} queries are free for other runs; {account.spent} were made and stay charged"
+        words = f"{freed:,} of its {account.allowed:,} queries are free for other runs; {account.spent:,} were made and stay charged"
     elif raised:
         words = (
-            f"no query is freed: it made {account.spent} of {account.allowed}, and the budget was set or raised after it began, maybe "
+            f"no query is freed: it made {account.spent:,} of {account.allowed:,}, and the budget was set or raised after it began, maybe "
             "because of its results, so its whole plan stays charged"
         )
     else:
         words = (
-            f"no query is freed: it made {account.spent} of {account.allowed}, and without a budget that admitted it before, "
+            f"no query is freed: it made {account.spent:,} of {account.allowed:,}, and without a budget that admitted it before, "
             "its whole plan stays charged, because when it ended may depend on the answers"
         )
-    console().print(f"abandoned {name}: {words}", soft_wrap=True)
+    console().print(f"abandoned {name}: {words}")
 
 
 @command.command("raise")
@@ -210,14 +208,15 @@ def raise_budget(
 ) -> None:
     """Raise the budget in the ledger, at the same δ and adjacency.
 
-    The owners of the records should decide this. What runs before and after it spend together is then promised only if no run
+    The owners of the records should decide this. What runs before and after it spend together is then guaranteed only if no run
     was planned after seeing another's results.
 
     Example: tacit ledger raise 20 --reason "the owners agreed on 3 May" --who "data board"
     """
     with closing(DurableLedger(ledger_in(runs))) as durable:
         decision = durable.raise_budget(epsilon, reason=reason, who=who or getpass.getuser(), owner=owner)
+        budgets = LedgerSnapshot(durable).budgets
     if json:
         print_json(asdict(decision))
     else:
-        console().print(str(decision), soft_wrap=True)
+        console().print(describe_decision(decision, budgets))

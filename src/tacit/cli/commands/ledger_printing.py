@@ -1,20 +1,24 @@
 """A ledger in words: what was spent, under which conditions, the budgets, and the decisions."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from rich.table import Table
 
 from tacit.cli.commands.ledger_spending import LedgerSnapshot, OwnerSpending, group_of
-from tacit.cli.terminal.output import PlainTable, console, plain_table, round_up
+from tacit.cli.terminal.output import PlainTable, console, plain_table, print_sentence, round_up
 from tacit.privacy import Budget, Guarantee
+from tacit.privacy.decisions import Decision
 from tacit.privacy.guarantees import per
 from tacit.privacy.mechanisms import EVERYBODY
 from tacit.privacy.observers import short_name
 
 _IF_NOT_ADAPTIVE = "if no run was planned after seeing another's results"
+_ONE_AGENT_EACH = (
+    "counts each party as one agent in every run: whoever had two agents in a run counts as two curious agents"
+)
 _SPENT = "what all runs so far have spent"
 _COUNTED = "what the budget's filter counts for these runs; a new run must fit into the rest"
 _ABANDONED = "an abandoned run is charged its whole plan in what was spent, and with the queries that it made in what the budget counts"
@@ -26,11 +30,17 @@ _LATE = (
 
 
 def print_ledger(
-    snapshot: LedgerSnapshot, rows: Sequence[OwnerSpending], asked: Sequence[str] | None, *, every: bool, terms: str
+    snapshot: LedgerSnapshot,
+    rows: Sequence[OwnerSpending],
+    asked: Sequence[str] | None,
+    *,
+    every: bool,
+    terms: str,
+    notes: Sequence[str] = (),
 ) -> None:
     """Print what was spent, and what has to be known about it.
 
-    every: whether the rows are those of every owner.
+    every: whether the rows are those of every owner. `notes` are about runs, from their folders.
     """
     screen = console()
     if not rows:
@@ -38,18 +48,24 @@ def print_ledger(
     else:
         of = "each owner" if every else "the owner with the highest ε"
         masked = len({row.add_remove.observer for row in rows}) > 1
-        against = f"those whom it was promised against, and against {EVERYBODY}" if masked else EVERYBODY
-        screen.print(f"spent at {terms}, by the pld accountant, of {of},\nagainst {against}", soft_wrap=True)
+        against = f"the planned observer, and against {EVERYBODY}" if masked else EVERYBODY
+        screen.print(f"spent at {terms}, by {_accountants(rows)}, of {of},\nagainst {against}")
     for table in _tables(rows, every):
         screen.print()
         screen.print(table)
-    for words in [*_conditions(snapshot, rows), *snapshot.divided_again(asked), *snapshot.exposed(asked)]:
-        screen.print(f"\nNote: {words}", soft_wrap=True)
+    for words in [*_conditions(snapshot, rows), *notes, *snapshot.divided_again(asked), *snapshot.exposed(asked)]:
+        print_sentence(screen, f"\nNote: {words}")
     _print_budgets(snapshot)
     if snapshot.ledger.decisions:
         screen.print("\ndecided:")
     for decision in snapshot.ledger.decisions:
-        screen.print(f"  {decision}", soft_wrap=True)
+        screen.print(f"  {describe_decision(decision, snapshot.budgets)}")
+
+
+def describe_decision(decision: Decision, budgets: Mapping[str, Budget]) -> str:
+    """Describe a decision and, if a budget was raised, against whom that limits ε."""
+    budget = budgets.get(decision.subject) if decision.kind == "raise" else None
+    return str(decision) if budget is None else f"{decision} (against {budget.observer})"
 
 
 def budgets_as_json(snapshot: LedgerSnapshot) -> list[dict[str, Any]]:
@@ -60,6 +76,18 @@ def budgets_as_json(snapshot: LedgerSnapshot) -> list[dict[str, Any]]:
         used = {"most_used_by": worst if counted else None, "counted": counted}
         found.append({"owner": owner or None, **budget.to_json(), **used})
     return found
+
+
+def _accountants(rows: Sequence[OwnerSpending]) -> str:
+    """Name the accountant of all rows or, where there are two, the rows for which pld has no bound."""
+    used = {kept.accountant for row in rows for kept in (row.add_remove, row.replace_one)}
+    if used == {"rdp"}:
+        return "the rdp accountant, as pld has no bound"
+    by_rdp = [row for row in rows if "rdp" in (row.add_remove.accountant, row.replace_one.accountant)]
+    if not by_rdp:
+        return "the pld accountant"
+    named = ", ".join(dict.fromkeys(row.run or "all runs" for row in by_rdp))
+    return f"the pld accountant, or rdp where pld has no bound ({named})"
 
 
 def _tables(rows: Sequence[OwnerSpending], every: bool) -> Iterator[Table]:
@@ -112,6 +140,8 @@ def _conditions(snapshot: LedgerSnapshot, rows: Sequence[OwnerSpending]) -> Iter
             else "a budget set before the first run needs no such condition"
         )
         yield f"ε of all runs holds {_IF_NOT_ADAPTIVE}; {why}"
+    if any(row.run is None and row.add_remove.observer.curious and row.add_remove.basis != "plan" for row in rows):
+        yield f"ε of all runs against any k agents {_ONE_AGENT_EACH}"
 
 
 def _print_budgets(snapshot: LedgerSnapshot) -> None:
@@ -119,7 +149,7 @@ def _print_budgets(snapshot: LedgerSnapshot) -> None:
     screen = console()
     for owner, budget in snapshot.budgets.items():
         on = f"the records of {owner!r}" if owner else "each owner's records"
-        screen.print(f"\nbudget: all runs together may spend {budget} on {on}", soft_wrap=True)
+        print_sentence(screen, f"\nbudget: all runs together may spend {budget} on {on}")
         worst, counted = snapshot.used(owner)
         if counted:
             spender, together = snapshot.highest(
@@ -131,11 +161,13 @@ def _print_budgets(snapshot: LedgerSnapshot) -> None:
             )
             if not owner:
                 highest = "" if spender == worst else f"; the highest ε is that of {spender}"
-                screen.print(f"most of it is used for {worst}{highest}:", soft_wrap=True)
+                print_sentence(screen, f"most of it is used for {worst}{highest}:")
             screen.print()
             screen.print(_budget_table(budget, counted, together, late=_is_late(snapshot, owner, worst)))
+            if budget.observer.curious and together.basis != "plan":
+                print_sentence(screen, f"\nNote: this {_ONE_AGENT_EACH}")
             if any(account.state == "abandoned" and account.spent for account in snapshot.ledger.accounts):
-                screen.print(f"\nNote: {_ABANDONED}", soft_wrap=True)
+                print_sentence(screen, f"\nNote: {_ABANDONED}")
 
 
 def _is_late(snapshot: LedgerSnapshot, owner: str, worst: str) -> bool:

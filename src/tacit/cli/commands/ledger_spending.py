@@ -51,10 +51,10 @@ class OwnerSpending:
 class LedgerSnapshot:
     """A ledger at one moment, in memory, where reading it is fast even with many owners."""
 
-    def __init__(self, ledger: Ledger, promised: Mapping[str, Observer] | None = None) -> None:
-        """Take a ledger, and against whom runs promised their ε, by name; a run with masks that is not among them promised it against one."""
+    def __init__(self, ledger: Ledger, planned: Mapping[str, Observer] | None = None) -> None:
+        """Take a ledger, and the planned observer of runs, by name, as far as that is known."""
         self.ledger = Ledger.from_json(ledger.to_json())
-        self._promised = promised or {}
+        self._planned = planned or {}
         self._lines = [
             (account.run, line) for account in self.ledger.accounts if account.charged for line in account.lines
         ]
@@ -71,40 +71,45 @@ class LedgerSnapshot:
             found.setdefault(line.owner, []).append(run)
         return found
 
+    @cached_property
+    def _masked(self) -> list[str]:
+        return list(dict.fromkeys(run for run, line in self._lines if isinstance(line.mechanism.noise, Masked)))
+
+    def unknown_observers(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Return a sentence about those of these runs, or of all, whose planned observer was only in their folder, which is gone."""
+        found = [run for run in self._masked if run not in self._planned and (runs is None or run in runs)]
+        who = f"{', '.join(found)} shared masks, and the folder that says against whom their ε was planned is gone"
+        return [f"{who}: only ε against {EVERYBODY} is shown"] if found else []
+
     def observers_of(self, runs: Sequence[str]) -> tuple[Observer, ...]:
-        """Return against whom ε of these runs is shown: against whom each with masks promised it, and everybody else together."""
-        masked = dict.fromkeys(run for run, line in self._lines if isinstance(line.mechanism.noise, Masked))
-        found = {self._promised.get(run, Observer(1)) for run in runs if run in masked} - {EVERYBODY}
+        """Return against whom ε of these runs is shown: the planned observer of each with masks, and everybody else together."""
+        found = {self._planned[run] for run in self._masked if run in runs and run in self._planned} - {EVERYBODY}
         return (*sorted(found, key=lambda each: each.curious or 0), EVERYBODY)
 
-    def of_every_owner(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
-        """Yield a row for every owner, run and observer and, unless certain runs are asked for, rows for all runs together."""
-        for owner, names in self._runs_of.items():
-            for run in [*names, None] if runs is None else [name for name in names if name in runs]:
-                for observer in self.observers_of(names if run is None else [run]):
-                    terms: dict[str, Any] = {"delta": delta, "run": run, "observer": observer}
-                    add_remove = self.ledger.guarantee(owner, adjacency="add_remove", **terms)
-                    replace_one = self.ledger.guarantee(owner, adjacency="replace_one", **terms)
-                    yield self._row(owner, run, add_remove, replace_one)
+    def rows(self, delta: float, runs: Sequence[str] | None = None, *, every: bool = False) -> Iterator[OwnerSpending]:
+        """Yield a row for every group of owners, run and observer, for the owner with the highest ε, and rows for several runs together.
 
-    def of_highest(self, delta: float, runs: Sequence[str] | None = None) -> Iterator[OwnerSpending]:
-        """Yield a row for every group of owners, run and observer, for the owner with the highest ε, and rows for several runs together."""
+        every: make every owner a group. If certain runs are asked for, there are no rows for several of them together.
+        """
         groups: dict[str, list[str]] = {}
         for owner in self._runs_of:
-            groups.setdefault(group_of(owner), []).append(owner)
+            groups.setdefault(owner if every else group_of(owner), []).append(owner)
         for owners in groups.values():
-            names = list(dict.fromkeys(name for owner in owners for name in self._runs_of[owner]))
-            for run in names if runs is None else [name for name in names if name in runs]:
-                asked = [owner for owner in owners if run in self._runs_of[owner]]
-                for observer in self.observers_of([run]):
-                    yield self._of_highest(asked, run, delta, observer)
-            if runs is None and len(together := self.runs_on(owners)) > 1:
-                for observer in self.observers_of(together):
-                    yield self._of_highest(owners, None, delta, observer)
+            names = dict.fromkeys(name for owner in owners for name in self._runs_of[owner])
+            shown: list[str | None] = [name for name in names if runs is None or name in runs]
+            together = self.runs_on(owners)
+            if runs is None and (every or len(together) > 1):
+                shown.append(None)
+            for run in shown:
+                asked = [owner for owner in owners if run is None or run in self._runs_of[owner]]
+                for observer in self.observers_of(together if run is None else [run]):
+                    yield self._row(asked, run, delta, observer)
 
     def highest(self, owners: Sequence[str], **terms: Any) -> tuple[str, Guarantee]:
         """Return the owner with the highest ε, and its guarantee."""
         kept = self.ledger.guarantees(owners, **terms)
+        if len(owners) == 1:
+            return owners[0], kept[0]
         most = max(guarantee.epsilon for guarantee in kept)
         if math.isinf(most):
             return next(pair for pair in zip(owners, kept, strict=True) if pair[1].epsilon == most)
@@ -145,14 +150,14 @@ class LedgerSnapshot:
         for run, line in self._lines:
             if line.records and (runs is None or run in runs) and only in (None, line.records):
                 ways.setdefault(line.records, {})[line.partition] = None
+        together = (
+            ""
+            if runs
+            else "; in a line of all runs, a run on another division counts as its owner with the most queries"
+        )
         return [
-            f"{' and '.join(repr(way) for way in partitions)} hold the same records of {records!r}: "
-            "for a record, what was spent on these groups adds up"
-            + (
-                ""
-                if runs
-                else "; the line of all runs counts, for a run on another group, its owner with the most queries"
-            )
+            f"{records} was divided in {len(partitions)} ways, so what was spent on a record in each of them adds up"
+            f"{together}: {'; '.join(way.removeprefix(f'{records}/') for way in partitions)}"
             for records, partitions in ways.items()
             if len(partitions) > 1
         ]
@@ -167,14 +172,11 @@ class LedgerSnapshot:
                     found.setdefault(group_of(owner) or owner, {})[reader] = None
         return [f"{group}: {EXPOSED} ({', '.join(names)})" for group, names in found.items()]
 
-    def _of_highest(self, owners: Sequence[str], run: str | None, delta: float, observer: Observer) -> OwnerSpending:
+    def _row(self, owners: Sequence[str], run: str | None, delta: float, observer: Observer) -> OwnerSpending:
         """Return the row of the owner with the highest ε; its ε under replace-one is the highest of any owner."""
         terms: dict[str, Any] = {"delta": delta, "run": run, "observer": observer}
         owner, add_remove = self.highest(owners, adjacency="add_remove", **terms)
         _, replace_one = self.highest(owners, adjacency="replace_one", **terms)
-        return self._row(owner, run, add_remove, replace_one)
-
-    def _row(self, owner: str, run: str | None, add_remove: Guarantee, replace_one: Guarantee) -> OwnerSpending:
         asked = self.ledger.accesses(owner, run)
         private = [each.account for each in asked if each.private]
         return OwnerSpending(

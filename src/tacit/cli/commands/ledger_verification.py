@@ -8,8 +8,11 @@ from tacit.errors import TacitError
 from tacit.evidence import agreement
 from tacit.evidence.agreement import RunEvidence
 from tacit.evidence.heads import read_evidence
+from tacit.evidence.sites import check_site
 from tacit.privacy import DurableLedger, Ledger
-from tacit.runs import list_runs
+from tacit.privacy.charges import charges_file, charges_of
+from tacit.runs import RunFolder, list_runs
+from tacit.runs.config import RunConfig
 
 
 def find_misstatements(record: Ledger, stored: DurableLedger, runs: Path) -> Iterator[str]:
@@ -22,12 +25,30 @@ def find_misstatements(record: Ledger, stored: DurableLedger, runs: Path) -> Ite
                 yield f"run {folder.name!r} has no plan in {folder.events_file}"
             else:
                 yield from _misstatements(run, record)
+                yield from _missing_charges(folder, stored)
         except (TacitError, OSError, LookupError, TypeError) as error:
             yield f"run {folder.name!r} cannot be read: {error}"
 
 
+def _missing_charges(folder: RunFolder, stored: DurableLedger) -> Iterator[str]:
+    """Yield the other processes of a run that have charged nothing, or less than a finished run asks of every agent."""
+    config, account, events = folder.config(), stored.account(folder.name), folder.events()
+    workers = (isinstance(config, RunConfig) and config.workers) or 1
+    if account is None or events.plan is None or not events.plan.private or not account.spent:
+        return
+    found = charges_of(stored.path, account.token)
+    needed = account.spent - events.lost_queries if account.state == "finished" else 0
+    for rank in range(1, workers):
+        if rank not in found:
+            yield f"run {folder.name!r}: the charges of rank {rank} are missing, {charges_file(stored.path, account.token, rank)}"
+        elif found[rank].queries < needed:
+            yield f"run {folder.name!r}: rank {rank} has charged {found[rank].queries} queries of {needed} that every agent answered"
+
+
 def _misstatements(run: RunEvidence, record: Ledger) -> Iterator[str]:
     for problem in agreement.check_settings(run):
+        yield f"run {run.name!r}: {problem}"
+    for problem in check_site(run):
         yield f"run {run.name!r}: {problem}"
     wrong = list(agreement.check_record(run))
     yield from wrong
@@ -40,5 +61,5 @@ def _misstatements(run: RunEvidence, record: Ledger) -> Iterator[str]:
     if wrong or account is None or not account.charged or plan.delta is None:
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
-    promised = plan.promised_against
-    yield from agreement.check_epsilons(run, record.guarantees(plan.owners, run=run.name, **terms, observer=promised))
+    planned = plan.planned_observer
+    yield from agreement.check_epsilons(run, record.guarantees(plan.owners, run=run.name, **terms, observer=planned))

@@ -1,18 +1,28 @@
 """`tacit list`: all runs, their progress and their results."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.commands.epsilon_cache import EpsilonCache
 from tacit.cli.terminal.command import Json, RunsFolder
-from tacit.cli.terminal.output import complain, console, plain_table, print_json, print_whole, round_up
+from tacit.cli.terminal.output import (
+    PlainTable,
+    complain,
+    console,
+    plain_table,
+    print_json,
+    print_sentence,
+    print_whole,
+    round_up,
+)
 from tacit.errors import TacitError
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import EXPOSED, per
-from tacit.privacy.mechanisms import EVERYBODY, Observer
-from tacit.privacy.observers import observers_to_state, short_name
+from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import observers_to_state
+from tacit.report.wording import drops_masks, explain_dropped
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.events import Events
@@ -31,8 +41,11 @@ _FACTS = (
     "unit",
     "observer",
     "epsilon_against",
+    "masks",
     "release",
 )
+_NAMES = {EVERYBODY.key: "all", "0": "outsiders"}
+"""Observers in a narrow column: all other agents together, those who see messages only, or any so many agents."""
 
 
 def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
@@ -47,33 +60,51 @@ def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:
     if json:
         print_json({"runs": rows})
         return
-    units = {row["unit"] for row in rows if row["unit"] is not None}
-    mixed = len(units) > 1
-    # On two lines, so that a list of runs with default names fits 80 columns.
-    epsilon = per(min(units)).replace("per ", "per\n") if len(units) == 1 else "ε"
-    masked = any(len(row["epsilon_against"] or ()) > 1 for row in rows)
-    columns = (
-        "run",
-        "rule",
-        "data",
-        ">agents",
-        ">rounds",
-        "state",
-        ">accuracy",
-        f">{epsilon}",
-        *["per"] * mixed,
-        *["against", ">ε against\neverybody"] * masked,
-        "release",
-    )
-    table = plain_table(None, *columns)
-    for row, rule in found:
-        table.add_row(*_cells(row | {"algorithm": rule}, units=mixed, observers=masked))
-    print_whole(table if rows else f"there are no runs in {runs}")
-    if not masked and any(row["epsilon_against"] for row in rows):
+    if not rows:
+        console().print(f"there are no runs in {runs}")
+        return
+    print_whole(_table(found))
+    if all(len(row["epsilon_against"] or ()) < 2 for row in rows) and any(row["epsilon_against"] for row in rows):
         console().print(f"Each ε holds against {EVERYBODY}.")
+    notes = explain_dropped(row["run"] for row in rows if row["masks"] == "dropped")
     exposed = [row["run"] for row in rows if row["exposed"] and row["private"]]
-    if exposed:
-        console().print(f"Note: {EXPOSED} (the records of {', '.join(exposed)})", soft_wrap=True)
+    for words in [*notes, *[f"{EXPOSED} (the records of {', '.join(exposed)})"] * bool(exposed)]:
+        print_sentence(console(), f"Note: {words}")
+
+
+def _table(found: Sequence[tuple[dict[str, Any], str | None]]) -> PlainTable:
+    """Return a table that fits 80 columns with default names: one line for each run, and one more for each further observer."""
+    units = {row["unit"] for row, _ in found if row["unit"] is not None}
+    mixed = len(units) > 1
+    masked = any(len(row["epsilon_against"] or ()) > 1 for row, _ in found)
+    epsilon = per(min(units)).replace("per ", "per\n") if len(units) == 1 else "ε"
+    narrow = mixed or masked  # headings on two lines leave room for one more column
+    accuracy, release = (">accu-\nracy", "re-\nlease") if narrow else (">accuracy", "release")
+    columns = ("run", "rule", "data", ">agents", ">rounds", "state", accuracy, f">{epsilon}")
+    table = plain_table(None, *columns, *["per"] * mixed, *["against"] * masked, release)
+    table.padding = (0, 0, 0, 0)
+    for row, rule in found:
+        rounds = "-" if row["of"] is None else f"{row['rounds']:,}"
+        if row["state"] != "finished" and row["of"] is not None:
+            rounds += f"/{row['of']:,}"
+        spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
+        against = {
+            _NAMES.get(key, f"any {key}"): round_up(value) for key, value in (row["epsilon_against"] or {}).items()
+        }
+        first, *others = against.items() or [("-", spent)]
+        table.add_row(
+            *(str(value or "-") for value in (row["run"], rule, row["dataset"], row["agents"])),
+            rounds,
+            row["state"],
+            "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}",
+            spent,
+            *[row["unit"] or "-"] * mixed,
+            *[first[0]] * masked,
+            "-" if row["release"] is None else "yes" if row["release"] else "no",
+        )
+        for observer, value in others:
+            table.add_row(*[""] * 7, value, *[""] * mixed, observer, "")
+    return table
 
 
 def _records(runs: Path) -> RunAccounts | None:
@@ -105,7 +136,7 @@ def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache
     release = None
     if record is not None and plan is not None and record.account is not None:
         release = record.release and plan.release
-    promised = EVERYBODY if plan is None else plan.promised_against
+    planned = EVERYBODY if plan is None else plan.planned_observer
     against = {} if record is None or plan is None else _epsilons(record, plan, cache)
     return {
         "algorithm": config.algorithm,
@@ -116,10 +147,17 @@ def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache
         "state": _state(folder, record, finished=bool(summary)),
         "accuracy": sum(scores) / len(scores) if scores and all(map(math.isfinite, scores)) else None,
         "private": config.private,
-        "epsilon": against.get(promised.key),
+        "epsilon": against.get(planned.key),
         "unit": plan.protected if config.private and plan is not None else None,
-        "observer": str(promised) if against else None,
+        "observer": str(planned) if against else None,
         "epsilon_against": against or None,
+        "masks": None
+        if plan is None
+        else "dropped"
+        if drops_masks(config, plan.masks)
+        else "shared"
+        if plan.masks
+        else None,
         "release": release,
         "exposed": record is not None and record.exposed,
     }
@@ -135,7 +173,7 @@ def _state(folder: RunFolder, record: RunAccount | None, *, finished: bool) -> s
 
 
 def _epsilons(record: RunAccount, plan: PlanEvent, cache: EpsilonCache) -> dict[str, float]:
-    """Return the highest ε of any agent, as it is stated, against whom it was promised and against everybody else together.
+    """Return the highest ε of any agent, as it is stated, against the planned observer and against everybody else together.
 
     Empty without privacy, or if the ledger does not have it.
     """
@@ -144,29 +182,5 @@ def _epsilons(record: RunAccount, plan: PlanEvent, cache: EpsilonCache) -> dict[
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
     return {
         observer.key: ceil_digits(cache.epsilon(record.account, **terms, observer=observer))
-        for observer in observers_to_state(plan.promised_against)
+        for observer in observers_to_state(plan.planned_observer)
     }
-
-
-def _cells(row: Mapping[str, Any], *, units: bool, observers: bool) -> list[str]:
-    """Return the cells of a row: where runs protect different units, with that of this one, and with whom ε holds against."""
-    plain = [str(row[key] or "-") for key in ("run", "algorithm", "dataset", "agents")]
-    rounds = "-" if row["of"] is None else f"{row['rounds']}/{row['of']}"
-    accuracy = "-" if row["accuracy"] is None else f"{row['accuracy']:.1%}"
-    spent = "none" if row["private"] is False else "-" if row["epsilon"] is None else round_up(row["epsilon"])
-    release = "-" if row["release"] is None else "yes" if row["release"] else "no"
-    against = row["epsilon_against"]
-    promised = ["-", "-"]
-    if against:
-        weakest = Observer.of_key(next(iter(against)))
-        promised = [short_name(weakest), round_up(against[EVERYBODY.key])]
-    return [
-        *plain,
-        rounds,
-        row["state"],
-        accuracy,
-        spent,
-        *[row["unit"] or "-"] * units,
-        *promised * observers,
-        release,
-    ]

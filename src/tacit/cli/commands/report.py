@@ -31,4 +31,4 @@ def command(named: NamedRuns, runs: RunsFolder = Path("runs"), figures: Figures 
 
 def print_written(page: Path, figures: Path | None) -> None:
     """Print where a page and its figures are."""
-    console().print(f"{page}" + ("" if figures is None else f" and {figures}"), soft_wrap=True)
+    console().print(f"{page}" + ("" if figures is None else f" and {figures}"))

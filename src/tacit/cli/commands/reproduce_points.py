@@ -69,14 +69,13 @@ def play_all(experiments: Sequence[Experiment], options: Reproduce) -> None:
     screen = messages()
     if options.resume and options.shown and not any((_folder(each, options) / POINTS).exists() for each in experiments):
         screen.print(
-            f"nothing to resume in {options.results} with the profile {options.profile}; starting from the beginning",
-            soft_wrap=True,
+            f"nothing to resume in {options.results} with the profile {options.profile}; starting from the beginning"
         )
     if options.shown and any(left):
         seconds = [_seconds(each, points, options) for (each, _), points in zip(chosen, left, strict=True)]
         known = sum(each for each in seconds if each is not None)
         how_long = f"roughly {_rough(known)}" if None not in seconds else "the time is known after the first of them"
-        screen.print(f"{counted(sum(map(len, left)), 'point')} to play: {how_long}", soft_wrap=True)
+        screen.print(f"{counted(sum(map(len, left)), 'point')} to play: {how_long}")
     done: dict[str, Reproduction] = {}
     for experiment, wanted in chosen:
         done[experiment.name] = _play(experiment, wanted, options, screen)
@@ -145,7 +144,7 @@ def _play(experiment: Experiment, wanted: list[Point], options: Reproduce, scree
                     on_progress=count,
                 )
         except KeyboardInterrupt:
-            screen.print(f"stopped; {remedy()}", soft_wrap=True)
+            screen.print(f"stopped; {remedy()}")
             with suppress(KeyboardInterrupt):  # after a second stop, the next command draws
                 _draw_so_far(experiment, options, screen)
             raise typer.Exit(stopping.exit_code) from None
@@ -163,7 +162,7 @@ def _draw_so_far(experiment: Experiment, options: Reproduce, screen: Console) ->
     _, finished = find_missing(experiment, options.profile, [], folder)
     if finished:
         reproduce(experiment, options.profile, folder, wanted=[])
-        screen.print(f"the finished points are drawn in {folder}", soft_wrap=True)
+        screen.print(f"the finished points are drawn in {folder}")
 
 
 def _seconds(experiment: Experiment, left: Sequence[Point], options: Reproduce) -> float | None:
@@ -179,7 +178,7 @@ def _print_found(experiment: Experiment, done: Reproduction) -> None:
     screen.print(experiment.title, style="bold")
     screen.print(f"The paper: {experiment.claim}\n")
     screen.print(f"{done.finding}\n")
-    screen.print(f"in {done.folder}: {', '.join(sorted(each.name for each in done.written))}\n", soft_wrap=True)
+    screen.print(f"in {done.folder}: {', '.join(sorted(each.name for each in done.written))}\n")
 
 
 def _line(name: str, progress: Progress) -> str:

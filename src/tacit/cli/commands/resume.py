@@ -1,6 +1,7 @@
 """`tacit resume`: continue a run that was stopped or killed."""
 
 from pathlib import Path
+from typing import Any
 
 from tacit.cli.terminal.command import Json, NamedRun, Quiet, RunsFolder
 
@@ -19,5 +20,15 @@ def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, 
 
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner
+    from tacit.runs.config import RunConfig
+    from tacit.runs.folder import RunFolder
 
+    config = RunFolder.find(path).config()
+    if isinstance(config, RunConfig) and config.workers is not None:
+        from tacit.cli.terminal.play_workers import WorkersRun
+        from tacit.cluster.group import DEADLINE
+        from tacit.cluster.launching import RESTARTS
+
+        terms: dict[str, Any] = {"restarts": RESTARTS, "deadline": DEADLINE, "json": json, "quiet": quiet}
+        WorkersRun(config=config, path=path, **terms).play_here()
     play_run(lambda say: Runner.resume(path, on_step=say), path, json=json, quiet=quiet)

@@ -11,13 +11,13 @@ from tacit.cli.terminal.output import console, print_json
 
 
 def command(
+    key_file: Annotated[Path, option("FILE", "The private key.", "--key")],
     what: Annotated[
         Path | None,
         typer.Argument(
             metavar="[RUN|SIGNATURE]", help="A run, or a signature to countersign; default: the ledger alone."
         ),
     ] = None,
-    key_file: Annotated[Path, option("FILE", "The private key.", "--key")] = ...,  # type: ignore[assignment]
     output: Annotated[
         Path | None, option("FILE", "The signature to write; never overwritten.", "--output", "-o")
     ] = None,
@@ -49,7 +49,7 @@ def command(
     if json:
         print_json({"file": str(file), **asdict(made)})
         return
-    console().print(f"ledger head {statement.ledger}, after {statement.ledger_rows} rows", soft_wrap=True)
+    console().print(f"ledger head {statement.ledger}, after {statement.ledger_rows} rows")
     if statement.events is not None:
-        console().print(f"events head {statement.events}, after {statement.events_lines} lines", soft_wrap=True)
-    console().print(f"signed in {file}", soft_wrap=True)
+        console().print(f"events head {statement.events}, after {statement.events_lines} lines")
+    console().print(f"signed in {file}")

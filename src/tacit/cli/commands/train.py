@@ -1,50 +1,57 @@
 """`tacit train`, with an option for every setting of a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from tacit.cli.terminal.command import option
-from tacit.cli.terminal.options import RUN_PANEL, given_settings, with_settings
+from tacit.cli.terminal.command import Json, Quiet, RunsFolder, option
+from tacit.cli.terminal.options import PRIVACY, RUN, given_settings, with_settings
 from tacit.cli.terminal.output import FOUND_FAULT, complain, console, working
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.report.wording import counted
 from tacit.runs.config import RunConfig
 
 if TYPE_CHECKING:
     from tacit.privacy import Budget
 
+Where = Literal["here", "ray"]
 
-@with_settings
+
+@with_settings(own=RUN)
 def command(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="TOML file with settings")] = None,
-    name: Annotated[str | None, option("NAME", "name of the run; default: a new one", panel=RUN_PANEL)] = None,
-    runs: Annotated[Path, option("FOLDER", "folder of all runs, with their ledger", panel=RUN_PANEL)] = Path("runs"),
+    name: Annotated[str | None, option("NAME", "Name of the run; default: a new one.")] = None,
+    runs: RunsFolder = Path("runs"),
     budget: Annotated[
         float | None,
         option(
             "ε",
-            "store in the ledger that all runs together may spend this, at this run's δ and adjacency",
-            panel="Privacy",
+            "Store in the ledger that all runs together may spend this, at this run's δ and adjacency.",
+            panel=PRIVACY,
         ),
     ] = None,
     budget_against: Annotated[
         str,
-        option(
-            "K|all",
-            "whom --budget limits ε against: any K curious agents together, or all others",
-            "--budget-against",
-            panel="Privacy",
-        ),
+        option("K|all", "Whom --budget limits ε against: any K curious agents together, or all others.", panel=PRIVACY),
     ] = "all",
     check: Annotated[
         bool,
         option(
-            "", "check these settings first, as tacit audit does; end if there is a fault", "--check", panel="Privacy"
+            "", "Check these settings first, as tacit audit does; end if there is a fault.", "--check", panel=PRIVACY
         ),
     ] = False,
-    json: Annotated[bool, option("", "print the summary as JSON only", "--json", panel=RUN_PANEL)] = False,
-    quiet: Annotated[bool, option("", "show no plan and no progress", "--quiet", "-q", panel=RUN_PANEL)] = False,
+    on: Annotated[
+        Where,
+        option("WHERE", "with --workers: on this machine (here), or on the workers of a Ray cluster"),
+    ] = "here",
+    restarts: Annotated[int, option("N", "with --workers: how often all start again when one is killed", min=0)] = 3,
+    deadline: Annotated[
+        float,
+        option("SECONDS", "with --workers: give up one that does not answer for so long", min=1),
+    ] = 600,
+    json: Json = False,
+    quiet: Quiet = False,
     **settings: Any,
 ) -> None:
     """Train agents that never show each other their data, in a folder that survives crashes.
@@ -64,6 +71,16 @@ def command(
     name = name or fresh_name(runs, config)
     if check:
         _check_settings(config, runs, shown=not (json or quiet))
+    if config.workers is not None:
+        from tacit.cli.terminal.play_workers import WorkersRun
+        from tacit.runs.folder import RunFolder
+
+        RunFolder.unused(runs, name)  # ranks resume a run that is there
+        where: dict[str, Any] = {"config": config, "path": runs / name, "budget": allowed}
+        run = WorkersRun(**where, restarts=restarts, deadline=deadline, json=json, quiet=quiet)
+        run.play_on_ray() if on == "ray" else run.play_here()
+    if on == "ray":
+        raise InvalidInput("--on ray needs --workers, the number of Ray's workers that share the agents")
     play_run(
         lambda say: Runner.start(runs, name, config, budget=allowed, on_step=say), runs / name, json=json, quiet=quiet
     )
@@ -81,9 +98,14 @@ def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Bud
         observer = Observer.of_key(against)
     except PrivacyError:
         raise InvalidInput(f"--budget-against is {against!r}; give a number of curious agents, or all") from None
+    if observer.curious is not None and observer.curious >= config.agents - 1:
+        others = counted(config.agents - 1, "other agent")
+        raise InvalidInput(
+            f"--budget-against is {against}, and there are {others}; --budget-against all is against all of them together"
+        )
     if not config.private:
         raise InvalidInput(
-            "--budget limits what private runs spend; after a run without privacy nothing is promised about these records"
+            "--budget limits what private runs spend; a run without privacy leaves no guarantee for these records"
         )
     terms: dict[str, Any] = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
     return Budget(epsilon=epsilon, observer=observer, **terms)
@@ -92,13 +114,14 @@ def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Bud
 def _check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
     """Check the settings, keep the outcome for the run that follows, and end if there is a fault."""
     from tacit.audit.detectors.check import FALSE_ALARM
-    from tacit.cli.audit.check import check_case, print_check
+    from tacit.cli.audit.check import check_case
+    from tacit.cli.audit.printing import print_audit
 
     with working("checking settings"):
         case = check_case(config, Path("these settings"), FALSE_ALARM, runs)
         found = case.play()
     if shown:
-        print_check({"attack": case.description, **found}, None)
+        print_audit({"attack": case.description, **found}, None)
         console().print()
     if found["failed"]:
         complain(f"the check found a fault ({', '.join(found['failed'])}); no query was made, and nothing was spent")

@@ -12,7 +12,7 @@ from tacit.errors import InvalidInput
 if TYPE_CHECKING:
     from tacit.evidence.signatures import Signature
 
-_SHOWN = {"holds": "holds", "fails": "FAILS", "not checked": "not checked"}
+_SHOWN = {"holds": "holds", "fails": "FAILS", "not checked": "not checked", "shown": "shown"}
 
 
 def command(
@@ -37,7 +37,7 @@ def command(
     runs: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Check everything that an archive states: hashes, agreement, every ε, the plan, scores and, for a seeded run, every look and the models.
+    """Check everything that an archive states: hashes, agreement, every ε, the plan, scores and, for a seeded run, every snapshot and the models.
 
     Exit code 0: everything that could be checked holds. 1: something fails. 2: this is not an archive. Without a head that was noted
     or signed earlier, consistent edits of all files may not be found. The owner's code is never run without --run-code.
@@ -56,6 +56,8 @@ def command(
     signed = _read_signature(signature, key_file)
     if archive.is_file():
         given = Archive.read(archive)
+    elif archive.suffix == ".zip" and not archive.exists():
+        raise InvalidInput(f"there is no archive {archive}; tacit export RUN writes one")
     else:
         given = pack(RunFolder.find(find_run(archive, runs)), whole_ledger=True)
     with working("verifying"):
@@ -74,7 +76,7 @@ def command(
         console().print(table)
         verdict = f"DOES NOT HOLD: {', '.join(failed)}" if failed else "everything that was checked holds"
         rest = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
-        console().print(f"{verdict}{rest}", soft_wrap=True)
+        console().print(f"{verdict}{rest}")
     if failed:
         raise typer.Exit(FOUND_FAULT)
 

@@ -17,6 +17,7 @@ in a registry is all else that is needed.
 
 import inspect
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
@@ -47,12 +48,12 @@ NamedRun = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of the
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(ABC):
     """The options of a command, and what it does with them."""
 
+    @abstractmethod
     def run(self) -> None:
         """Do what the command is for."""
-        raise NotImplementedError
 
     def recorded(self) -> dict[str, Any]:
         """Return the options that decide the result and have a value, by name."""

@@ -21,4 +21,4 @@ def count_progress(screen: Console, what: str, total: int, *, shown: bool) -> It
             task = progress.add_task("", total=total, beside="")
             yield lambda done, beside, line: progress.update(task, completed=done, beside=beside)
     else:
-        yield lambda done, beside, line: screen.print(line, soft_wrap=True) if line else None
+        yield lambda done, beside, line: screen.print(line) if line else None

@@ -30,6 +30,10 @@ class Commands(TyperGroup):
 
     _asked = "tacit"  # the command whose help explains what was wrong
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the group itself."""
+        return _show_flags_without_type(super().get_params(ctx))
+
     def make_context(self, *args: Any, **options: Any) -> Any:
         """Read the options before a command."""
         with errors_as_sentences(lambda: self._asked):
@@ -39,6 +43,8 @@ class Commands(TyperGroup):
         """Find the command that is meant."""
         self._asked = ctx.command_path
         name, command, rest = super().resolve_command(ctx, args)
+        assert command is not None
+        _show_flags_without_type(command.get_params(ctx))
         self._asked = f"{ctx.command_path} {name}"
         return name, command, rest
 
@@ -100,6 +106,14 @@ def _sentence(error: typer.TyperException) -> str:
         return mistake(name, first)
     message = error.format_message().rstrip(".")
     return message[:1].lower() + message[1:]
+
+
+def _show_flags_without_type(options: list[Any]) -> list[Any]:
+    """Let help show no type for options that take no value, such as --help."""
+    for each in options:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return options
 
 
 def _unwrap(help: str | None) -> str | None:

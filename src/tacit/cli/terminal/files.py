@@ -1,12 +1,10 @@
 """Files that commands write: refused early if they cannot be written, and pictures in one way."""
 
-import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.errors import InvalidInput
-from tacit.io.files import write_atomically
 
 if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
     from matplotlib.figure import Figure
@@ -35,14 +33,7 @@ def check_picture(path: Path | None) -> None:
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Save a figure in the format that the name of the file ends in, completely or not at all."""
-    import matplotlib as mpl
+    from tacit.report.figures.style import save_figure
 
     check_picture(path)
-    content, ending = io.BytesIO(), path.suffix.lower().removeprefix(".")
-    # The same command makes the same file: without a date, random identifiers or a user's own settings.
-    metadata = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[ending]
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update({"svg.hashsalt": "tacit", "pdf.fonttype": 42})
-        figure.savefig(content, format=ending, dpi=200, metadata=metadata)
-    write_atomically(path, content.getvalue())
+    save_figure(figure, path)

@@ -1,4 +1,4 @@
-"""How all commands print, and how they save a picture.
+"""How all commands print.
 
 A result goes to stdout, as text that fits 80 columns or as one JSON document; everything else goes to stderr. Text
 is printed as it is: square brackets in the name of a file are not markup.
@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
@@ -20,22 +20,31 @@ from rich.text import Text
 from tacit.io.files import finite
 from tacit.privacy.accounting import ceil_digits
 
-if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
-    pass
-
 FOUND_FAULT = 1
 """The exit code where a claim is broken, or a record does not hold."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
+class _Screen(Console):
+    """Wraps sentences at words. One with a path, and any message in a log, stays on one line, to be copied or searched for."""
+
+    def print(self, *results: Any, **options: Any) -> None:
+        if all(isinstance(each, str | Text) for each in results):
+            words = " ".join(map(str, results)).split()
+            too_long = any(len(word) > self.width for word in words)
+            kept = too_long if self.is_terminal else self.stderr or any("/" in word for word in words)
+            options.setdefault("soft_wrap", kept)
+        super().print(*results, **options)
+
+
 def console() -> Console:
     """Return the console of results."""
-    return Console(highlight=False, markup=False)
+    return _Screen(highlight=False, markup=False)
 
 
 def messages() -> Console:
     """Return the console of everything else."""
-    return Console(stderr=True, highlight=False, markup=False)
+    return _Screen(stderr=True, highlight=False, markup=False)
 
 
 def note(words: str) -> None:
@@ -56,12 +65,30 @@ def print_whole(result: RenderableType) -> None:
     screen.print(result)
 
 
+def print_sentence(screen: Console, words: str) -> None:
+    """Print a sentence that is wrapped also where it has a slash, as the names of owners have, unless a word is too long for a line."""
+    screen.print(words, soft_wrap=any(len(word) > screen.width for word in words.split()))
+
+
 def print_apart(screen: Console, *results: RenderableType) -> None:
     """Print results with an empty line before and after each."""
     for result in results:
         screen.print()
         screen.print(result)
     screen.print()
+
+
+def break_command(command: str, width: int) -> str:
+    """Return a command on lines that fit a width, broken before options as a shell reads it, with a backslash at the end of each but the last."""
+    first, *options = command.split(" --")
+    lines = [first]
+    for each in options:
+        if len(lines[-1]) + len(each) + len(" -- \\") > width:
+            lines[-1] += " \\"
+            lines.append(f"    --{each}")
+        else:
+            lines[-1] += f" --{each}"
+    return "\n".join(lines)
 
 
 @contextmanager
@@ -82,9 +109,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def _say(begin: str, style: str, words: str) -> None:
-    screen = messages()
-    # In a log or a pipe, a message stays on one line, so that it can be searched for.
-    screen.print(Text.assemble((begin, style), words), soft_wrap=not screen.is_terminal)
+    messages().print(Text.assemble((begin, style), words))
 
 
 class PlainTable(Table):

@@ -4,30 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import matplotlib as mpl
 import networkx as nx
 import numpy as np
 import numpy.typing as npt
-from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
-from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
+from tacit.report.figures import maps
 from tacit.report.figures.layout import lay_out
-from tacit.report.figures.palette import EDGE, GREY, HEAT, INK, SERIES, readable_on
+from tacit.report.figures.palette import EDGE, GREY, SERIES
 from tacit.report.figures.style import style
 
-_HEAT = LinearSegmentedColormap.from_list("heat", HEAT)
 LINES = ("-", "--", ":", "-.")
 SCHEDULE_AGENTS, _PANELS = 200, 8  # agents that can be seen in a small picture, and rounds that are drawn
-_LABELLED, _NUMBERED = 60, 20  # agents whose numbers fit on a graph; rows and columns whose counts fit a heat map
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Curve:
     """ε after each of these numbers of queries."""
 
@@ -59,28 +53,13 @@ def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) 
 
 def draw_graph(graph: nx.Graph, centrality: Sequence[float], *, title: str) -> Figure:
     """Draw agents, coloured by eigenvector centrality, and the links between them."""
+    # Centralities that differ by rounding are one colour, in the middle of the scale.
+    low, high = min(centrality), max(centrality)
+    ends = (low, high) if high - low >= 1e-9 else (0.0, 2 * high)
     with style():
         figure = Figure(figsize=(6.4, 5.6))
-        ax = figure.add_subplot()
-        places, agents, edges = lay_out(graph), len(graph), graph.number_of_edges()
-        width = 1.2 if edges < 100 else 0.7 if edges < 500 else 0.3
-        links = [(places[i], places[j]) for i, j in graph.edges()]
-        ax.add_collection(LineCollection(links, colors=EDGE, linewidths=width, zorder=1))
-        # Centralities that differ by rounding are one colour, in the middle of the scale.
-        low, high = min(centrality), max(centrality)
-        if high - low < 1e-9:
-            low, high = 0.0, 2 * high
-        colours, norm = mpl.colormaps["viridis"], Normalize(low, high)
-        fill = [colours(norm(value)) for value in centrality]
-        size = 330 if agents <= 20 else 150 if agents <= _LABELLED else 40 if agents <= 200 else 12
-        ax.scatter(places[:, 0], places[:, 1], s=size, c=fill, edgecolors="w", linewidths=1, zorder=2)
-        if agents <= _LABELLED:
-            _number_agents(ax, places, fill)
-        shades = figure.colorbar(ScalarMappable(norm, colours), ax=ax, shrink=0.7, pad=0.02)
-        shades.set_label("eigenvector centrality")
-        shades.outline.set_visible(False)
-        ax.set(xlim=(-1.12, 1.12), ylim=(-1.12, 1.12), aspect="equal", title=title)
-        ax.axis("off")
+        ax = figure.add_subplot(title=title)
+        maps.draw_graph(ax, graph, centrality, label="eigenvector centrality", ends=ends)
         return figure
 
 
@@ -113,43 +92,7 @@ def draw_schedule(topology: Topology, *, title: str) -> Figure:
 
 def draw_partition(counts: npt.NDArray[np.int64], *, title: str) -> Figure:
     """Draw how many records of each class each agent holds."""
-    agents, classes = counts.shape
     with style():
-        figure = Figure(figsize=(6.4, min(2.0 + 0.32 * agents, 6.4)))
-        ax = figure.add_subplot()
-        image = ax.imshow(counts, cmap=_HEAT, vmin=0, aspect="auto", interpolation="nearest")
-        ax.grid(False)
-        ax.spines[:].set_visible(False)
-        ax.set(xlabel="class", ylabel="agent", title=title)
-        for axis, length in ((ax.xaxis, classes), (ax.yaxis, agents)):
-            axis.set_tick_params(length=0)
-            if length <= _NUMBERED:
-                axis.set_ticks(range(length))
-            else:
-                axis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-        if max(agents, classes) <= _NUMBERED:
-            _number_cells(ax, counts)
-        bar = figure.colorbar(image, ax=ax, pad=0.02)
-        bar.set_label("records")
-        bar.outline.set_visible(False)
+        figure = Figure(figsize=(6.4, min(2.0 + 0.32 * len(counts), 6.4)))
+        maps.draw_partition(figure.add_subplot(title=title), counts)
         return figure
-
-
-def _number_agents(ax: Axes, places: npt.NDArray[np.float64], fill: Sequence[Any]) -> None:
-    for agent, (x, y) in enumerate(places):
-        red, green, blue = (round(255 * part) for part in fill[agent][:3])
-        size = 8 if len(places) <= 20 else 6
-        colour = readable_on((red, green, blue))
-        ax.text(x, y, str(agent), ha="center", va="center_baseline", fontsize=size, color=colour)
-
-
-def _number_cells(ax: Axes, counts: npt.NDArray[np.int64]) -> None:
-    size = 8 if max(counts.shape) <= 10 else 6
-    for place in range(1, counts.shape[1]):
-        ax.axvline(place - 0.5, color="w", lw=1)
-    for place in range(1, counts.shape[0]):
-        ax.axhline(place - 0.5, color="w", lw=1)
-    for (row, column), count in np.ndenumerate(counts):
-        if count:
-            colour = "w" if count > 0.6 * counts.max() else INK
-            ax.text(column, row, str(count), ha="center", va="center", fontsize=size, color=colour)

@@ -2,18 +2,22 @@
 
 import resource
 import shlex
+from collections.abc import Iterator
 
 from rich.table import Table
 
-from tacit.algorithms.averaged import name_of
+from tacit.algorithms.averaged import name_of, rule_of
 from tacit.cli.terminal.output import plain_table, round_up
 from tacit.data.inputs import parts
 from tacit.privacy import Unit
 from tacit.privacy.guarantees import per, terms
 from tacit.privacy.mechanisms import RECORD
 from tacit.privacy.observers import find_cut_off, observers_to_state
+from tacit.privacy.votes import Ballot
+from tacit.registry import CODECS
 from tacit.report.absent import describe_absences
-from tacit.report.wording import agents, amount, counted
+from tacit.report.teachers import explain_unknown_classes
+from tacit.report.wording import agents, amount, counted, drops_masks, span
 from tacit.runs import Runner
 from tacit.training.monitor import SCORED_SHARE
 
@@ -26,40 +30,99 @@ def plan_tables(runner: Runner) -> list[Table]:
 
 
 def _plan(runner: Runner) -> Table:
-    session = runner.session
-    plan, cost = session.plan, session.cost
-    width = session.model.size
     table = plain_table(f"plan of {runner.folder.name}", "what", "value")
-    table.add_row("algorithm", f"{name_of(session.training.algorithm)}, {_rounds(runner)}")
-    table.add_row("model", f"{runner.config.model}, {width:,} parameters")
-    table.add_row("queries of each agent", f"{cost.queries:,} and {session.training.spare_queries} spare")
-    if plan.privacy is not None:
-        table.add_row("protects", _protected(session.training.unit))
-        for row in _noise(runner):
-            table.add_row(*row)
-        table.add_row("sampling rate q", _span(plan.sample_rates))
-        name, stated = (
-            f"{per(runner.protected)} at the end",
-            terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant),
-        )
-        for observer in observers_to_state(plan.observer):
-            promised = runner.epsilon(plan.queries, observer)
-            assert promised is not None
-            table.add_row(name, f"{round_up(promised)} at {stated}, against {observer}")
-            name = ""
-        table.add_row("checked", _checked(runner))
-        table.add_row("release", "yes" if session.training.is_release else "no: lots and noise can be repeated or seen")
-    else:
-        table.add_row("privacy", "none: nothing is promised")
-    for words in describe_absences(session.training.absences, plan.masks, session.training.rounds):
-        table.add_row("away", words)
-    sent = cost.bytes_sent.max() / session.training.total_rounds
-    table.add_row("sent by an agent in a round", f"{amount(sent)} at most")
-    table.add_row("gradients", session.chosen.why)
-    if session.scored_share > SCORED_SHARE:
-        table.add_row("scoring", _scoring(runner))
-    table.add_row("memory, about", amount(_memory(runner)))
+    private = runner.session.plan.privacy is not None
+    guarantee = _guarantee(runner) if private else [("privacy", "none: there is no guarantee")]
+    for row in (*_training(runner), *guarantee, *_costs(runner)):
+        table.add_row(*row)
     return table
+
+
+def _training(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Yield what is trained, and how often records are queried."""
+    session = runner.session
+    yield "algorithm", f"{name_of(session.training.algorithm)}, {_rounds(runner)}"
+    yield "data", _data(runner)
+    if session.training.graph is not None and session.cost.messages:
+        yield "graph", _graph(runner)
+        yield "codec of messages", _codec(runner)
+    yield "model", f"{runner.config.model}, {session.model.size:,} parameters"
+    yield "queries of each agent", f"{session.cost.queries:,} and {session.training.spare_queries} spare"
+
+
+def _data(runner: Runner) -> str:
+    """Say whose records are trained on, and how they were divided."""
+    session, split = runner.session, getattr(runner.config, "split", None)
+    data = session.training.data
+    held = span(session.sizes, "{:,.0f}".format)
+    if session.hosted.total == 1:
+        return f"{data.dataset.name}, one agent with {held} {runner.protected}s"
+    words = f"{data.dataset.name}, {session.hosted.total} agents with {held} {runner.protected}s each"
+    if split is None or "/seed " not in data.partition:
+        return f"{words}, as their owners divided them"
+    return f"{words}, split {split}"
+
+
+def _graph(runner: Runner) -> str:
+    """Say who talks to whom, and how neighbours are weighed."""
+    planned = runner.folder.events().plan
+    assert planned is not None, "a plan is on record before it is shown"
+    words = f"{runner.config.graph}, {counted(len(planned.edges), 'link')}"
+    if planned.changing:
+        return f"{words}, some of them in each round"
+    return f"{words}; neighbours are weighed by {runner.config.mixing}"
+
+
+def _codec(runner: Runner) -> str:
+    """Say how messages are encoded, by the name that --codec takes."""
+    codec = getattr(rule_of(runner.session.training.algorithm), "codec", None)
+    if codec is None:
+        return "that of the rule"
+    kind = f"{type(codec).__module__}:{type(codec).__qualname__}"
+    name = next((name for name, line in CODECS.lines.items() if line.place == kind), type(codec).__name__)
+    numbers = [value for value in vars(codec).values() if isinstance(value, int | float)]
+    return ":".join([name, *(f"{value:g}" for value in numbers)])
+
+
+def _guarantee(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Yield what is guaranteed to whom, and the noise that it takes."""
+    training, plan = runner.session.training, runner.session.plan
+    assert plan.privacy is not None
+    yield "protects", _protected(training.unit)
+    yield from _noise(runner)
+    if plan.bands:
+        yield "bands", f"noise is correlated over {len(plan.bands)} queries; as many groups of records take turns"
+    elif runner.config.bands == "auto":
+        yield "bands", "none: at this ε and number of queries they would not pay"
+    if plan.ballot is None:
+        yield "sampling rate q", _span(plan.sample_rates)
+    name, stated = (
+        f"{per(runner.protected)} at the end",
+        terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant),
+    )
+    for observer in observers_to_state(plan.observer):
+        planned = runner.epsilon(plan.queries, observer)
+        assert planned is not None
+        yield name, f"{round_up(planned)} at {stated}, against {observer}"
+        name = ""
+    if plan.ballot is None:  # audits are of gradients
+        yield "checked", _checked(runner)
+    yield "release", "yes" if training.is_release else "no: lots and noise can be repeated or seen"
+
+
+def _costs(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Yield who is away or elsewhere, and what a round costs."""
+    session = runner.session
+    for words in describe_absences(runner.config.absences, session.plan.masks, session.training.rounds):
+        yield "away", words
+    if runner.team.description is not None:
+        yield "processes", runner.team.description
+    sent = max(int(session.cost.bytes_sent.max()), runner.team.most_sent) / session.training.total_rounds
+    yield "sent by an agent in a round", f"{amount(sent)} at most"
+    yield "gradients", session.chosen.why
+    if session.scored_share > SCORED_SHARE:
+        yield "scoring", _scoring(runner)
+    yield "memory, about", amount(_memory(runner))
 
 
 def _scoring(runner: Runner) -> str:
@@ -72,30 +135,56 @@ def _scoring(runner: Runner) -> str:
 def _rounds(runner: Runner) -> str:
     """Say how many rounds there are, and how many of them make no query."""
     training = runner.session.training
-    words = f"{training.rounds} rounds"
+    words = counted(training.rounds, "round")
     if training.exchanges_per_query > 1:
         words += f" of {training.exchanges_per_query} exchanges"
-    return words if not training.gossip_rounds else f"{words}, then {training.gossip_rounds} without queries"
+    return words if not training.gossip_rounds else f"{words}, then {training.gossip_rounds:,} without queries"
 
 
-def _noise(runner: Runner) -> list[tuple[str, str]]:
-    """Say how much noise agents add and, if pairs of them share masks, how large these are and who is not protected by them."""
-    plan = runner.session.plan
-    if plan.masks is None:
-        rows = [("noise multiplier σ", _span(plan.noise_multipliers))]
-        if getattr(runner.config, "noise", "local") == "cancelling":
-            rows.append(("masks", "none: with this rule and graph they would not help"))
-        return rows
-    sizes = tuple(plan.masks.size * lot / clip for lot, clip in zip(plan.lot_sizes, plan.clips, strict=True))
-    keys = plan.masks.keys
-    pairs = "all pairs" if keys.pairs is None else counted(len(keys.all_pairs), "pair")
-    rows = [
-        ("own noise σ", _span(plan.noise_multipliers)),
-        ("masks", f"{_span(sizes)} (like σ, in units of the clipping norm), shared by {pairs}"),
+def _noise(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Yield how much noise agents add and, if pairs of them share masks, how large these are and who is not protected by them."""
+    plan, masks = runner.session.plan, runner.session.plan.masks
+    if plan.ballot is not None:
+        yield from _votes(plan.ballot, plan.noise_multipliers)
+        yield from _unknown_classes(runner)
+        return
+    yield "own noise σ" if masks else "noise multiplier σ", _span(plan.noise_multipliers)
+    if plan.rounding is not None:
+        room = plan.rounding.bound(1.0)
+        yield "rounding", f"{plan.rounding.bits} bits, discrete noise of σ times {room:g} clipping norms"
+    if drops_masks(runner.config, masks):
+        yield "masks", "none: with this rule and graph they would not help"
+    if masks is not None:
+        sizes = tuple(masks.size * lot / clip for lot, clip in zip(plan.lot_sizes, plan.clips, strict=True))
+        pairs = "all pairs" if masks.keys.pairs is None else counted(len(masks.keys.all_pairs), "pair")
+        yield "masks", f"{_span(sizes)} (like σ, in units of the clipping norm), shared by {pairs}"
+        if cut_off := find_cut_off(plan.mechanisms, plan.observer):
+            alone = f"agents {agents(cut_off)}: own noise alone against {plan.observer}"
+            yield "without masks' protection", alone
+
+
+def _votes(ballot: Ballot, sigmas: tuple[float, ...]) -> list[tuple[str, str]]:
+    """Say what teachers are asked, and how much noise their votes get."""
+    each = [ballot.votes(sigma) for sigma in sigmas]
+    return [
+        (
+            "teachers of each agent",
+            f"{ballot.teachers}, asked about {ballot.records} public records, {ballot.answers} answers at most",
+        ),
+        (
+            "noise on whether they agree",
+            f"{_span(tuple(one.threshold_noise for one in each))} votes, compared with {each[0].threshold:g}",
+        ),
+        ("noise on what they answer", f"{_span(tuple(one.answer_noise for one in each))} votes for each class"),
     ]
-    if cut_off := find_cut_off(plan.mechanisms, plan.observer):
-        rows.append(("without masks' protection", f"agents {agents(cut_off)}: own noise alone against {plan.observer}"))
-    return rows
+
+
+def _unknown_classes(runner: Runner) -> Iterator[tuple[str, str]]:
+    """Warn of teachers who cannot know all classes."""
+    planned = runner.folder.events().plan
+    assert planned is not None, "a plan is on record before it is shown"
+    if (unknown := explain_unknown_classes(planned)) is not None:
+        yield "warning" if planned.counts is not None else "not checked", unknown
 
 
 def _protected(unit: Unit | None) -> str:
@@ -114,7 +203,7 @@ def _checked(runner: Runner) -> str:
 def _mechanisms(runner: Runner) -> list[Table]:
     plan, sizes = runner.session.plan, runner.session.sizes
     each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
-    if plan.privacy is None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
+    if plan.privacy is None or plan.ballot is not None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
         return []
     table = plain_table(
         None, ">agent", f">{runner.protected}s", ">lot", ">rate q", ">noise σ" if plan.masks is None else ">own noise σ"
@@ -125,17 +214,17 @@ def _mechanisms(runner: Runner) -> list[Table]:
 
 
 def _span(values: tuple[float, ...]) -> str:
-    low, high = min(values), max(values)
-    return f"{low:.5g}" if low == high else f"{low:.5g} to {high:.5g}"
+    return span(values, "{:.5g}".format)
 
 
 def _memory(runner: Runner) -> float:
-    """Return roughly how much memory the run takes: what the process holds now, states, and the lots and work of a query."""
+    """Return roughly how much memory the run takes in this process: what the process holds now, states, and the lots and work of a query."""
     session = runner.session
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     theta = session.state.theta
-    lots = sum(session.plan.lot_sizes)
-    numbers = sum(table[0].numel() for table in parts(session.training.data.dataset.train.inputs))
+    lots = sum(session.plan.lot_sizes[agent] for agent in session.hosted.agents)
+    records = session.training.data.dataset.train
+    numbers = sum(table[0].numel() for table in parts(records.inputs))
     inputs = 2 * lots * numbers * theta.element_size()
     states = 8 * theta.numel() * theta.element_size()
     return float(held + states + inputs + session.chosen.engine.working_bytes(lots))

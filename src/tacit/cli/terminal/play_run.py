@@ -34,7 +34,7 @@ def play_run(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
                 runner = begin(say)
         except KeyboardInterrupt:
             did, then = ("no query was made", f". {resume}") if path.exists() else ("nothing was started", "")
-            screen.print(f"{did}, and nothing was spent{then}", soft_wrap=True)
+            screen.print(f"{did}, and nothing was spent{then}")
             raise typer.Exit(stopping.exit_code) from None
         try:
             result = _play_rounds(runner, stopping, screen, shown)
@@ -44,11 +44,11 @@ def play_run(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
             raise RuleError(f"{error}. {after_failure(error, path, runner.config)}") from error.__cause__
         except KeyboardInterrupt:
             where = f"in round {runner.session.round + 1} of {runner.config.total_rounds}"
-            screen.print(f"stopped at once, {where}. {resume}", soft_wrap=True)
+            screen.print(f"stopped at once, {where}. {resume}")
             raise typer.Exit(stopping.exit_code) from None
     if result is None:
         where = f"after round {runner.session.round} of {runner.config.total_rounds}"
-        screen.print(f"stopped {where}, and saved. {resume}", soft_wrap=True)
+        screen.print(f"stopped {where}, and saved. {resume}")
         raise typer.Exit(stopping.exit_code)
     summary = runner.folder.summary() or {}
     if json:
@@ -64,6 +64,7 @@ def _play_rounds(runner: Runner, stopping: Stopping, screen: Console, shown: boo
             thin = flattened(runner.config.graph, runner.config.agents)
             if runner.session.training.graph is not None and thin is not None:
                 note(thin)
-            console().print(*plan_tables(runner))
+            for table in plan_tables(runner):
+                console().print(table, "")
         with show_rounds(runner, screen, shown) as update:
             return runner.play(stop=stop, on_round=update)

@@ -13,10 +13,12 @@ from tacit.cli.terminal.output import plain_table, round_up
 from tacit.privacy.guarantees import per
 from tacit.privacy.mechanisms import Observer
 from tacit.privacy.observers import observers_to_state, short_name
+from tacit.report.wording import amount, span
 from tacit.runs import Runner
 from tacit.training.results import Snapshot
 
 NO_PRIVACY = "none"
+_ROUNDING = 1e-5  # distances of models that are equal
 
 
 @contextmanager
@@ -59,69 +61,97 @@ def _live(runner: Runner, screen: Console) -> Iterator[Callable[[Runner], None]]
 
 
 def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
-    """Return a function that prints a line for every new look; the first look of a new run is at its start."""
+    """Return a function that prints a line for every new snapshot; the first one of a new run is at its start."""
     printed = 0 if runner.session.round == 0 else len(runner.session.monitor.histories[0])
 
     def update(now: Runner) -> None:
         nonlocal printed
         history = now.session.monitor.histories[0]
-        for look in history[printed:]:
-            screen.print(_line(now, look), soft_wrap=True)
+        for snapshot in history[printed:]:
+            screen.print(_line(now, snapshot, screen.width))
         printed = len(history)
 
     update(runner)
     return update
 
 
-def _line(runner: Runner, look: Snapshot) -> str:
-    mean, worst, best = _accuracies(look)
-    return (
-        f"round {look.round}/{runner.config.total_rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(look)}; "
-        f"distance {look.consensus_distance:.2g}; "
-        f"{_words_of_epsilon(runner, look)}"
-    )
+def _line(runner: Runner, snapshot: Snapshot, width: int) -> str:
+    """Return a snapshot in words, on one line if that is not too wide, else with further lines that begin with spaces."""
+    mean, worst, best = _accuracies(snapshot)
+    words = [
+        f"round {snapshot.round}/{runner.config.total_rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(snapshot)}",
+        f"distance {_distance(snapshot)}",
+        *_words_of_labels(snapshot),
+        *_words_of_epsilon(runner, snapshot),
+    ]
+    lines = [words[0]]
+    for each in words[1:]:
+        if len(lines[-1]) + len(each) + 3 > width:
+            lines[-1] += ";"
+            lines.append(f"  {each}")
+        else:
+            lines[-1] += f"; {each}"
+    return "\n".join(lines)
 
 
-def _words_of_epsilon(runner: Runner, look: Snapshot) -> str:
-    """State ε at a look, and that of the whole plan: with masks, against each observer to state."""
+def _words_of_labels(snapshot: Snapshot) -> list[str]:
+    """Say how many public records teachers have labelled, if they were asked."""
+    if snapshot.labels is None:
+        return []
+    given = span(snapshot.labels.tolist(), "{:,.0f}".format)
+    return [f"{given} labels by each agent's teachers"]
+
+
+def _words_of_epsilon(runner: Runner, snapshot: Snapshot) -> list[str]:
+    """State ε at a snapshot, and that of the whole plan: with masks, against each observer to state."""
     if runner.session.plan.privacy is None:
-        return f"ε {NO_PRIVACY}"
+        return [f"ε {NO_PRIVACY}"]
     observers = observers_to_state(runner.session.plan.observer)
-    each = [(" of ".join(_spent(runner, look, observer)), observer) for observer in observers]
-    words = [f"{spent} against {observer}" if len(each) > 1 else spent for spent, observer in each]
-    return f"{per(runner.protected)} {', '.join(words)}"
+    each = [(" of ".join(_spent(runner, snapshot, observer)), observer) for observer in observers]
+    name = per(runner.protected)
+    return [f"{name} {spent} against {observer}" if len(each) > 1 else f"{name} {spent}" for spent, observer in each]
 
 
 def _now(runner: Runner) -> Group:
-    """Return the present state, and below it the last look with its round."""
+    """Return the present state, and below it the last snapshot with its round."""
     session = runner.session
-    rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
-    present = f"{session.network.bytes_sent.sum() / 1e6:.1f} MB sent, {rate:,.0f} {runner.protected}s/s"
     last = session.monitor.histories[0][-1]
+    counted = last.round == session.round or not runner.team.sent_elsewhere
+    present = f"{'' if counted else 'about '}{amount(runner.bytes_sent)} sent"
+    if session.plan.ballot is None:
+        rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
+        present += f", {rate:,.0f} {runner.protected}s/s"
+    present = ", ".join([present, *_words_of_labels(last)])
     scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
     observers = observers_to_state(session.plan.observer)
     names = [f"ε against {short_name(each)}" for each in observers] if len(observers) > 1 else [per(runner.protected)]
     columns = ("accuracy", "worst", "best", "distance", *(column for name in names for column in (name, "of")))
     table = plain_table(f"after round {last.round}{scored}", *(f">{column}" for column in columns))
     spent = [value for observer in observers for value in _spent(runner, last, observer)]
-    table.add_row(*_accuracies(last), f"{last.consensus_distance:.2g}", *spent)
+    table.add_row(*_accuracies(last), _distance(last), *spent)
     return Group(Text(present), table)
 
 
-def _accuracies(look: Snapshot) -> tuple[str, str, str]:
-    if look.accuracy is None:
+def _accuracies(snapshot: Snapshot) -> tuple[str, str, str]:
+    if snapshot.accuracy is None:
         return "-", "-", "-"
-    return f"{look.accuracy.mean():.1%}", f"{look.accuracy.min():.1%}", f"{look.accuracy.max():.1%}"
+    return f"{snapshot.accuracy.mean():.1%}", f"{snapshot.accuracy.min():.1%}", f"{snapshot.accuracy.max():.1%}"
 
 
-def _on(look: Snapshot) -> str:
+def _distance(snapshot: Snapshot) -> str:
+    """Write how far models are apart; at a common start, only rounding errors are left."""
+    apart = snapshot.consensus_distance
+    return "0" if snapshot.round == 0 and apart < _ROUNDING else f"{apart:.2g}"
+
+
+def _on(snapshot: Snapshot) -> str:
     """Say on how many records models were scored, if on a sample."""
-    return "" if look.sample is None else f" on a sample of {look.sample:,}"
+    return "" if snapshot.sample is None else f" on a sample of {snapshot.sample:,}"
 
 
-def _spent(runner: Runner, look: Snapshot, observer: Observer) -> tuple[str, str]:
-    """Return ε of the queries until a look, and ε of the whole plan, which a run is charged if it stops early."""
-    spent, allowed = runner.epsilon_at(look, observer), runner.epsilon(runner.session.plan.queries, observer)
+def _spent(runner: Runner, snapshot: Snapshot, observer: Observer) -> tuple[str, str]:
+    """Return ε of the queries until a snapshot, and ε of the whole plan, which a run is charged if it stops early."""
+    spent, allowed = runner.epsilon_at(snapshot, observer), runner.epsilon(runner.session.plan.queries, observer)
     if spent is None or allowed is None:
         return NO_PRIVACY, NO_PRIVACY
     return round_up(spent), round_up(allowed)

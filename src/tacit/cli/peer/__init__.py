@@ -1,0 +1,1 @@
+"""`tacit peer`, one module per command."""

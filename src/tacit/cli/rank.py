@@ -1,0 +1,143 @@
+"""`python -m tacit.cluster`: one rank of a run, which torchrun, a scheduler, Ray or `tacit train --workers` starts."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit.cli.terminal.command import Quiet, RunsFolder, option
+from tacit.cli.terminal.errors import errors_as_sentences
+from tacit.cli.terminal.output import complain
+from tacit.cli.terminal.play_run import play_run
+from tacit.cluster.following import follow
+from tacit.cluster.group import DEADLINE, LOST, Group
+from tacit.cluster.launching import PIPE
+from tacit.cluster.leading import Lead
+from tacit.errors import InvalidInput, RankFailed, RankLost
+from tacit.io.chains import parse
+from tacit.privacy import Budget
+from tacit.runs import Runner
+from tacit.runs.config import RunConfig
+from tacit.runs.folder import RunFolder
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML file with settings, the same for all ranks.")],
+    name: Annotated[str, option("NAME", "Name of the run. It is resumed if its folder is there.")],
+    runs: RunsFolder = Path("runs"),
+    budget: Annotated[
+        str | None, option("JSON", "Budget to store in the ledger, as tacit train passes it.", hidden=True)
+    ] = None,
+    deadline: Annotated[float, option("SECONDS", "Give up a rank that does not answer for so long.")] = DEADLINE,
+    json: Annotated[bool, option("", "Print the summary as JSON only.", "--json")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Play the agents of one rank. Rank 0 shows what `tacit train` shows; the others are silent."""
+    end_with_launcher()
+    if os.environ.get("RANK", "0") != "0":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 stops the run
+    import torch
+
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    raise typer.Exit(play_rank(file, name, runs, budget=budget, deadline=deadline, json=json, quiet=quiet))
+
+
+def play_rank(
+    file: Path, name: str, runs: Path, *, budget: str | None, deadline: float, json: bool = False, quiet: bool = False
+) -> int:
+    """Join the other ranks and play this one to its end; return its exit code. Only rank 0 reports errors."""
+    try:
+        group = Group.join(deadline)
+    except RankLost as error:
+        complain(str(error))
+        return LOST
+    try:
+        if group.rank:
+            return _follow(group, file)
+        _lead(group, file, name, runs, budget=budget, json=json, quiet=quiet)
+        return 0
+    except RankLost as error:
+        if (why := group.explain_loss()) is not None:
+            raise RankFailed(why) from None
+        complain(str(error))
+        return LOST
+    except BaseException as error:
+        group.fail(error)
+        raise
+    finally:
+        group.close()
+
+
+def _lead(group: Group, file: Path, name: str, runs: Path, *, budget: str | None, json: bool, quiet: bool) -> None:
+    """Start the run, or resume it if it is there, and play it with the other ranks."""
+    config = read_config(file, group.ranks).pinned()
+    path, team = runs / name, Lead(group, config)
+
+    def begin(say: Callable[[str], None]) -> Runner:
+        if (path / "config.toml").exists():
+            _check_same_settings(RunFolder(path), config)
+            return Runner.resume(path, on_step=say, team=team)
+        allowed = None if budget is None else Budget.of_json(parse(budget))
+        return Runner.start(runs, name, config, budget=allowed, on_step=say, team=team)
+
+    play_run(begin, path, json=json, quiet=quiet)
+
+
+def _check_same_settings(folder: RunFolder, given: RunConfig) -> None:
+    """Refuse to resume a run with other settings than it began with: other ranks play those that they are given, not the folder's."""
+    began = folder.config().model_dump(mode="json")
+    for key, value in given.model_dump(mode="json").items():
+        if began.get(key) != value:
+            raise InvalidInput(
+                f"run {folder.name!r} began with {key} = {began.get(key)!r}, and {key} is {value!r} now; resume it with the settings that it "
+                "began with, or choose another name"
+            )
+
+
+def _follow(group: Group, file: Path) -> int:
+    """Play a rank other than the first, and say nothing: rank 0 reports what it leaves in the store."""
+    try:
+        follow(group, read_config(file, group.ranks).pinned())
+        return 0
+    except (RankLost, RankFailed):
+        return LOST if group.failure() is None else 2
+    except BaseException as error:
+        group.fail(error)
+        return 2
+
+
+def read_config(file: Path, ranks: int) -> RunConfig:
+    """Return the settings in a file, for so many ranks; a file that says another number of workers is refused."""
+    settings = RunConfig.read(file)
+    if settings.get("workers", ranks) != ranks:
+        raise InvalidInput(f"{file} says workers = {settings['workers']}, and {ranks} ranks were started; use as many")
+    return RunConfig.of(settings | {"workers": ranks})
+
+
+def end_with_launcher() -> None:
+    """End this process when the one that started it is gone, so that no rank is left behind."""
+    if (pipe := os.environ.get(PIPE)) is None:
+        return
+
+    def watch() -> None:
+        os.read(int(pipe), 1)
+        os._exit(LOST)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """Run `python -m tacit.cluster`."""
+    app, name = typer.Typer(pretty_exceptions_enable=False, add_completion=False), "python -m tacit.cluster"
+    app.command()(command)
+    try:
+        with errors_as_sentences(lambda: name):
+            code = typer.main.get_command(app)(prog_name=name, standalone_mode=False)
+    except typer.Exit as error:
+        code = error.exit_code
+    sys.exit(code or 0)
