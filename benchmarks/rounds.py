@@ -15,7 +15,7 @@ from benchmarks.report import Report, Row
 from benchmarks.timing import default_threads, threads
 from tacit.data import DataSet
 from tacit.models import convnet
-from tacit.networks import StackedInbox
+from tacit.networks import TableInbox
 from tacit.privacy import DurableLedger, Sources
 from tacit.privacy.gradients.clipping import Lot
 from tacit.training.session import Session
@@ -62,13 +62,13 @@ class Played:
 
     def advance(self) -> None:
         """Play one round."""
-        gather, mix = Lot.take, StackedInbox.mix
+        gather, mix = Lot.take, TableInbox.mix
         Lot.take = _timed(gather, self._taken, "gather")  # type: ignore[method-assign]
-        StackedInbox.mix = _timed(mix, self._taken, "mix")  # type: ignore[method-assign]
+        TableInbox.mix = _timed(mix, self._taken, "mix")  # type: ignore[method-assign]
         self._taken.clear()
         before = self._session.seconds
         self._session.advance()
-        Lot.take, StackedInbox.mix = gather, mix  # type: ignore[method-assign]
+        Lot.take, TableInbox.mix = gather, mix  # type: ignore[method-assign]
         self._taken["gradient"] -= self._taken["gather"]  # records are gathered block by block, within
         self.rounds.append(Counter({"round": self._session.seconds - before, **self._taken}))
 
