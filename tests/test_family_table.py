@@ -1,0 +1,82 @@
+"""What pages say about the rules of the family is what the collected rows say."""
+
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tacit.experiments.family import EXPERIMENT
+from tacit.registry import RULES
+
+DOCS = Path(__file__).parent.parent / "docs"
+sys.path.insert(0, str(DOCS))
+
+import family_table  # noqa: E402
+
+ROW = {
+    "part": "bytes",
+    "algorithm": "dsgt",
+    "epsilon": 1.0,
+    "dataset": "mnist",
+    "features": "pixels",
+    "model": "logistic",
+    "agents": 10,
+}
+ROW |= {
+    "lot": 256,
+    "rounds": 100,
+    "trials": 2,
+    "t": 1.0,
+    "start": 1.0,
+    "tried": '{"0.25": 0.5, "1.0": 0.6, "4.0": 0.4}',
+}
+
+
+def rows():
+    """Two trials each of two systems on two graphs, and of one with masks."""
+    found = []
+    for links in ("ring", "complete"):
+        for system, accuracy, sent in (
+            ("dsgt", 0.800, 8e6),
+            ("d2", 0.795, 4e6),
+            ("dsgd", 0.6, 4e6),
+            ("dsgt with masks", 0.9, 8e6),
+        ):
+            own = {"system": system, "links": links, "bytes_sent": sent}
+            found += [ROW | own | {"trial": trial, "accuracy": accuracy} for trial in range(2)]
+    return found
+
+
+@pytest.mark.parametrize("page", ["algorithms.md", "votes.md"])
+def test_pages_have_the_figures_that_were_collected(page):
+    text = (DOCS / page).read_text()
+    assert family_table.insert(text, family_table.blocks(family_table.read_rows())[page]) == text
+
+
+def test_what_to_pick_follows_from_the_rows():
+    block = family_table.blocks(rows())["algorithms.md"]
+    assert "`dsgt` is the most accurate without masks (80.0 ± 0.0 %)" in block
+    assert "`d2` is within a point of it (79.5 ± 0.0 %) and sends 2.0 times fewer bytes" in block
+    assert "masks bring +10.0 points" in block
+    assert "| `dsgd` | 60.0 ± 0.0 % | 4.0 | 60.0 ± 0.0 % | 4.0 | 1 |" in block
+
+
+def test_a_step_at_the_edge_of_the_grid_is_named():
+    edge = [row | {"start": 4.0} if row["system"] == "dsgd" else row for row in rows()]
+    assert "At the edge of the grid: dsgd." in family_table.blocks(edge)["algorithms.md"]
+
+
+def test_every_rule_that_exchanges_is_measured():
+    """Those that send nothing have no bytes to compare."""
+    points = EXPERIMENT.points("laptop")
+    assert {point["algorithm"] for point in points} == {name for name, line in RULES.lines.items() if line.exchanges}
+    assert {point["system"] for point in points if "noise" in point.named} == {"q-dpsgd-2"}
+
+
+def test_the_figure_names_every_system_and_no_name_covers_another():
+    figure = EXPERIMENT.draw(rows())
+    for ax in figure.axes[:2]:
+        assert [text.get_text() for text in ax.texts] == ["dsgt with masks", "dsgt", "d2", "dsgd"]
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
