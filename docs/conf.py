@@ -12,7 +12,7 @@ author = "the Tacit authors"
 version = release = tacit.__version__
 html_title = f"Tacit {release}"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "command_reference", "plain_docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "command_reference", "rule_reference", "plain_docstrings"]
 exclude_patterns = ["_extensions"]
 smartquotes = False  # they would make one dash of the two before an option
 

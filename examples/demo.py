@@ -21,7 +21,7 @@ def main() -> None:
     digits = tacit.data.load("digits")
     agents = digits.split(10, tacit.data.ByClass(t=1.0))
     graph = tacit.graphs.small_world(10, seed=0)
-    promise = tacit.Privacy(epsilon=EPSILON, delta=DELTA, clip=1.0, lot_size=48)
+    privacy = tacit.Privacy(epsilon=EPSILON, delta=DELTA, clip=1.0, lot_size=48)
     rules: dict[str, tuple[Algorithm[Any], float, AgentData]] = {
         "DP-SGD, data pooled": (tacit.SGD(), 4.0, agents.pooled()),
         "DP-DSGT": (tacit.DSGT(), 4.0, agents),
@@ -45,7 +45,7 @@ def main() -> None:
             model=lambda: tacit.models.logistic(digits.input_shape, 10),
             data=data,
             graph=graph if data is agents else None,
-            privacy=promise,
+            privacy=privacy,
             rounds=ROUNDS,
             lr=tacit.LogSpaced(lr, lr / 10),
             evaluate_every=ROUNDS,

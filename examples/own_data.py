@@ -59,7 +59,7 @@ def study(folder: Path) -> None:
         f"{clinics.agents} clinics with {', '.join(map(str, clinics.sizes))} records; ε may reach {BUDGET.epsilon:g}"
     )
     ledger = tacit.privacy.DurableLedger(folder / "ledger.sqlite", BUDGET)
-    promise = tacit.Privacy(epsilon=2.0, delta=BUDGET.delta, clip=1.0, lot_size=24)
+    privacy = tacit.Privacy(epsilon=2.0, delta=BUDGET.delta, clip=1.0, lot_size=24)
     for rule, lr in ((tacit.DSGT(), 0.5), (tacit.DSGD(), 0.5), (tacit.DSGT(), 0.2)):
         try:
             result = tacit.train(
@@ -67,7 +67,7 @@ def study(folder: Path) -> None:
                 model=Net,
                 data=clinics,
                 graph=tacit.graphs.read_graph(folder / "links.txt"),
-                privacy=promise,
+                privacy=privacy,
                 ledger=ledger,
                 rounds=60,
                 lr=tacit.LogSpaced(lr, lr / 10),

@@ -54,7 +54,7 @@ class ExactDiffusion:
 def main() -> None:
     digits = tacit.data.load("digits")
     agents = digits.split(10, tacit.data.ByClass(t=1.0))  # one digit each: as uneven as possible
-    promises: list[tacit.Privacy | tacit.NoPrivacy] = [
+    settings: list[tacit.Privacy | tacit.NoPrivacy] = [
         tacit.NoPrivacy(lot_size=48),
         tacit.Privacy(epsilon=4.0, delta=1e-3, clip=1.0, lot_size=48),
     ]
@@ -62,14 +62,14 @@ def main() -> None:
     table = Table(
         "rule", "ε", "mean", "worst", "apart", "MB sent each", title="Ten agents with one digit each, on a ring"
     )
-    for promise in promises:
+    for privacy in settings:
         for rule in rules:
             result = tacit.train(
                 rule,
                 model=lambda: tacit.models.logistic(digits.input_shape, 10),
                 data=agents,
                 graph=tacit.graphs.ring(10),
-                privacy=promise,
+                privacy=privacy,
                 rounds=ROUNDS,
                 lr=1.0,
                 evaluate_every=ROUNDS,

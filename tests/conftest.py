@@ -4,5 +4,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `import reference`
+# grpc reads this when it is imported, by whatever test comes first; see tacit/peer/wire/__init__.py.
+os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES128-GCM-SHA256"
 # What `tacit list` remembers goes to a folder of these tests, and not to the user's cache.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")

@@ -77,7 +77,12 @@ def test_every_test_that_a_page_names_exists(page):
     assert [text for text in spans(page) if re.fullmatch(r"test_\w+", text) and text not in names_of_tests()] == []
 
 
-def test_paths_are_told_from_other_code():
+def test_every_module_of_runs_has_its_place_in_the_table():
+    named = set(spans(ROOT / "docs" / "architecture.md"))
+    assert {f"runs/{path.name}" for path in (SOURCE / "runs").glob("[!_]*.py")} <= named
+
+
+def test_paths_are_distinguished_from_other_code():
     assert is_there("privacy/lots.py")
     assert is_there("tests/reference.py")
     assert is_there("privacy/gone.py") is False

@@ -39,8 +39,8 @@ def test_example_runs(name, run, tmp_path):
 
 def test_a_budget_holds_over_runs_and_over_programs(run):
     first = run("own_data", "--folder", "here")
-    assert "DSGT-1: " in first
-    assert "DSGD-1: " in first
+    assert "dsgt-1: " in first
+    assert "dsgd-1: " in first
     assert "past its budget" in first
     again = run("own_data", "--folder", "here")
     assert "test records right" not in again

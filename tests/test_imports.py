@@ -88,7 +88,7 @@ def test_a_broken_settings_file_is_refused_without_anything_that_computes(tmp_pa
 
 
 @pytest.mark.parametrize("package", LAZY)
-def test_a_package_has_the_names_that_type_checkers_are_told(package):
+def test_a_package_has_the_names_that_type_checkers_see(package):
     module = importlib.import_module(package)
     told = {}
     for node in ast.parse(inspect.getsource(module)).body:

@@ -20,16 +20,22 @@ data                | records, schemas, partitions, published data sets         
 models              | shipped models and losses, flat parameter vectors         | everything above | graphs
 networks            | topologies, schedules, codecs, stacked and wired networks | everything above | data, models
 networks/transports | what carries bytes between agents                         | everything above | data, models, networks.stacked
-algorithms          | update rules, one file each, and their registry           | everything above | data, models
+algorithms          | update rules, one file each                               | everything above | data, models
 privacy             | mechanisms, accounting, ledger, oracle, lots, noise       | everything above | algorithms, networks
 privacy/gradients   | per-sample gradients, clipping, exact sums: the engines   | everything above | privacy.oracle, privacy.ledger, privacy.store
 training            | settings, planning, session, rounds, scores, results      | everything above |
 runs                | run folders: settings, events, checkpoints, resume        | everything above |
+cluster             | one run on several processes: ranks, placement, launching | everything above |
+tuning              | searches for settings, and their price                    | everything above | cluster
 api                 | tacit.train, resume, load                                 | everything above |
 evidence            | archives for auditors, signatures, verification           | everything above | api
 report              | pages and figures from run folders, never from a session  | everything above | evidence, api, training
 report/figures      | matplotlib figures, the palette and the style             | everything above | evidence, api, training, report.html
 report/html         | pages: one self-contained file each                       | everything above | evidence, api, training
+peer                | one agent beside its own data: identity, secrets, service  | everything above | api, evidence
+peer/protocol       | how neighbours agree on what a round used                 | errors, io      |
+peer/agreement      | what all members hold and sign                            | everything above | api, evidence, report
+peer/wire           | gRPC streams under TLS 1.3, pinned by the agreement       | errors, io      | peer.service
 audit               | attacks on a run, and what they prove                     | everything above |
 audit/attacks       | what an attacker does                                     | everything above | audit.pages
 audit/bounds        | what its success proves about ε                           | everything above | audit.pages
@@ -39,9 +45,10 @@ audit/detectors     | faults in settings and code                               
 audit/pages         | audits as pages                                           | everything above |
 experiments         | the paper's figures and tables, one file each             | everything above |
 cli                 | the command line                                          | everything above |
-cli/terminal        | tables, progress, pictures                                | everything above | cli.audit
+cli/terminal        | options, tables, progress, pictures, errors               | everything above | cli.audit
 cli/audit           | `tacit audit`                                             | everything above | cli.commands
-cli/commands        | every other command, one file each                        | everything above |
+cli/peer            | `tacit peer`                                              | everything above | cli.commands
+cli/commands        | every other command, a module of its name each            | everything above |
 """
 
 
@@ -91,6 +98,7 @@ def modules(name):
     path = ROOT / name
     rooms = [ROOT / other for other in BY_NAME if other.startswith(f"{name}/")]
     found = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    found = [each for each in found if each.name != "__main__.py"]  # an entry point calls the command line
     return [each for each in found if not any(each.is_relative_to(room) for room in rooms)]
 
 

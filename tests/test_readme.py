@@ -119,6 +119,7 @@ _SLOW = (
     "own-data.md",
     "concepts.md",
     "evidence.md",
+    "peers.md",
 )
 RUNNING = [
     pytest.param(page, marks=[pytest.mark.slow] if page.name in _SLOW else [], id=page.name)
