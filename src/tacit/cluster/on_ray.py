@@ -1,6 +1,5 @@
 """Starts the same worker on Ray: its TorchTrainer places the ranks, makes their group and starts them again after a failure."""
 
-import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from tacit.cluster.group import LOST
 from tacit.errors import InvalidInput, RankFailed, TacitError
+from tacit.io.ray_session import ray_session
 
 PlayRank = Callable[..., int]
 
@@ -30,24 +30,10 @@ def train_on_ray(
     `storage` is where Ray keeps its own notes. The run's folder must be on a file system that all workers see.
     """
     check_ray()
-    import ray
     from ray import train
     from ray.train.torch import TorchConfig, TorchTrainer
 
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
-    variables = {"OMP_NUM_THREADS": str(threads), "TACIT_ON_RAY": "1"}
-    for name in ("PYTHONPATH", "GLOO_SOCKET_IFNAME", "TACIT_DATA"):
-        if name in os.environ:
-            variables[name] = os.environ[name]
-    started = not ray.is_initialized()
-    if started:
-        ray.init(
-            num_cpus=None if os.environ.get("RAY_ADDRESS") else max(ranks, os.cpu_count() or 1),
-            runtime_env={"env_vars": variables},
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
     here, mistake = os.getcwd(), storage.with_name("mistake.txt")
 
     def work(given: dict[str, Any]) -> None:
@@ -62,7 +48,7 @@ def train_on_ray(
         if code == LOST:
             raise RankFailed(f"rank {rank} lost another rank")
 
-    try:
+    with ray_session(ranks, OMP_NUM_THREADS=str(threads), TACIT_ON_RAY="1"):
         trainer = TorchTrainer(
             work,
             train_loop_config=dict(arguments),
@@ -80,9 +66,6 @@ def train_on_ray(
             raise RankFailed(_last_line(error)) from error
         if mistake.exists():
             raise RankFailed(mistake.read_text(encoding="utf-8"))
-    finally:
-        if started:
-            ray.shutdown()
 
 
 def _last_line(error: BaseException) -> str:

@@ -5,7 +5,6 @@ the values that `tacit.tuning` draws.
 """
 
 import json
-import os
 import tempfile
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +14,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 
 from tacit.errors import InvalidInput
+from tacit.io.ray_session import ray_session
 from tacit.runs.config import RunConfig
 from tacit.tuning.search import Search, SearchOutcome, TrialOutcome, check_scored
 from tacit.tuning.space import Parameter, draw_values
@@ -26,7 +26,6 @@ _STATE = "state.safetensors"
 def tune_on_ray(config: RunConfig, search: Search) -> SearchOutcome:
     """Search on Ray's workers; records must be public."""
     try:
-        import ray
         from ray import tune
         from ray.tune.schedulers import PopulationBasedTraining
     except ImportError:
@@ -52,34 +51,24 @@ def tune_on_ray(config: RunConfig, search: Search) -> SearchOutcome:
             metric="score",
             mode="max",
         )
-    started = not ray.is_initialized()
-    if started:
-        kept = {name: os.environ[name] for name in ("PYTHONPATH", "TACIT_DATA") if name in os.environ}
-        ray.init(
-            runtime_env={"env_vars": kept | {"OMP_NUM_THREADS": "1"}}, include_dashboard=False, log_to_driver=False
-        )
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            space: dict[str, Any] = {"number": tune.grid_search(list(range(search.population)))}
-            how: dict[str, Any] = {"metric": "score", "mode": "max"}
-            if scheduler is not None:
-                how = {"scheduler": scheduler}
-                for parameter in search.parameters:
-                    space[parameter.name] = tune.sample_from(partial(_value_of_trial, drawn, parameter.name))
-            trainable = tune.with_parameters(_play_trial, base=config.model_dump_json(), drawn=drawn, length=length)
-            found = tune.Tuner(
-                tune.with_resources(trainable, {"cpu": 1}),
-                param_space=space,
-                tune_config=tune.TuneConfig(**how),
-                run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0),
-            ).fit()
-            if found.errors:
-                raise InvalidInput(f"a trial failed on Ray: {str(found.errors[0]).strip().splitlines()[-1]}")
-            each = [found[place].metrics for place in range(len(found))]
-            outcomes = [_outcome(metrics) for metrics in each if metrics is not None]
-    finally:
-        if started:
-            ray.shutdown()
+    with ray_session(1, OMP_NUM_THREADS="1"), tempfile.TemporaryDirectory() as folder:
+        space: dict[str, Any] = {"number": tune.grid_search(list(range(search.population)))}
+        how: dict[str, Any] = {"metric": "score", "mode": "max"}
+        if scheduler is not None:
+            how = {"scheduler": scheduler}
+            for parameter in search.parameters:
+                space[parameter.name] = tune.sample_from(partial(_value_of_trial, drawn, parameter.name))
+        trainable = tune.with_parameters(_play_trial, base=config.model_dump_json(), drawn=drawn, length=length)
+        found = tune.Tuner(
+            tune.with_resources(trainable, {"cpu": 1}),
+            param_space=space,
+            tune_config=tune.TuneConfig(**how),
+            run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0),
+        ).fit()
+        if found.errors:
+            raise InvalidInput(f"a trial failed on Ray: {str(found.errors[0]).strip().splitlines()[-1]}")
+        each = [found[place].metrics for place in range(len(found))]
+        outcomes = [_outcome(metrics) for metrics in each if metrics is not None]
     return SearchOutcome(trials=tuple(sorted(outcomes, key=lambda trial: (-trial.score, trial.number))))
 
 
