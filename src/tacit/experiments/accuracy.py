@@ -52,9 +52,10 @@ _TRIALS = 5  # of what is compared trial by trial
 # The network with more rounds: settings that differ, and steps.
 _LONG: dict[str, tuple[dict[str, Value], Try]] = {
     CENTRAL: ({}, Try(4.0, 0.8, 1000)),
-    "dsgt": ({}, Try(4.0, 0.4, 1000)),
+    "dsgt": ({}, Try(2.0, 0.2, 1000)),
     "dinno": ({"rho": 0.1, "growth": None}, Try(0.01, 0.0005, 1000)),
 }
+_LONG_MASKS = Try(4.0, 0.8, 1000)
 _PLAIN_DINNO = Try(1.0, 0.05, 1000)  # with the plain inner steps of the recipe
 _WORDS = {
     PUBLISHED: "published settings, mixed synchronously",
@@ -81,12 +82,18 @@ def _points(profile: Profile) -> list[Point]:
             trials = 1 if long else compared if paired else several
             found.append(recipe_point(profile, recipe, system, graph, trials))
             if recipe == NETWORK and profile != "smoke" and system in _LONG:
-                found.append(recipe_point(profile, recipe, system, graph, several, *_LONG[system]))
+                found.append(
+                    recipe_point(
+                        profile, recipe, system, graph, several if system == "dinno" else trials, *_LONG[system]
+                    )
+                )
         if recipe == PUBLISHED:
             continue
         for graph in _MARGINS[recipe]:
             like: dict[str, Value] = {"fiedler": _FIEDLER} if graph == "random" else {}
             found.append(recipe_point(profile, recipe, MASKS, graph, compared, like))
+            if recipe == NETWORK and profile != "smoke":
+                found.append(recipe_point(profile, recipe, MASKS, graph, compared, like, _LONG_MASKS))
             if (recipe, graph) == (FEATURES, "ring"):
                 found.append(recipe_point(profile, recipe, MASKS, graph, compared, {"exchanges": _EXCHANGES}))
         found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {"curious": 2}))
