@@ -81,19 +81,14 @@ def _points(profile: Profile) -> list[Point]:
             paired = recipe != PUBLISHED and (system in (CENTRAL, "dsgt") or (recipe, system) == (NETWORK, "dinno"))
             trials = 1 if long else compared if paired else several
             found.append(recipe_point(profile, recipe, system, graph, trials))
-            if recipe == NETWORK and profile != "smoke" and system in _LONG:
-                found.append(
-                    recipe_point(
-                        profile, recipe, system, graph, several if system == "dinno" else trials, *_LONG[system]
-                    )
-                )
+            if recipe == NETWORK and profile != "smoke" and system in _LONG and graph == "complete":
+                often = several if system == "dinno" else trials
+                found.append(recipe_point(profile, recipe, system, graph, often, *_LONG[system]))
         if recipe == PUBLISHED:
             continue
         for graph in _MARGINS[recipe]:
             like: dict[str, Value] = {"fiedler": _FIEDLER} if graph == "random" else {}
             found.append(recipe_point(profile, recipe, MASKS, graph, compared, like))
-            if recipe == NETWORK and profile != "smoke":
-                found.append(recipe_point(profile, recipe, MASKS, graph, compared, like, _LONG_MASKS))
             if (recipe, graph) == (FEATURES, "ring"):
                 found.append(recipe_point(profile, recipe, MASKS, graph, compared, {"exchanges": _EXCHANGES}))
         found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {"curious": 2}))
@@ -104,6 +99,7 @@ def _points(profile: Profile) -> list[Point]:
                     found.append(recipe_point(profile, recipe, system, "complete", compared, changed))
         if recipe == NETWORK and profile != "smoke":
             found.append(recipe_point(profile, recipe, "dinno", "complete", several, {}, _PLAIN_DINNO))
+            found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {}, _LONG_MASKS))
     return list(dict.fromkeys([*found, *points_elsewhere(profile)]))
 
 
