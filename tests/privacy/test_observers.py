@@ -10,6 +10,7 @@ import tacit
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy import Budget, Cancelling, DurableLedger, Event, Ledger, Observer, Privacy, accounting
 from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import find_cut_off
 
 TERMS = {"delta": 1e-5, "clip": 1.0, "lot_size": 256}
 OWNERS = [f"agent {number}" for number in range(10)]
@@ -58,13 +59,19 @@ def test_noise_that_protects_follows_from_the_covariance_of_those_who_are_honest
 
 
 def test_epsilon_moves_with_queries_and_delta(masked):
-    ledger, longer = opened(Ledger(), masked), opened(Ledger(), plan(Cancelling(ratio=1.0), queries=100, epsilon=2.0))
-    terms = {"observer": Observer(1)}
-    assert (
-        ledger.guarantee("agent 0", delta=1e-6, **terms).epsilon
-        > ledger.guarantee("agent 0", delta=1e-5, **terms).epsilon
-    )
-    assert longer.guarantee("agent 0", delta=1e-5, **terms).epsilon == pytest.approx(2.0, rel=2e-4)
+    """The same own noise and masks, asked more often or for a smaller δ: ε is that of so many queries at σ_eff."""
+    before = 0.0
+    for queries in (25, 100, 400):
+        made = plan(Cancelling(ratio=1.0), queries=queries, epsilon=None, noise_multiplier=2.0)
+        assert made.masks == plan(Cancelling(ratio=1.0), epsilon=None, noise_multiplier=2.0).masks
+        sigma = made.mechanism(0).noise_against(Observer(1))
+        event = Event(sample_rate=256 / 6000, noise_multiplier=sigma, count=queries)
+        guarantee = opened(Ledger(), made).guarantee("agent 0", delta=1e-5, observer=Observer(1))
+        assert guarantee.epsilon == accounting.epsilon([event], delta=1e-5) > 1.5 * before
+        before = guarantee.epsilon
+    ledger, terms = opened(Ledger(), masked), {"observer": Observer(1)}
+    by_delta = [ledger.guarantee("agent 0", delta=delta, **terms).epsilon for delta in (1e-3, 1e-5, 1e-7)]
+    assert by_delta[0] < 0.9 * by_delta[1] < 0.9**2 * by_delta[2]
     twice = opened(opened(Ledger(), masked), masked, run="two")
     assert twice.guarantee("agent 0", delta=1e-5, **terms).epsilon > 1.3
 
@@ -77,6 +84,18 @@ def test_agents_between_two_curious_neighbours_on_a_ring_have_their_local_epsilo
         ledger.guarantee("agent 1", delta=1e-5, observer=each).epsilon for each in (Observer(2), EVERYBODY)
     )
     assert two == all_others
+    alone = Event(sample_rate=256 / 6000, noise_multiplier=made.noise_multipliers[1], count=100)
+    assert two == accounting.epsilon([alone], delta=1e-5)
+
+
+def test_agents_whom_masks_do_not_protect_are_found():
+    """On a path of keys an end stands alone against one curious agent, and everybody against two."""
+    made = plan(Cancelling(curious=1, keys=nx.path_graph(10), ratio=1.0))
+    assert find_cut_off(made.mechanisms, Observer(0)) == []
+    assert find_cut_off(made.mechanisms, Observer(1)) == [0, 9]
+    assert find_cut_off(made.mechanisms, Observer(2)) == list(range(10))
+    complete = plan(Cancelling(curious=1, ratio=1.0))
+    assert find_cut_off(complete.mechanisms, Observer(8)) == []
 
 
 def test_agents_that_differ_are_each_protected_as_stated():
