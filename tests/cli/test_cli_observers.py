@@ -11,6 +11,8 @@ from invoking import answer, complaint, document, is_picture, one_line
 from tacit.privacy.accounting import Event, ceil_digits, epsilon
 from tacit.privacy.cancelling import masks_for
 from tacit.privacy.keys import Keys
+from tacit.privacy.mechanisms import Observer
+from tacit.report.wording import explain_cut_off
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 
@@ -186,6 +188,31 @@ def test_both_epsilons_of_a_masked_run_are_the_same_everywhere(tacit, tmp_path):
     assert "ε against curious agents" in page
     assert (tmp_path / "runs" / "one" / "figures" / "observers.png").is_file()
     assert tacit("ledger", "--verify")[0] == 0
+
+
+def test_a_run_names_the_agent_whom_masks_do_not_protect(tacit, tmp_path):
+    """Agent 4 shares a key with agent 3 alone, who may be the curious one."""
+    pairs = [*nx.complete_graph(4).edges, (3, 4)]
+    (tmp_path / "keys.txt").write_text("\n".join(f"{i} {j}" for i, j in pairs))
+    (tmp_path / "run.toml").write_text(FILE)
+    code, out, _ = tacit("train", "run.toml", "--name", "one", "--keys", "keys.txt", "--rounds", 2)
+    assert code == 0
+    assert "agent 4: own noise alone against any one other agent" in one_line(out)
+    assert tacit("report", "one")[0] == 0
+    page = words_of(tmp_path / "runs" / "one" / "report.html")
+    assert (
+        "Against any one other agent, only own noise protects agent 4: all with whom it shares keys may be curious."
+        in page
+    )
+
+
+def test_agents_without_the_protection_of_masks_are_named_however_they_are_numbered():
+    said = explain_cut_off({Observer(1): [1], Observer(2): [*range(1, 21, 2)], Observer(3): [*range(0, 200, 2)]}, 201)
+    assert [words.split(": ")[0] for words in said] == [
+        "Against any one other agent, only own noise protects agent 1",
+        "Against any 2 other agents together, only own noise protects agents 3, 5, 7, 9, 11, 13, 15, 17, 19",
+        "Against any 3 other agents together, only own noise protects 100 agents",
+    ]
 
 
 def test_a_comparison_of_runs_against_different_observers_says_so(tacit, tmp_path):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ADJACENCIES = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 ACCOUNTANTS = {"pld": "privacy loss distributions (PLD)", "rdp": "Rényi divergences (RDP)"}
 _THIN = "\u202f"  # a narrow space that does not break
+_MOST_NAMED = 40  # parts of a list of agents whom masks do not protect
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -71,17 +72,23 @@ def duration(seconds: float) -> str:
     return f"{hours:,}{_THIN}h {minutes}{_THIN}min"
 
 
-def agents(members: list[int]) -> str:
-    """Write 0, 1, 2, 5 as 0–2, 5, or as the number of agents if that would be long."""
+def agents(members: list[int], most: int = 6) -> str:
+    """Write 0, 1, 2, 5 as 0–2, 5, or as the number of agents if that would be more than so many parts."""
     spans: list[list[int]] = []
     for member in members:
         if spans and member == spans[-1][1] + 1:
             spans[-1][1] = member
         else:
             spans.append([member, member])
-    if len(spans) > 6:
+    if len(spans) > most:
         return f"{len(members):,} agents"
     return ", ".join(str(a) if a == b else f"{a}–{b}" if b > a + 1 else f"{a}, {b}" for a, b in spans)
+
+
+def name_agents(members: list[int]) -> str:
+    """Name agents by their numbers in a sentence: agent 4, agents 0–2, 5, or 40 agents where a list would be very long."""
+    named = agents(members, most=_MOST_NAMED)
+    return named if named.endswith("agents") else f"agent{'' if len(members) == 1 else 's'} {named}"
 
 
 def describe_run(run: "RecordedRun") -> str:
@@ -190,7 +197,7 @@ def explain_cut_off(cut_off: Mapping[Observer, Sequence[int]], count: int) -> li
     named: set[int] = set()
     for observer, who in cut_off.items():
         if new := [agent for agent in who if agent not in named]:
-            whose = "every agent" if len(who) == count else f"agent{'' if len(new) == 1 else 's'} {agents(new)}"
+            whose = "every agent" if len(who) == count else name_agents(new)
             found.append(
                 f"Against {observer}, only own noise protects {whose}: all with whom "
                 f"{'it shares' if len(who) == count or len(new) == 1 else 'they share'} keys may be curious."

@@ -17,7 +17,7 @@ from tacit.privacy.votes import Ballot
 from tacit.registry import CODECS
 from tacit.report.absent import describe_absences
 from tacit.report.teachers import explain_unknown_classes
-from tacit.report.wording import agents, amount, counted, drops_masks, span
+from tacit.report.wording import amount, counted, drops_masks, name_agents, span
 from tacit.runs import Runner
 from tacit.training.monitor import SCORED_SHARE
 
@@ -159,7 +159,7 @@ def _noise(runner: Runner) -> Iterator[tuple[str, str]]:
         pairs = "all pairs" if masks.keys.pairs is None else counted(len(masks.keys.all_pairs), "pair")
         yield "masks", f"{_span(sizes)} (like σ, in units of the clipping norm), shared by {pairs}"
         if cut_off := find_cut_off(plan.mechanisms, plan.observer):
-            alone = f"agents {agents(cut_off)}: own noise alone against {plan.observer}"
+            alone = f"{name_agents(cut_off)}: own noise alone against {plan.observer}"
             yield "without masks' protection", alone
 
 
