@@ -17,6 +17,8 @@ def test_share_falls_with_distance_for_every_algorithm_and_can_be_drawn(tmp_path
     found = document(*SMALL, "--algorithm", "all", "--plot", "leaks.png")
     assert list(found["algorithms"]) == ["dsgd", "dsgt", "dinno", "local-dsgd", "d2", "extra", "dp-srm", "muffliato"]
     assert found["warning"].startswith("These shares are not a guarantee, and no ε rests on them")
+    for shown in ("0.316", "0.965"):  # computed in tests/audit/test_audit_exact_view.py
+        assert shown in found["warning"]
     for rows in found["algorithms"].values():
         assert [row["distance"] for row in rows] == [1, 2, 3]
         shares = [row["share"] for row in rows]
@@ -31,6 +33,7 @@ def test_a_coalition_and_all_targets(tmp_path):
         "What agents 0, 3 together can learn: ring of 6 agents · 6 rounds",
         "6 of 6",
         "Claimed: ε = 1 at δ = 0.01",
+        "These shares are not a guarantee",
         "Picture: leaks.pdf",
     ):
         assert words in said

@@ -22,7 +22,8 @@ Leaks = Mapping[str, Sequence[Mapping[str, Any]]]
 
 WARNING = (
     "These shares are not a guarantee, and no ε rests on them: where gradients are steep, models that an observer does not see show "
-    "in messages that it does."
+    "in messages that it does. With DSGD that mixes first, on a path u–w–v, such a share gives v 0.316 of the local μ of u's first "
+    "answer; if w's gradient is steep, it is 0.965."
 )
 _SEEN = (
     "Seen: how much of the target's noisy answers reaches the observer, of each on average and of their sum. A record contributes in "
