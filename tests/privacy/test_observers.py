@@ -88,6 +88,15 @@ def test_agents_between_two_curious_neighbours_on_a_ring_have_their_local_epsilo
     assert two == accounting.epsilon([alone], delta=1e-5)
 
 
+def test_noise_is_planned_for_those_who_may_leave():
+    """The stated ε holds against one curious agent with two more lost, which takes more own noise."""
+    kept, losing = (plan(Cancelling(curious=1, ratio=1.0, lost=lost)) for lost in (0, 2))
+    assert losing.noise_multipliers[0] > kept.noise_multipliers[0]
+    against = opened(Ledger(), losing).guarantee("agent 0", delta=1e-5, observer=Observer(1)).epsilon
+    assert against == pytest.approx(1.0, rel=2e-4)
+    assert against <= 1.0
+
+
 def test_agents_whom_masks_do_not_protect_are_found():
     """On a path of keys an end stands alone against one curious agent, and everybody against two."""
     made = plan(Cancelling(curious=1, keys=nx.path_graph(10), ratio=1.0))
