@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.cli.audit.options import linear_rules
 from tacit.experiments.family import EXPERIMENT, _rule
 from tacit.experiments.family_finding import describe_runs
 from tacit.graphs import measure, ring
@@ -89,6 +90,11 @@ def test_options_that_are_not_defaults_are_named():
         "Other options have their defaults, except for 4 accelerated exchanges of muffliato in a round on the ring, 2 steps of local-dsgd in a "
         "round, and ρ = 0.1 of dinno." in describe_runs(rows())
     )
+
+
+def test_the_rules_that_attacks_take_are_named():
+    *names, last = (f"`{name}`" for name in linear_rules())
+    assert f"linear in the answers: {', '.join(names)} and {last}." in (DOCS / "algorithms.md").read_text()
 
 
 def test_every_rule_that_exchanges_is_measured():
