@@ -1,12 +1,16 @@
 """What pages say about the rules of the family is what the collected rows say."""
 
 import sys
+from dataclasses import fields
 from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from tacit.experiments.family import EXPERIMENT
+from tacit.cli.audit.options import linear_rules
+from tacit.experiments.family import EXPERIMENT, _rule
+from tacit.experiments.family_finding import describe_runs
+from tacit.graphs import measure, ring
 from tacit.registry import RULES
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -65,6 +69,32 @@ def test_what_to_pick_follows_from_the_rows():
 def test_a_step_at_the_edge_of_the_grid_is_named():
     edge = [row | {"start": 4.0} if row["system"] == "dsgd" else row for row in rows()]
     assert "At the edge of the grid: dsgd." in family_table.blocks(edge)["algorithms.md"]
+
+
+def test_options_that_are_not_defaults_are_named():
+    """Besides the codec, which is part of a system's name."""
+    changed = {}
+    for point in EXPERIMENT.points("laptop"):
+        if point["part"] == "bytes":
+            rule = _rule(point)
+            own = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "codec"}
+            other = {name: value for name, value in own.items() if value != getattr(type(rule)(), name)}
+            if other:
+                changed[point["system"], point["links"]] = other
+    assert changed == {
+        ("muffliato", "ring"): {"exchanges": 4, "gap": measure(ring(10)).spectral_gap},
+        **{("local-dsgd", links): {"local_steps": 2} for links in ("ring", "complete")},
+        **{("dinno", links): {"rho": 0.1} for links in ("ring", "complete")},
+    }
+    assert (
+        "Other options have their defaults, except for 4 accelerated exchanges of muffliato in a round on the ring, 2 steps of local-dsgd in a "
+        "round, and ρ = 0.1 of dinno." in describe_runs(rows())
+    )
+
+
+def test_the_rules_that_attacks_take_are_named():
+    *names, last = (f"`{name}`" for name in linear_rules())
+    assert f"linear in the answers: {', '.join(names)} and {last}." in (DOCS / "algorithms.md").read_text()
 
 
 def test_every_rule_that_exchanges_is_measured():

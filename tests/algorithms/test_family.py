@@ -115,6 +115,22 @@ def test_damped_dsgd_is_sdm_dsgd_that_keeps_everything():
     torch.testing.assert_close(play(SDMDSGD(share=1.0, damping=0.4)), theta, rtol=0, atol=1e-10)
 
 
+def test_one_local_step_is_dsgd_that_mixes_after_its_step():
+    oracle, theta = Bowls(), starts()
+    weights = torch.from_numpy(RING.links.weights.toarray())
+    for _ in range(6):
+        theta = weights @ (theta - 0.1 * oracle.gradient(theta))
+    torch.testing.assert_close(play(AFTER_ITS_STEP), theta, rtol=0, atol=1e-12)
+
+
+def test_exact_rules_begin_with_a_step_of_dsgd():
+    """Of D² with W itself, one that mixes after its step. From the second round on both are corrected."""
+    for rule, known in ((EXTRA(), tacit.DSGD()), (D2(lazy=False), AFTER_ITS_STEP)):
+        first, second = ([play(each, rounds=rounds) for each in (rule, known)] for rounds in (1, 2))
+        torch.testing.assert_close(*first, rtol=0, atol=1e-12)
+        assert float((second[0] - second[1]).abs().max()) > 0.01
+
+
 def test_gradients_without_delay_are_dsgd_on_the_same_pairs():
     assert torch.equal(play(ADPSGD(delay=0), PAIRED), play(tacit.DSGD(), PAIRED))
     assert not torch.equal(play(ADPSGD(delay=1), PAIRED), play(tacit.DSGD(), PAIRED))

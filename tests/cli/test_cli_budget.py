@@ -183,6 +183,18 @@ def setting(*, size=6000, lot=256, queries=2000):
             (*SETTING, "--epsilon", 1, "--noise", "discrete", "--bands", 4),
             "noise with bands is not on one grid",
         ),
+        (
+            (*SETTING, "--epsilon", 1, "--bands", 4, "--adjacency", "replace_one"),
+            "use --adjacency add_remove, or leave --bands out",
+        ),
+        (
+            (*SETTING, "--epsilon", 1, "--noise", "discrete", "--adjacency", "replace_one"),
+            "under replace-one adjacency it has none; use --adjacency add_remove",
+        ),
+        (
+            (*SETTING, "--noise-multiplier", 1, "--bands", "auto"),
+            "--bands auto compares noise at one ε; give --epsilon",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(args, message):

@@ -22,6 +22,11 @@ def empty_folder(tmp_path, monkeypatch):
         pytest.param(("sdm-dsgd",), marks=pytest.mark.slow),
         pytest.param(("choco", "--codec", "randomk:0.2"), marks=pytest.mark.slow),
         pytest.param(("leasgd",), marks=pytest.mark.slow),
+        pytest.param(("leasgd:private_ranking=true,rank_every=2",), marks=pytest.mark.slow),
+        pytest.param(("muffliato:exchanges=2,gap=0.1",), marks=pytest.mark.slow),
+        pytest.param(("q-dpsgd-2",), marks=pytest.mark.slow),
+        pytest.param(("dp-srm:a=0.5",), marks=pytest.mark.slow),
+        pytest.param(("local-dsgd:local_steps=2",), marks=pytest.mark.slow),
     ],
     ids=lambda words: words[0],
 )

@@ -184,7 +184,25 @@ BAD = [
     ("train --epsilon 1 --name ../up", "cannot be called"),
     ("train --epsilon 1 --data-dir nowhere --dataset mnist", "nowhere"),
     ("train --epsilon 1 --roundz 3", "did you mean '--rounds'"),
-    ("train missing.toml --epsilon 1", "missing.toml"),
+    ("train missing.toml --epsilon 1", "missing.toml cannot be read: No such file or directory"),
+    ("train digits --epsilon 1", "there is no file digits with settings; did you mean --dataset digits?"),
+    ("train fashion-mnits", "there is no file fashion-mnits with settings; did you mean --dataset fashion-mnist?"),
+    ("train synthetic:200 --epsilon 1", "did you mean --dataset synthetic:200?"),
+    ("train q-dpsgd-2 --epsilon 1", "did you mean --algorithm q-dpsgd-2?"),
+    ("train base:peers=2 --epsilon 1", "did you mean --graph base:peers=2?"),
+    (
+        "train --epsilon 1 --bands 2 --adjacency replace_one",
+        "--bands divides records into groups, and a record that replaces another may be in another group; use --adjacency add_remove, or leave --bands out",
+    ),
+    ("audit replaced.toml", 'use adjacency = "add_remove", or leave bands out'),
+    (
+        "train --epsilon 1 --algorithm q-dpsgd-2 --adjacency replace_one",
+        "under replace-one adjacency it has none; use --adjacency add_remove",
+    ),
+    (
+        "train --noise-multiplier 4 --bands auto",
+        "--bands auto compares noise at one ε; give --epsilon instead of --noise-multiplier, or a number of bands",
+    ),
     ("train broken.toml --epsilon 1", "is not TOML"),
     ("train misspelt.toml", "did you mean 'rounds'"),
     ("train wrong.toml", "error: rounds is 'many'; it must be a whole number"),
@@ -215,6 +233,7 @@ def test_bad_input_gets_a_sentence_and_leaves_nothing_behind(line, message, taci
     (tmp_path / "misspelt.toml").write_text("epsilon = 1.0\nrond = 3\n")
     (tmp_path / "wrong.toml").write_text('epsilon = 1.0\nrounds = "many"\n')
     (tmp_path / "negative.toml").write_text('epsilon = -1.0\nalgorithm = "dsgdd"\n')
+    (tmp_path / "replaced.toml").write_text('epsilon = 1.0\nbands = 2\nadjacency = "replace_one"\n')
     (tmp_path / "apart.txt").write_text("0 1\n2 3\n")
     (tmp_path / "pair.txt").write_text("0 1\n")
     if "spent" in line:

@@ -13,6 +13,7 @@ import tacit
 from tacit import algorithms, graphs
 from tacit.data import DataSet
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.networks import RandomMatchings
 from tacit.networks.skipped import WithSkips
 from tacit.networks.topology import as_topology
 from tacit.peer.protocol.interface import CARRIES_MESSAGE, Kind, RecordKind
@@ -104,18 +105,31 @@ FAMILY = {
     "d2": algorithms.D2(),
     "extra": algorithms.EXTRA(),
     "q-dpsgd-1": algorithms.QDPSGD1(),
+    "q-dpsgd-2": algorithms.QDPSGD2(),
     "dp-srm": algorithms.DPSRM(),
     "leasgd": algorithms.LEASGD(private_ranking=True, rank_every=1),
     "muffliato": algorithms.Muffliato(exchanges=2),
+    "ad-psgd": algorithms.ADPSGD(),
     "dsgd by medians": algorithms.Robust(tacit.DSGD()),
 }
+ROUNDED = tacit.Privacy(
+    noise_multiplier=1.5, delta=1e-5, clip=1.0, lot_size=8, noise=tacit.Discrete(), accountant="rdp"
+)
+REFUSED = {"choco", "sdm-dsgd", "pate"}
+
+
+def test_every_shipped_rule_is_played_between_peers_or_refused():
+    """`test_agreement.py` has the refusals."""
+    exchanging = {name for name, line in algorithms.RULES.lines.items() if line.exchanges}
+    assert exchanging == ({*RULES, *FAMILY} - {"dsgd by medians"}) | REFUSED
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=() if each == "deepsqueeze" else pytest.mark.slow) for each in FAMILY]
 )
 def test_the_family_between_peers_is_the_simulations_to_the_bit(name, data):
-    settings = training(data, FAMILY[name], GRAPHS["irregular"])
+    graph = RandomMatchings(AGENTS, seed=3) if name == "ad-psgd" else GRAPHS["irregular"]
+    settings = training(data, FAMILY[name], graph, **({"privacy": ROUNDED} if name == "q-dpsgd-2" else {}))
     together, apart = play_together(settings), play_apart(settings)
     assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]

@@ -84,11 +84,25 @@ FAMILY = {
     "deepsqueeze": (algorithms.DeepSqueeze(), "base"),
     "sdm-dsgd": (algorithms.SDMDSGD(), "ring"),
     "q-dpsgd-1": (algorithms.QDPSGD1(), "base"),
+    "q-dpsgd-2": (algorithms.QDPSGD2(), "base"),
     "dp-srm": (algorithms.DPSRM(), "irregular"),
     "leasgd": (algorithms.LEASGD(), "base"),
     "muffliato": (algorithms.Muffliato(exchanges=2), "irregular"),
+    "ad-psgd": (algorithms.ADPSGD(), "matchings"),
     "dsgd by medians": (algorithms.Robust(tacit.DSGD()), "irregular"),
 }
+ROUNDED = tacit.Privacy(
+    noise_multiplier=1.5,
+    delta=1e-5,
+    clip=[0.5, 1.0, 1.0, 2.0, 1.0],
+    lot_size=8,
+    noise=tacit.Discrete(),
+    accountant="rdp",
+)
+
+
+def test_every_shipped_rule_that_exchanges_is_hosted_apart():
+    assert {name for name, line in algorithms.RULES.lines.items() if line.exchanges} <= {*RULES, *FAMILY}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +110,7 @@ FAMILY = {
 )
 def test_the_family_is_the_same_to_the_bit_wherever_agents_are_hosted(name, data):
     rule, where = FAMILY[name]
-    settings = training(data, rule, GRAPHS[where])
+    settings = training(data, rule, GRAPHS[where], **({"privacy": ROUNDED} if name == "q-dpsgd-2" else {}))
     together, apart = played(settings), everyone_apart(settings)
     assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]

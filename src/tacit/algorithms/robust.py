@@ -7,8 +7,8 @@ Instead of Σ w_ij x_j, over oneself and those one hears:
     clipped    x_i + Σ_{j≠i} clip_τ(x_j − x_i)/(d_i + 1), where clip_τ shortens a vector to length τ
 
 Yin et al., *Byzantine-Robust Distributed Learning*, ICML 2018 (median, trimmed); He, Karimireddy & Jaggi, *Byzantine-Robust Decentralized
-Learning via ClippedGossip*, 2022. None of them keeps the average of all agents, so rules that need it, as DSGT's trackers do, are
-refused, and so is noise that cancels.
+Learning via ClippedGossip*, 2022, with the weights of W in place of 1/(d_i + 1), which is the same where all agents have as many neighbours.
+None of them keeps the average of all agents, so rules that need it, as DSGT's trackers do, are refused, and so is noise that cancels.
 """
 
 import math

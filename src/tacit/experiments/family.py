@@ -1,8 +1,9 @@
-"""`family`: every shipped rule at ε = 1, with its bytes; graphs that change at equal bytes; robust means with and without nonsense; votes of
-teachers on evenly divided data.
+"""`family`: every shipped rule at ε = 1, with its bytes; graphs that change, with about two messages from each agent in a round; robust
+means with and without nonsense; votes of teachers on evenly divided data.
 
 The step of every system is chosen from the same small grid, by accuracy on validation records, with one run of a seed that no trial has. It is
-chosen on the ring, or on random pairs for rules that need these, and used on all graphs. All other options of a rule have their defaults.
+chosen on the ring, or on random pairs for rules that need these, and used on all graphs. Other options of a rule have their defaults, except for
+those at the top of `family_finding`.
 """
 
 import json
@@ -35,10 +36,13 @@ from tacit.experiments.family_finding import (
     BYTES,
     CHANGING,
     EPSILON,
+    EXCHANGES,
     GRAPHS,
+    LOCAL_STEPS,
     MASKS,
     MEANS,
     NONSENSE,
+    RHO,
     ROUNDED,
     SCHEDULES,
     SENDERS,
@@ -51,8 +55,6 @@ from tacit.experiments.trials import PIXELS, estimate_seconds, final_row, train_
 from tacit.graphs import build, measure
 from tacit.networks import Codec, Topology, find_codec, schedule
 
-_EXCHANGES = 4  # of Muffliato in a round
-_LOCAL_STEPS = 2
 _GRID = (0.0625, 0.25, 1.0, 4.0, 16.0)  # first η of a run; the last one is a fifth of it
 _SMOKE_GRID = (1.0,)
 _STUDENTS = (2.0,)  # whose gradients have no noise
@@ -143,8 +145,8 @@ def _rule(point: Point) -> Algorithm[Any]:
     rules: dict[str, Algorithm[Any]] = {
         "dsgd": DSGD(codec=codec),
         "dsgt": DSGT(codec=codec),
-        "dinno": DiNNO(rho=0.1),
-        "local-dsgd": LocalDSGD(local_steps=_LOCAL_STEPS),
+        "dinno": DiNNO(rho=RHO),
+        "local-dsgd": LocalDSGD(local_steps=LOCAL_STEPS),
         "d2": D2(),
         "extra": EXTRA(),
         "choco": ChocoSGD(),
@@ -152,7 +154,7 @@ def _rule(point: Point) -> Algorithm[Any]:
         "sdm-dsgd": SDMDSGD(),
         "q-dpsgd-1": QDPSGD1(),
         ROUNDED: QDPSGD2(),
-        "muffliato": Muffliato(exchanges=_EXCHANGES if gap else 1, gap=gap),
+        "muffliato": Muffliato(exchanges=EXCHANGES if gap else 1, gap=gap),
         "dp-srm": DPSRM(),
         "leasgd": LEASGD(),
         "ad-psgd": ADPSGD(),
@@ -222,7 +224,7 @@ def _grid(point: Point) -> tuple[float, ...]:
 
 
 def _seconds(point: Point) -> float:
-    steps = _LOCAL_STEPS if point["algorithm"] == "local-dsgd" else 1
+    steps = LOCAL_STEPS if point["algorithm"] == "local-dsgd" else 1
     tuned = point["algorithm"] not in _TUNED_AS
     first = (
         tuned

@@ -25,6 +25,9 @@ CHANGING: dict[str, dict[str, Value]] = {
     "matchings": {"exchanges": 2},
     "moving": {"exchanges": 1, "reach": 0.3, "window": 100},
 }
+EXCHANGES = 4  # of Muffliato in a round, accelerated, on the ring
+LOCAL_STEPS = 2
+RHO = 0.1  # of DiNNO
 _NEAR = 0.01  # of accuracy: what counts as about as accurate
 
 
@@ -49,8 +52,9 @@ def describe_runs(rows: Sequence[ResultRow]) -> str:
         f"masks against any one agent; that of {ROUNDED} is by the rdp accountant, which asks for more noise. Accuracies are means over agents on "
         "test records, with 95 % intervals over trials; megabytes are those of all agents. Every system has the first step of "
         f"{tried} (for DiNNO a hundredth of these) that was most accurate on validation records, in one run with a seed of its own on the ring, "
-        f"or in random pairs for leasgd and ad-psgd; {ROUNDED} has that of q-dpsgd-1. The last step is a fifth of the first. All other "
-        f"options have their defaults.{edge}"
+        f"or in random pairs for leasgd and ad-psgd; {ROUNDED} has that of q-dpsgd-1. The last step is a fifth of the first. Other options "
+        f"have their defaults, except for {EXCHANGES} accelerated exchanges of muffliato in a round on the ring, {LOCAL_STEPS} steps of local-dsgd in a "
+        f"round, and ρ = {RHO:g} of dinno.{edge}"
     )
 
 
@@ -132,7 +136,10 @@ def _nonsense(rows: Sequence[ResultRow]) -> list[str]:
             each = {count: _accuracy(select(own, nonsense=count)) for count in sorted({r["nonsense"] for r in own})}
             if each:
                 parts.append(f"{mixing} " + " and ".join(f"{text} with {count}" for count, text in each.items()))
-        lines.append(f"**Agents that send nonsense**, {links}, accuracy of the others: {'; '.join(parts)}.")
+        lines.append(
+            f"**Agents that send nonsense**, {links}, accuracy of the others, where trimmed leaves out as many values on either side as agents "
+            f"send nonsense, or one: {'; '.join(parts)}."
+        )
     return lines
 
 

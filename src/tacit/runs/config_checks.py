@@ -51,8 +51,18 @@ class _OptionNames(dict[str, str]):
 
 Names = Mapping[str, str]
 """What each setting is called in an error."""
-KEYS: Names = _FileNames(no_private="private = false", cancelling='noise = "cancelling"', discrete='noise = "discrete"')
-OPTIONS: Names = _OptionNames(no_private="--no-private", cancelling="--noise cancelling", discrete="--noise discrete")
+KEYS: Names = _FileNames(
+    no_private="private = false",
+    cancelling='noise = "cancelling"',
+    discrete='noise = "discrete"',
+    add_remove='adjacency = "add_remove"',
+)
+OPTIONS: Names = _OptionNames(
+    no_private="--no-private",
+    cancelling="--noise cancelling",
+    discrete="--noise discrete",
+    add_remove="--adjacency add_remove",
+)
 
 
 def displaced(options: Mapping[str, Any]) -> Collection[str]:
@@ -197,6 +207,7 @@ def _check_privacy(config: "RunConfig", named: Names) -> None:
             f"{named['no_private']} for no privacy"
         )
     if config.private:
+        _check_noise(config, named)
         return
     if given:
         raise InvalidInput(
@@ -212,6 +223,23 @@ def _check_privacy(config: "RunConfig", named: Names) -> None:
     if config.noise != "local":
         raise InvalidInput(
             f"{named[config.noise]} needs privacy, and a run without privacy adds no noise; leave it out"
+        )
+
+
+def _check_noise(config: "RunConfig", named: Names) -> None:
+    """Refuse noise of which no ε is known in these terms."""
+    if config.adjacency == "replace_one" and config.bands != 1:
+        raise InvalidInput(
+            f"{named['bands']} divides records into groups, and a record that replaces another may be in another group; use "
+            f"{named['add_remove']}, or leave {named['bands']} out"
+        )
+    if config.adjacency == "replace_one" and config.noise == "discrete":
+        raise InvalidInput(
+            f"discrete noise has a bound by Rényi divergences alone, and under replace-one adjacency it has none; use {named['add_remove']}"
+        )
+    if config.bands == "auto" and config.epsilon is None:
+        raise InvalidInput(
+            f"{named['bands']} auto compares noise at one ε; give {named['epsilon']} instead of {named['noise_multiplier']}, or a number of bands"
         )
 
 

@@ -1,5 +1,6 @@
 """`tacit train`, with an option for every setting of a run."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ from tacit.cli.terminal.command import Json, Quiet, RunsFolder, option
 from tacit.cli.terminal.options import PRIVACY, RUN, given_settings, with_settings
 from tacit.cli.terminal.output import FOUND_FAULT, complain, console, working
 from tacit.errors import InvalidInput, PrivacyError
+from tacit.registry import DATA_SETS, GRAPHS, MODELS, RULES, SCHEDULES
 from tacit.report.wording import counted
 from tacit.runs.config import RunConfig
 
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from tacit.privacy import Budget
 
 Where = Literal["here", "ray"]
+_OPTION_OF = {
+    **dict.fromkeys((*DATA_SETS, "synthetic"), "--dataset"),
+    **dict.fromkeys(MODELS, "--model"),
+    **dict.fromkeys((*GRAPHS, *SCHEDULES), "--graph"),
+    **dict.fromkeys(RULES, "--algorithm"),
+}
+"""The option for each name that might be given where a file is expected."""
 
 
 @with_settings(own=RUN)
@@ -63,7 +72,7 @@ def command(
 
     Example: tacit train --algorithm dsgt --dataset digits --graph ring --epsilon 4 --delta 1e-3 --lot-size 48 --rounds 100 --lr 4 --lr-final 0.4
     """
-    config = RunConfig.of({} if file is None else RunConfig.read(file), given_settings(settings))
+    config = RunConfig.of({} if file is None else _read_settings(file), given_settings(settings))
     allowed = _make_budget(budget, budget_against, config)
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner, fresh_name
@@ -84,6 +93,16 @@ def command(
     play_run(
         lambda say: Runner.start(runs, name, config, budget=allowed, on_step=say), runs / name, json=json, quiet=quiet
     )
+
+
+def _read_settings(file: Path) -> dict[str, Any]:
+    """Return the settings in a file. Where there is no such file, but a part has such a name, say which option takes it."""
+    name, colon, behind = str(file).partition(":")
+    near = get_close_matches(name, _OPTION_OF, n=1, cutoff=0.8)
+    if near and not file.exists():
+        meant = f"{_OPTION_OF[near[0]]} {near[0]}{colon}{behind}"
+        raise InvalidInput(f"there is no file {file} with settings; did you mean {meant}?")
+    return RunConfig.read(file)
 
 
 def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Budget | None":
