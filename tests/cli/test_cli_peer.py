@@ -132,6 +132,24 @@ def test_a_member_that_is_gone_is_a_new_version(sites):
     assert "version 2 is valid" in done("peer", "agreement", "check", "--site", "north")
 
 
+def test_a_site_signs_one_version_of_a_number(sites):
+    agree(sites)
+    hand_out(sites)
+    assert "leaves 1 of 3" in complaint(
+        *("peer", "agreement", "change", "--gone", "east", "--gone", "south", "--site", "north")
+    )
+    assert not (sites / "north" / "agreement-2.toml").exists()
+    for name, gone in (("north", "east"), ("south", "north")):
+        done("peer", "agreement", "change", "--gone", gone, "--site", name)
+    for _ in range(2):  # the same one may be signed again
+        done("peer", "agreement", "sign", "--site", "south")
+    (sites / "south" / "agreement-2.toml").write_bytes((sites / "north" / "agreement-2.toml").read_bytes())
+    said = complaint("peer", "agreement", "sign", "--site", "south")
+    assert "'south' has signed another version 2 of the agreement, see agreement-2.toml.south.sig" in said
+    (sites / "south" / "agreement-2.toml.south.sig").unlink()
+    done("peer", "agreement", "sign", "--site", "south")
+
+
 def test_mistakes_are_answered_by_a_sentence(sites):
     assert "never overwritten" in complaint("peer", "init", "north", "--name", "north")
     assert "small letters" in complaint("peer", "init", "x", "--name", "North Clinic")
