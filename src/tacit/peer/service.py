@@ -41,7 +41,8 @@ from tacit.peer.settings import SiteSettings
 from tacit.peer.site_keys import erase_key, make_key_exchange
 from tacit.peer.status_page import StatusPage
 from tacit.peer.systemd import notify_systemd
-from tacit.peer.views import SiteStatus
+from tacit.peer.views import STARTING, SiteStatus
+from tacit.peer.waiting import Waiting
 from tacit.peer.wire.hub import GrpcWire
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
@@ -143,13 +144,15 @@ class Service:
             stack.push_async_callback(page.stop)
         await self._wire.start()
         stack.push_async_callback(self._wire.stop)
+        watching = asyncio.create_task(Waiting(self._core, self.status, self._observing.note_wait).watch())
+        stack.callback(watching.cancel)
         notify_systemd("READY=1")
         stack.callback(notify_systemd, "STOPPING=1")
 
     async def _take_part(self, record: SiteRun, data: AgentData) -> Outcome:
         core = self._core
         assert core is not None
-        self._phase("waiting for neighbours")
+        self._phase(STARTING)
         if not await self._unless_stopped(core.start(), self.settings.start_seconds):
             return "stopped"
         self._phase("preparing")
