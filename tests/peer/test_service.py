@@ -24,6 +24,7 @@ from tacit.runs.event_types import LinksEvent
 from tacit.runs.folder import LEDGER
 from tests.peer.consortia import NAMES
 from tests.peer.sites import Consortium, play, play_all, stop_at
+from tests.peer.wires import free_address
 
 
 def test_three_sites_give_the_models_of_one_process_to_the_bit(tmp_path):
@@ -101,6 +102,23 @@ def test_sites_that_are_stopped_continue_where_they_were(tmp_path):
         rounds = [event.round for event in events if isinstance(event, LinksEvent)]
         assert rounds == [1, 2, 3, 4, 5, 6]
         assert events.lost_queries == 0
+
+
+def test_a_site_with_a_renewed_key_and_another_address_continues_with_the_masks_that_it_had(tmp_path):
+    consortium = Consortium(tmp_path, 3, noise="cancelling", source="secret", rounds=6)
+    assert play_all(consortium, meanwhile=stop_at(2)) == ["stopped"] * 3
+    before = consortium.identities[2]
+    renewed = before.renew(tmp_path / "east").move(tmp_path / "east", free_address())
+    assert renewed.card.public_key != before.card.public_key
+    after = change_agreement(consortium.agreement, cards=[renewed.card])
+    identities = [*consortium.identities[:2], renewed]
+    with pytest.raises(InvalidInput, match="another key for 'east'"):
+        consortium.service(2)
+    consortium.sign(after, identities, identities)
+    assert play_all(consortium) == ["finished"] * 3
+    for number in range(3):
+        summary = consortium.run_folder(number).summary()
+        assert (summary["links_used"], summary["links_planned"]) == (12, 12)
 
 
 def test_a_ledger_older_than_the_journal_is_refused(tmp_path):

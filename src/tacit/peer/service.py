@@ -17,7 +17,7 @@ from tacit.data import AgentData
 from tacit.errors import InvalidInput, NetworkError
 from tacit.peer.agreement.signed import Chain, read_chain
 from tacit.peer.agreement.terms import check_terms, config_of
-from tacit.peer.identity import Identity
+from tacit.peer.identity import Identity, earlier_signers
 from tacit.peer.observing import Observing
 from tacit.peer.preparation import (
     check_code,
@@ -59,7 +59,8 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.folder, self.settings = folder, SiteSettings.read(folder)
         file = self.settings.passphrase_file
-        self.identity = Identity.load(folder, find_passphrase(None if file is None else folder / file))
+        passphrase = find_passphrase(None if file is None else folder / file)
+        self.identity, self._earlier = Identity.load(folder, passphrase), earlier_signers(folder, passphrase)
         self.chain = read_chain(folder)
         agreement = self.chain.current
         check_terms(agreement)
@@ -124,7 +125,7 @@ class Service:
         )
         self.status = self._first_status()
         self._observing = Observing(record, self.status, self._check_expiry)
-        self._keys = make_key_exchange(self.identity, self.chain.current, self.agent)
+        self._keys = make_key_exchange(self.identity, self.chain.current, self.agent, self._earlier)
         self._journal = SQLiteJournal(record.journal_file)
         stack.callback(self._close_journal)
         self._core = Core(
