@@ -21,6 +21,7 @@ from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import ceil_digits
 from tacit.runs import Runner
 from tacit.runs.event_types import LinksEvent
+from tacit.runs.events import say_links_used
 from tacit.runs.folder import LEDGER
 from tests.peer.consortia import NAMES
 from tests.peer.sites import Consortium, play, play_all, stop_at
@@ -174,6 +175,9 @@ def test_a_version_that_declares_a_member_gone_travels_and_ends_the_wait(tmp_pat
     planned = [consortium.run_folder(number).summary()["links_planned"] for number in range(3)]
     assert used == [3, 6, 3]
     assert planned == [6, 6, 6]
+    words = "3 of 6 exchanges over links were used: it ran short"
+    assert say_links_used(consortium.run_folder(0).summary()) == words
+    assert words in (consortium.run_folder(0).path / "report.html").read_text()
 
 
 def test_the_status_page_shows_the_sites_own_view_and_refuses_others(tmp_path):
