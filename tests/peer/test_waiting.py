@@ -6,7 +6,9 @@ import logging
 import re
 
 from test_frames import GOOD, Site, header
+from typer.testing import CliRunner
 
+from tacit.cli import app
 from tacit.peer.agreement.drafting import change_agreement
 from tacit.peer.observing import Observing, is_foreign
 from tacit.peer.protocol.interface import Frame, FrameRefused, Kind
@@ -85,6 +87,21 @@ def test_a_neighbour_under_another_version_of_the_agreement_is_named(caplog):
     (used,) = site.receive(2, Frame(header(), GOOD))
     observing(used)
     assert status.foreign == set()
+
+
+def test_the_command_shows_whom_a_running_site_waits_for(tmp_path):
+    consortium, seen = Consortium(tmp_path, 2, graph="complete", status=True), {}
+    words = ["peer", "status", "--site", str(tmp_path / "north")]
+
+    async def look(services):
+        status = services[0].status
+        while not status.waits:  # south is never started
+            await asyncio.sleep(0.05)
+        seen["said"] = await asyncio.to_thread(CliRunner(env={"COLUMNS": "200"}).invoke, app, words)
+        services[0].stop()
+
+    assert play(lambda: consortium.service(0), meanwhile=look) == ["stopped"]
+    assert re.search(r"south .+; waiting for \d+ s: the link is down", seen["said"].stdout)
 
 
 def test_a_site_whose_only_link_is_to_one_that_stopped_says_so_until_that_one_is_declared_gone(tmp_path, caplog):
