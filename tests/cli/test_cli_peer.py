@@ -157,6 +157,19 @@ def test_another_address_and_a_new_key_are_a_new_card_and_a_new_version(sites):
         assert "version 2 is valid" in done("peer", "agreement", "check", "--site", name)
 
 
+def test_a_passphrase_file_is_found_from_where_the_command_is_given(sites):
+    (sites / "secret").write_text("open sesame\n")
+    os.chmod(sites / "secret", 0o600)
+    done("peer", "init", "hill", "--name", "hill", "--passphrase-file", "secret")
+    (sites / "hill" / "site.toml").write_text("")
+    assert "is encrypted; give its passphrase" in complaint("peer", "card", "--renew-key", "--site", "hill")
+    done("peer", "card", "--renew-key", "--passphrase-file", "secret", "--site", "hill")
+    done("peer", "agreement", "new", "run.toml", "--records", "5", "--site", "hill")
+    done("peer", "agreement", "add", "north/card.toml", "--records", "5", "--site", "hill")
+    done("peer", "agreement", "sign", "--passphrase-file", "secret", "--site", "hill")
+    assert b"ENCRYPTED" in (sites / "hill" / "identity.key").read_bytes()
+
+
 def test_a_site_signs_one_version_of_a_number(sites):
     agree(sites)
     hand_out(sites)

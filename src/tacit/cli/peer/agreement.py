@@ -158,6 +158,7 @@ def sign(site: SiteFolder = HERE, passphrase_file: PassphraseFile = None) -> Non
 
     Example: tacit peer agreement sign --site south
     """
+    given = None if passphrase_file is None else passphrase_file.resolve()
     with at_site(site) as here:
         from tacit.peer.agreement.document import Agreement
         from tacit.peer.agreement.signed import check_not_signed, save_signature, sign_agreement
@@ -170,7 +171,7 @@ def sign(site: SiteFolder = HERE, passphrase_file: PassphraseFile = None) -> Non
         agreement = Agreement.read(path)
         check_terms(agreement)
         kept = SiteSettings.read(here).passphrase_file
-        identity = Identity.load(here, find_passphrase(passphrase_file or (None if kept is None else Path(kept))))
+        identity = Identity.load(here, find_passphrase(given or (None if kept is None else Path(kept))))
         check_not_signed(agreement, path, identity.name)
         written = save_signature(sign_agreement(agreement, identity), path)
     console().print(f"{site / written}: give this to all other sites", soft_wrap=True)

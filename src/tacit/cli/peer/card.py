@@ -24,6 +24,7 @@ def command(
     """
     if address is None and not renew_key:
         raise InvalidInput("the card stays as it is; give --address, --renew-key or both")
+    given = None if passphrase_file is None else passphrase_file.resolve()
     with at_site(site) as here:
         from tacit.peer.cards import CARD_FILE, spoken
         from tacit.peer.identity import Identity
@@ -31,7 +32,7 @@ def command(
         from tacit.peer.settings import SiteSettings
 
         kept = SiteSettings.read(here).passphrase_file
-        passphrase = find_passphrase(passphrase_file or (None if kept is None else Path(kept)))
+        passphrase = find_passphrase(given or (None if kept is None else Path(kept)))
         identity = Identity.load(here, passphrase)
         if renew_key:
             identity = identity.renew(here, passphrase)
