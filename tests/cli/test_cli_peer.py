@@ -132,6 +132,62 @@ def test_a_member_that_is_gone_is_a_new_version(sites):
     assert "version 2 is valid" in done("peer", "agreement", "check", "--site", "north")
 
 
+def test_another_address_and_a_new_key_are_a_new_card_and_a_new_version(sites):
+    agree(sites)
+    hand_out(sites)
+    before = (sites / "north" / "identity.key").read_bytes()
+    assert "stays as it is" in complaint("peer", "card", "--site", "north")
+    assert "write host:port" in complaint("peer", "card", "--address", "nowhere", "--site", "north")
+    assert "address      127.0.0.1:7999" in done("peer", "card", "--address", "127.0.0.1:7999", "--site", "north")
+    assert (sites / "north" / "identity.key").read_bytes() == before
+    words = re.search(r"in words +(.+)", done("peer", "card", "--renew-key", "--site", "north")).group(1)
+    (kept,) = (sites / "north").glob("identity-*.key")
+    assert kept.read_bytes() == before != (sites / "north" / "identity.key").read_bytes()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (kept, sites / "north" / "identity.key")} == {0o600}
+    assert sorted(path.name for path in (sites / "north").iterdir() if path.is_dir()) == []
+    done("peer", "agreement", "change", "--card", "north/card.toml", "--site", "south")
+    content = (sites / "south" / "agreement-2.toml").read_bytes()
+    assert words in content.decode()
+    assert "127.0.0.1:7999" in content.decode()
+    for name in ("north", "south", "east"):
+        (sites / name / "agreement-2.toml").write_bytes(content)
+        done("peer", "agreement", "sign", "--site", name)
+    hand_out(sites)
+    for name in ("north", "south", "east"):
+        assert "version 2 is valid" in done("peer", "agreement", "check", "--site", name)
+
+
+def test_a_passphrase_file_is_found_from_where_the_command_is_given(sites):
+    (sites / "secret").write_text("open sesame\n")
+    os.chmod(sites / "secret", 0o600)
+    done("peer", "init", "hill", "--name", "hill", "--passphrase-file", "secret")
+    (sites / "hill" / "site.toml").write_text("")
+    assert "is encrypted; give its passphrase" in complaint("peer", "card", "--renew-key", "--site", "hill")
+    done("peer", "card", "--renew-key", "--passphrase-file", "secret", "--site", "hill")
+    done("peer", "agreement", "new", "run.toml", "--records", "5", "--site", "hill")
+    done("peer", "agreement", "add", "north/card.toml", "--records", "5", "--site", "hill")
+    done("peer", "agreement", "sign", "--passphrase-file", "secret", "--site", "hill")
+    assert b"ENCRYPTED" in (sites / "hill" / "identity.key").read_bytes()
+
+
+def test_a_site_signs_one_version_of_a_number(sites):
+    agree(sites)
+    hand_out(sites)
+    assert "leaves 1 of 3" in complaint(
+        *("peer", "agreement", "change", "--gone", "east", "--gone", "south", "--site", "north")
+    )
+    assert not (sites / "north" / "agreement-2.toml").exists()
+    for name, gone in (("north", "east"), ("south", "north")):
+        done("peer", "agreement", "change", "--gone", gone, "--site", name)
+    for _ in range(2):  # the same one may be signed again
+        done("peer", "agreement", "sign", "--site", "south")
+    (sites / "south" / "agreement-2.toml").write_bytes((sites / "north" / "agreement-2.toml").read_bytes())
+    said = complaint("peer", "agreement", "sign", "--site", "south")
+    assert "'south' has signed another version 2 of the agreement, see agreement-2.toml.south.sig" in said
+    (sites / "south" / "agreement-2.toml.south.sig").unlink()
+    done("peer", "agreement", "sign", "--site", "south")
+
+
 def test_mistakes_are_answered_by_a_sentence(sites):
     assert "never overwritten" in complaint("peer", "init", "north", "--name", "north")
     assert "small letters" in complaint("peer", "init", "x", "--name", "North Clinic")

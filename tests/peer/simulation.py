@@ -304,15 +304,21 @@ class World:
     # Members.
 
     def make_core(self, member):
-        terms = self.terms(member.agent, 1)
         return Core(
-            terms,
+            self.terms_in_folder(member),
             clock=_Clock(member),
             wire=_Wire(member),
             journal=member.journal,
             observe=lambda event: self._observe(member, event),
-            accept=lambda document: self.terms(member.agent, json.loads(document)["version"]),
+            accept=lambda document: self.accept(member, document),
         )
+
+    def terms_in_folder(self, member):
+        """What a process reads when it starts: the first version. The journal has later ones."""
+        return self.terms(member.agent, 1)
+
+    def accept(self, member, document):
+        return self.terms(member.agent, json.loads(document)["version"])
 
     def make_player(self, member):
         return (ChainPlayer if self.problem.rule == "chain" else RulePlayer)(self, member)

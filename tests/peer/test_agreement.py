@@ -1,6 +1,6 @@
 """An agreement is one file that all members sign; whatever is changed afterwards is noticed."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -157,6 +157,46 @@ def test_a_new_address_and_a_new_key_need_everybody(sites, agreement, tmp_path):
     signed = {site.name: sign_agreement(after, site) for site in identities[:3]}
     assert missing_signatures(after, agreement, signed) == ("west",)
     assert missing_signatures(after, agreement, signed | {"west": sign_agreement(after, renewed)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"gone": ["south", "east", "west"]}, "leaves 1 of 4 members, and the quorum is 3"),
+        ({"gone": ["east", "west"]}, "leaves 2 of 4 members, and the quorum is 3"),
+        ({"gone": ["south", "east", "west"], "expires": datetime(2999, 1, 1, tzinfo=UTC)}, "leaves 1 of 4 members"),
+        ({"renewed": ["south", "east", "west"]}, "only 1 members keep theirs, and 3 must"),
+        ({"renewed": ["south"], "gone": ["east"]}, "only 2 members keep theirs, and 3 must"),
+    ],
+)
+def test_a_few_cannot_declare_the_others_gone_or_take_their_keys(sites, agreement, changes, said, tmp_path):
+    """All signatures that the version asks for are there: those who wrote it have made the new keys themselves."""
+    folder, identities = sites
+    sign_everywhere(folder, agreement, identities)
+    changes = dict(changes)
+    forged = {
+        name: Identity.create(tmp_path / name, name, address="127.0.0.1:1") for name in changes.pop("renewed", ())
+    }
+    after = change_agreement(agreement, cards=[site.card for site in forged.values()], **changes)
+    signers = [forged.get(site.name, site) for site in identities if site.name not in changes.get("gone", ())]
+    signed = {site.name: sign_agreement(after, site) for site in signers}
+    chain = read_chain(folder / "north")
+    with pytest.raises(InvalidInput, match=said):
+        chain.extended(after, signed)
+    with pytest.raises(InvalidInput, match=said):
+        chain.learn(versions_document([(after, signed)]))
+
+
+def test_of_two_members_one_vouches_for_the_others_new_key(tmp_path):
+    two = make_sites(tmp_path, 2)
+    agreement = draft(two)
+    sign_everywhere(tmp_path, agreement, two)
+    renewed = Identity.create(tmp_path / "new", "south", address="127.0.0.1:9999")
+    after = change_agreement(agreement, cards=[renewed.card])
+    signed = {site.name: sign_agreement(after, site) for site in (two[0], renewed)}
+    assert read_chain(tmp_path / "north").extended(after, signed).current == after
+    with pytest.raises(InvalidInput, match="leaves 1 of 2 members"):
+        check_change(agreement, change_agreement(agreement, gone=["south"]))
 
 
 @pytest.mark.parametrize(

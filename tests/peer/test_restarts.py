@@ -29,6 +29,7 @@ def test_a_finished_run_says_so_at_once_and_waits_for_nobody(tmp_path):
             f"{tmp_path / site / 'runs' / consortium.agreement.run_name}: finished. See models.safetensors"
             in said.stdout
         )
+        assert "\n1 of 1 exchanges over links were used\n" in said.stdout
         assert said.stderr == ""
         status = (
             CliRunner(env={"COLUMNS": "200"}).invoke(app, ["peer", "status", "--site", str(tmp_path / site)]).stdout

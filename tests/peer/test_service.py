@@ -21,9 +21,11 @@ from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import ceil_digits
 from tacit.runs import Runner
 from tacit.runs.event_types import LinksEvent
+from tacit.runs.events import say_links_used
 from tacit.runs.folder import LEDGER
 from tests.peer.consortia import NAMES
 from tests.peer.sites import Consortium, play, play_all, stop_at
+from tests.peer.wires import free_address
 
 
 def test_three_sites_give_the_models_of_one_process_to_the_bit(tmp_path):
@@ -103,6 +105,23 @@ def test_sites_that_are_stopped_continue_where_they_were(tmp_path):
         assert events.lost_queries == 0
 
 
+def test_a_site_with_a_renewed_key_and_another_address_continues_with_the_masks_that_it_had(tmp_path):
+    consortium = Consortium(tmp_path, 3, noise="cancelling", source="secret", rounds=6)
+    assert play_all(consortium, meanwhile=stop_at(2)) == ["stopped"] * 3
+    before = consortium.identities[2]
+    renewed = before.renew(tmp_path / "east").move(tmp_path / "east", free_address())
+    assert renewed.card.public_key != before.card.public_key
+    after = change_agreement(consortium.agreement, cards=[renewed.card])
+    identities = [*consortium.identities[:2], renewed]
+    with pytest.raises(InvalidInput, match="another key for 'east'"):
+        consortium.service(2)
+    consortium.sign(after, identities, identities)
+    assert play_all(consortium) == ["finished"] * 3
+    for number in range(3):
+        summary = consortium.run_folder(number).summary()
+        assert (summary["links_used"], summary["links_planned"]) == (12, 12)
+
+
 def test_a_ledger_older_than_the_journal_is_refused(tmp_path):
     consortium = Consortium(tmp_path, 2, pairs=[(0, 1)])
     chain, folder = read_chain(tmp_path / NAMES[0]), consortium.run_folder(0)
@@ -156,6 +175,9 @@ def test_a_version_that_declares_a_member_gone_travels_and_ends_the_wait(tmp_pat
     planned = [consortium.run_folder(number).summary()["links_planned"] for number in range(3)]
     assert used == [3, 6, 3]
     assert planned == [6, 6, 6]
+    words = "3 of 6 exchanges over links were used: it ran short"
+    assert say_links_used(consortium.run_folder(0).summary()) == words
+    assert words in (consortium.run_folder(0).path / "report.html").read_text()
 
 
 def test_the_status_page_shows_the_sites_own_view_and_refuses_others(tmp_path):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tacit.peer.status_page import StatusPage
-from tacit.peer.views import SiteStatus
+from tacit.peer.views import SiteStatus, WaitView
 from tacit.peer.wire.hub import LinkView
 from tacit.runs.event_types import LinksEvent, NoticeEvent
 from tacit.runs.events import to_line
@@ -50,6 +50,7 @@ def test_the_page_draws_links_and_notices_and_escapes_names(tmp_path):
         links={1: LinkView(dials=True, up=True)},
         phase="training",
         round=3,
+        waits={1: WaitView(12.0, "it has <i>not</i> answered")},
     )
     address = free_address()
 
@@ -64,6 +65,7 @@ def test_the_page_draws_links_and_notices_and_escapes_names(tmp_path):
     content, console = asyncio.run(play())
     assert "3 of 10" in content
     assert "<th>south</th>" in content
+    assert "up; waiting for 12 s: it has &lt;i&gt;not&lt;/i&gt; answered" in content
     assert content.count("<polyline") == 1
     assert "&lt;b&gt;not markup&lt;/b&gt;" in content
     assert [line for line in console if "ERR_CONNECTION_REFUSED" not in line] == []  # which is the end of the page

@@ -14,13 +14,15 @@ from tacit.runs.event_types import (
     CheckEvent,
     CheckpointEvent,
     FinishEvent,
+    LinksEvent,
     Machine,
+    NoticeEvent,
     PlanEvent,
     ResumeEvent,
     SnapshotEvent,
     now,
 )
-from tacit.runs.events import START, append, read
+from tacit.runs.events import START, Events, append, read, say_links_used
 
 MACHINE = Machine(processor="p", torch="2.13.0", threads=1, blocks=(8, 4), device="cpu", code="0" * 64)
 PLAN = PlanEvent(
@@ -89,6 +91,18 @@ def path(tmp_path):
     for event in STORY:
         append(tmp_path / "events.jsonl", event)
     return tmp_path / "events.jsonl"
+
+
+def test_rounds_without_a_site_are_counted_as_such():
+    """It played rounds 1, 2 and 5 of 5; of the links of round 5 it used none."""
+    times = {"time": now()}
+    played = [LinksEvent(round=each, used=(1, 2), skipped=(), **times) for each in (1, 2)]
+    last = LinksEvent(round=5, used=(), skipped=(1, 2), **times)
+    found = Events([*played, NoticeEvent(round=4, kind="away", **times), last]).links_used
+    assert found == {"links_used": 4, "links_planned": 6, "rounds_away": 2}
+    words = "4 of 6 exchanges over links were used, and this site took no part in 2 of 5 rounds: it ran short"
+    assert say_links_used(found | {"rounds": 5}) == words
+    assert say_links_used(found | {"links_used": 6, "rounds_away": 0}) == "6 of 6 exchanges over links were used"
 
 
 def test_what_is_written_is_read_back(path):

@@ -251,9 +251,10 @@ def _describe_site(run: RunEvidence) -> str:
     site, used = run.plan.site, run.events.links_used
     if site is None:
         return ""
+    away = f" and took no part in {used['rounds_away']} rounds" if used["rounds_away"] else ""
     return (
         f"{site.members[site.agent]}, one of {len(site.members)} members under agreement {site.agreement[:16]}…, used "
-        f"{used['links_used']} of {used['links_planned']} links; settings, neighbours and declared records are those of the agreement"
+        f"{used['links_used']} of {used['links_planned']} links{away}; settings, neighbours and declared records are those of the agreement"
     )
 
 

@@ -4,6 +4,9 @@ The key signs agreements and, at every start, a fresh P-256 key for TLS: grpcio 
 but accepts one that an Ed25519 key has signed. What others pin is the identity, so a restart or a new TLS key changes nothing for them.
 """
 
+import os
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,11 +18,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from tacit.errors import InvalidInput
-from tacit.io.files import write_atomically
+from tacit.io.files import sync_folder, write_atomically
 from tacit.peer.cards import CARD_FILE, Card, card_file, check_address, check_name, raw_public_key, read_card
 from tacit.peer.secret_files import read_secret, write_secret
 
 KEY_FILE = "identity.key"
+_EARLIER = "identity-{}.key"
 
 
 class Identity:
@@ -68,18 +72,17 @@ class Identity:
     @staticmethod
     def load(folder: Path, passphrase: bytes | None = None) -> "Identity":
         """Read a site's key and card. A key that others on the machine can read is refused."""
-        path = folder / KEY_FILE
-        content = read_secret(path)
-        try:
-            key = serialization.load_pem_private_key(content, password=passphrase)
-        except TypeError:
-            need = "is not encrypted; leave the passphrase out" if passphrase else "is encrypted; give its passphrase"
-            raise InvalidInput(f"{path} {need}") from None
-        except (ValueError, UnsupportedAlgorithm):
-            raise InvalidInput(f"{path} cannot be read: the passphrase is wrong, or the file is broken") from None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise InvalidInput(f"{path} holds a different kind of key; `tacit peer init` makes an Ed25519 key")
-        return Identity(key, read_card(folder / CARD_FILE))
+        return Identity(_read_key(folder / KEY_FILE, passphrase), read_card(folder / CARD_FILE))
+
+    def renew(self, folder: Path, passphrase: bytes | None = None) -> "Identity":
+        """Return an identity of the same name and address with a new key, which is written; the old one stays under another name."""
+        with tempfile.TemporaryDirectory(prefix=".renewed-", dir=folder) as new:
+            made = Identity.create(Path(new), self.name, address=self.card.address, passphrase=passphrase)
+            os.link(folder / KEY_FILE, folder / _EARLIER.format(self.card.fingerprint[:16]))
+            for name in (KEY_FILE, CARD_FILE):
+                os.replace(Path(new) / name, folder / name)
+        sync_folder(folder)
+        return made
 
     def move(self, folder: Path, address: str) -> "Identity":
         """Return the same identity with a card of another address, which is written."""
@@ -87,6 +90,25 @@ class Identity:
         card = replace(self.card, address=address)
         write_atomically(folder / CARD_FILE, card_file(card, self.sign))
         return Identity(self._key, card)
+
+
+def earlier_signers(folder: Path, passphrase: bytes | None = None) -> list[Callable[[bytes], bytes]]:
+    """Return what signs with the keys that a site had before: what it sealed under these is still its own."""
+    return [_read_key(path, passphrase).sign for path in sorted(folder.glob(_EARLIER.format("*")))]
+
+
+def _read_key(path: Path, passphrase: bytes | None) -> Ed25519PrivateKey:
+    content = read_secret(path)
+    try:
+        key = serialization.load_pem_private_key(content, password=passphrase)
+    except TypeError:
+        need = "is not encrypted; leave the passphrase out" if passphrase else "is encrypted; give its passphrase"
+        raise InvalidInput(f"{path} {need}") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise InvalidInput(f"{path} cannot be read: the passphrase is wrong, or the file is broken") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InvalidInput(f"{path} holds a different kind of key; `tacit peer init` makes an Ed25519 key")
+    return key
 
 
 def _self_signed(key: Ed25519PrivateKey, name: str) -> str:

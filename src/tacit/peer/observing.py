@@ -12,6 +12,7 @@ from tacit.peer.protocol.interface import (
     Equivocation,
     FrameRefused,
     LinkSkipped,
+    LinkUsed,
     PeerBack,
     PeerEvent,
     PeerLost,
@@ -25,8 +26,14 @@ from tacit.privacy.mechanisms import EVERYBODY
 from tacit.runs.event_types import NoticeEvent, now
 
 _EPSILON_EVERY = 30.0
+_FOREIGN = ("another agreement", "a version of the agreement that is not valid")
 
 log = logging.getLogger(__name__)
+
+
+def is_foreign(why: str) -> bool:
+    """Whether a frame was refused as its sender holds a version of the agreement that is not known here, or is not valid."""
+    return why.startswith(_FOREIGN)
 
 
 class Observing:
@@ -42,7 +49,9 @@ class Observing:
     def __call__(self, event: PeerEvent) -> None:
         """Take note of an event."""
         status = self._status
-        if isinstance(event, LinkSkipped):
+        if isinstance(event, LinkUsed):
+            status.foreign.discard(event.neighbor)
+        elif isinstance(event, LinkSkipped):
             about = {"neighbor": status.members[event.neighbor], "round": event.slot.round + 1}
             log.warning("a link was skipped: %s", event.why, extra=about)
         elif isinstance(event, RoundDone):
@@ -61,7 +70,12 @@ class Observing:
             self._notice("away", None, f"this site took no part in rounds {event.first + 1} to {event.until}")
         elif isinstance(event, VersionAdopted):
             status.version = event.version
+            status.foreign.clear()
             self._notice("version", None, f"version {event.version} of the agreement is in force")
+
+    def note_wait(self, neighbor: int, why: str) -> None:
+        """Write down whom the open round waits for, where no deadline ends that."""
+        self._notice("waiting", neighbor, why)
 
     def recall(self) -> None:
         """Take over what earlier processes of this run have written down."""
@@ -107,6 +121,8 @@ class Observing:
 
     def _note_refusal(self, event: FrameRefused) -> None:
         """Write down the 1st, 2nd, 4th, 8th refused frame of a neighbour and so on, so that one that sends rubbish does not fill the disk."""
+        if is_foreign(event.why):
+            self._status.foreign.add(event.neighbor)
         self._refused[event.neighbor] += 1
         count = self._refused[event.neighbor]
         if count.bit_count() == 1:
@@ -114,7 +130,7 @@ class Observing:
 
     def _notice(
         self,
-        kind: Literal["lost", "back", "cut", "refused", "away", "version"],
+        kind: Literal["lost", "back", "cut", "refused", "away", "version", "waiting"],
         neighbor: int | None,
         words: str = "",
     ) -> None:

@@ -16,6 +16,8 @@ from tacit.peer.recording import JOURNAL
 from tacit.peer.settings import SiteSettings
 from tacit.report import RecordedRun
 from tacit.report.spending import derive_spending
+from tacit.runs.event_types import NoticeEvent
+from tacit.runs.events import Events
 from tacit.runs.folder import RunFolder
 
 
@@ -98,7 +100,25 @@ def status_in_folder(site: Path) -> dict[str, Any]:
             found |= {"epsilon_charged": kept.epsilon, "epsilon_made": made, "epsilon_allowed": spent.budget}
             found["epsilon_against_all"] = spent.everybody.epsilon if spent.masked else None
             found["queries"] = account.spent
+    waits = _open_waits(events, found["round"]) if events is not None and found["phase"] == "running" else {}
+    state = "running; see its log" if found["phase"] == "running" else "no process is running"
     found["links"] = [
-        {"neighbor": members[number], "used": used[number], "skipped": skipped[number]} for number in neighbors
+        {
+            "neighbor": members[number],
+            "used": used[number],
+            "skipped": skipped[number],
+            "state": waits.get(number, state),
+        }
+        for number in neighbors
     ]
     return found
+
+
+def _open_waits(events: Events, played: int) -> dict[int, str]:
+    """Return the neighbours whom the open round was seen to wait for, in words."""
+    return {
+        event.neighbor: f"waiting since {event.time.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {event.words}"
+        for event in events
+        if isinstance(event, NoticeEvent) and event.kind == "waiting" and event.round >= played
+        if event.neighbor is not None
+    }

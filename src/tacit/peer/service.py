@@ -17,7 +17,7 @@ from tacit.data import AgentData
 from tacit.errors import InvalidInput, NetworkError
 from tacit.peer.agreement.signed import Chain, read_chain
 from tacit.peer.agreement.terms import check_terms, config_of
-from tacit.peer.identity import Identity
+from tacit.peer.identity import Identity, earlier_signers
 from tacit.peer.observing import Observing
 from tacit.peer.preparation import (
     check_code,
@@ -41,7 +41,8 @@ from tacit.peer.settings import SiteSettings
 from tacit.peer.site_keys import erase_key, make_key_exchange
 from tacit.peer.status_page import StatusPage
 from tacit.peer.systemd import notify_systemd
-from tacit.peer.views import SiteStatus
+from tacit.peer.views import STARTING, SiteStatus
+from tacit.peer.waiting import Waiting
 from tacit.peer.wire.hub import GrpcWire
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
@@ -58,7 +59,8 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.folder, self.settings = folder, SiteSettings.read(folder)
         file = self.settings.passphrase_file
-        self.identity = Identity.load(folder, find_passphrase(None if file is None else folder / file))
+        passphrase = find_passphrase(None if file is None else folder / file)
+        self.identity, self._earlier = Identity.load(folder, passphrase), earlier_signers(folder, passphrase)
         self.chain = read_chain(folder)
         agreement = self.chain.current
         check_terms(agreement)
@@ -123,7 +125,7 @@ class Service:
         )
         self.status = self._first_status()
         self._observing = Observing(record, self.status, self._check_expiry)
-        self._keys = make_key_exchange(self.identity, self.chain.current, self.agent)
+        self._keys = make_key_exchange(self.identity, self.chain.current, self.agent, self._earlier)
         self._journal = SQLiteJournal(record.journal_file)
         stack.callback(self._close_journal)
         self._core = Core(
@@ -143,13 +145,15 @@ class Service:
             stack.push_async_callback(page.stop)
         await self._wire.start()
         stack.push_async_callback(self._wire.stop)
+        watching = asyncio.create_task(Waiting(self._core, self.status, self._observing.note_wait).watch())
+        stack.callback(watching.cancel)
         notify_systemd("READY=1")
         stack.callback(notify_systemd, "STOPPING=1")
 
     async def _take_part(self, record: SiteRun, data: AgentData) -> Outcome:
         core = self._core
         assert core is not None
-        self._phase("waiting for neighbours")
+        self._phase(STARTING)
         if not await self._unless_stopped(core.start(), self.settings.start_seconds):
             return "stopped"
         self._phase("preparing")

@@ -1,6 +1,7 @@
 """The ephemeral key that a site has for masks: made for one run, sealed in the journal, and overwritten at the end."""
 
 import sqlite3
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -13,13 +14,15 @@ from tacit.peer.sealing import Seal
 from tacit.peer.secrets import KeyExchange
 
 
-def make_key_exchange(identity: Identity, agreement: Agreement, agent: int) -> KeyExchange | None:
-    """Return the exchange of keys for masks, if the agreement has masks."""
+def make_key_exchange(
+    identity: Identity, agreement: Agreement, agent: int, earlier: Iterable[Callable[[bytes], bytes]] = ()
+) -> KeyExchange | None:
+    """Return the exchange of keys for masks, if the agreement has masks. `earlier` signs with keys that the site had before."""
     if config_of(agreement).noise != "cancelling":
         return None
     run = bytes.fromhex(agreement.run_id)
     cards = [member.card for member in agreement.members]
-    seal = Seal(identity.sign, run)
+    seal = Seal(identity.sign, run, earlier)
 
     def verify(member: int, message: bytes, signature: bytes) -> bool:
         return member < len(cards) and cards[member].verify(signature, message)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,7 +12,15 @@ from prometheus_client.registry import Collector
 
 from tacit.peer.wire.hub import LinkView
 
-PHASES = ("starting", "waiting for neighbours", "preparing", "training", "finishing", "finished", "stopped", "failed")
+STARTING = "waiting for neighbours"
+"""The phase in which a site needs a word of every neighbour before it sends anything new."""
+
+
+class WaitView(NamedTuple):
+    """For how long a site has been waiting for a neighbour in its open round, and for what."""
+
+    seconds: float
+    why: str
 
 
 @dataclass
@@ -45,6 +53,10 @@ class SiteStatus:
     last_used: tuple[int, int] | None = None
     """Links that the last round used, and those of the graph."""
     lost: set[int] = field(default_factory=set)
+    foreign: set[int] = field(default_factory=set)
+    """Neighbours who speak under a version of the agreement that is not known here."""
+    waits: dict[int, WaitView] = field(default_factory=dict)
+    """Whom the open round waits for."""
 
     @property
     def ready(self) -> bool:
@@ -65,6 +77,8 @@ class SiteStatus:
                 "lost": number in self.lost,
                 "dials": view.dials,
                 "why": "" if view.up else view.why,
+                "waits_seconds": self.waits[number].seconds if number in self.waits else None,
+                "waits_why": self.waits[number].why if number in self.waits else "",
                 "used": self.used[number],
                 "skipped": self.skipped[number],
                 "connections": view.connections,
@@ -73,7 +87,7 @@ class SiteStatus:
             }
             for number, view in self.links.items()
         ]
-        apart = ("links", "used", "skipped", "lost", "members")
+        apart = ("links", "used", "skipped", "lost", "foreign", "waits", "members")
         facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
         return facts | {"links": links, "members": list(self.members)}
 
@@ -124,6 +138,14 @@ class _Metrics(Collector):
         for number, view in status.links.items():
             up.add_metric([status.members[number]], float(view.up))
         found.append(up)
+        waits = GaugeMetricFamily(
+            "tacit_peer_link_wait_seconds",
+            "For how long the open round has waited for a neighbour.",
+            labels=["neighbor"],
+        )
+        for number in status.links:
+            waits.add_metric([status.members[number]], status.waits[number].seconds if number in status.waits else 0.0)
+        found.append(waits)
         for name, words, value_of in counters:
             family = CounterMetricFamily(f"tacit_peer_{name}", words, labels=["neighbor"])
             for number, view in status.links.items():

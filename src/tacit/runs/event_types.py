@@ -326,7 +326,7 @@ class NoticeEvent:
     event: Literal["notice"] = "notice"
     time: AwareDatetime
     round: _Count
-    kind: Literal["lost", "back", "cut", "refused", "away", "version"]
+    kind: Literal["lost", "back", "cut", "refused", "away", "version", "waiting"]
     neighbor: _Count | None = None
     words: str = ""
 

@@ -12,7 +12,7 @@ The file records what was planned and measured. It does not state ε, which is d
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -120,14 +120,24 @@ class Events:
 
     @property
     def links_used(self) -> dict[str, int]:
-        """How many exchanges over links a site made, and how many there were to make, in the rounds that it played."""
+        """How many exchanges over links a site made, and how many there were to make, in the rounds that it played; and in how many it took no part."""
         used = sum(len(event.used) for event in self.links.values())
-        return {"links_used": used, "links_planned": used + sum(len(event.skipped) for event in self.links.values())}
+        planned = used + sum(len(event.skipped) for event in self.links.values())
+        return {"links_used": used, "links_planned": planned, "rounds_away": self.round - len(self.links)}
 
     @property
     def round(self) -> int:
         """The last round of any event."""
         return max((event.round for event in self if not isinstance(event, PlanEvent | CheckEvent)), default=0)
+
+
+def say_links_used(facts: Mapping[str, Any]) -> str:
+    """Say what `Events.links_used` found; a run that ran short is called that."""
+    used, planned, away = (int(facts[key]) for key in ("links_used", "links_planned", "rounds_away"))
+    words = f"{used:,} of {planned:,} exchanges over links were used"
+    if away:
+        words += f", and this site took no part in {away:,} of {int(facts['rounds']):,} rounds"
+    return f"{words}: it ran short" if away or used < planned else words
 
 
 def append(path: Path, event: Event) -> None:

@@ -5,7 +5,7 @@ import typer
 from tacit.cli.terminal.command import add_commands
 from tacit.cli.terminal.errors import Commands
 
-COMMANDS = ("init", "agreement", "check", "run", "status", "demo")
+COMMANDS = ("init", "card", "agreement", "check", "run", "status", "demo")
 
 command = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="rich")
 add_commands(command, "tacit.cli.peer", COMMANDS)

@@ -132,7 +132,7 @@ def change(
     with at_site(site) as here:
         from tacit.peer.agreement.document import version_file
         from tacit.peer.agreement.drafting import change_agreement
-        from tacit.peer.agreement.signed import read_chain
+        from tacit.peer.agreement.signed import check_change, read_chain
         from tacit.peer.cards import read_card
 
         chain = read_chain(here)
@@ -144,6 +144,7 @@ def change(
             cards=[read_card(each) for each in cards],
             expires=expires,
         )
+        check_change(chain.current, after)
         path = version_file(here, after.version)
         after.save(path)
     console().print(f"{site / path}: version {after.version}, to be signed", soft_wrap=True)
@@ -153,11 +154,14 @@ def change(
 def sign(site: SiteFolder = HERE, passphrase_file: PassphraseFile = None) -> None:
     """Sign the newest version of the agreement with this site's key. The signature is a file to hand to all others.
 
+    Of two different versions with one number a site signs only one: otherwise some sites would adopt the one, some the other.
+
     Example: tacit peer agreement sign --site south
     """
+    given = None if passphrase_file is None else passphrase_file.resolve()
     with at_site(site) as here:
         from tacit.peer.agreement.document import Agreement
-        from tacit.peer.agreement.signed import save_signature, sign_agreement
+        from tacit.peer.agreement.signed import check_not_signed, save_signature, sign_agreement
         from tacit.peer.agreement.terms import check_terms
         from tacit.peer.identity import Identity
         from tacit.peer.secret_files import find_passphrase
@@ -167,7 +171,8 @@ def sign(site: SiteFolder = HERE, passphrase_file: PassphraseFile = None) -> Non
         agreement = Agreement.read(path)
         check_terms(agreement)
         kept = SiteSettings.read(here).passphrase_file
-        identity = Identity.load(here, find_passphrase(passphrase_file or (None if kept is None else Path(kept))))
+        identity = Identity.load(here, find_passphrase(given or (None if kept is None else Path(kept))))
+        check_not_signed(agreement, path, identity.name)
         written = save_signature(sign_agreement(agreement, identity), path)
     console().print(f"{site / written}: give this to all other sites", soft_wrap=True)
 

@@ -46,5 +46,10 @@ def command(site: SiteFolder = HERE) -> None:
 
 
 def _print_finished(place: Path) -> None:
+    from tacit.runs.events import say_links_used
+    from tacit.runs.folder import RunFolder
+
     ledger = f"tacit ledger --runs {place.parent}"
     console().print(f"{place}: finished. See models.safetensors, summary.json and report.html there, and {ledger}")
+    if (summary := RunFolder(place).summary()) is not None:
+        console().print(say_links_used(summary))

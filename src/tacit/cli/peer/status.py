@@ -45,8 +45,7 @@ def command(site: SiteFolder = HERE, json: Json = False) -> None:
         facts.add_row("accuracy", f"{100 * found['accuracy']:.1f} %")
     links = plain_table("links", "neighbour", ">used", ">skipped", "now")
     for link in found["links"]:
-        now = link.get("state", "no process is running")
-        links.add_row(link["neighbor"], str(link["used"]), str(link["skipped"]), now)
+        links.add_row(link["neighbor"], str(link["used"]), str(link["skipped"]), link["state"])
     print_apart(screen, facts, links)
 
 
@@ -64,6 +63,8 @@ def _from_page(here: Path) -> dict[str, Any] | None:
         return None
     for link in found["links"]:
         link["state"] = "up" if link["up"] else f"down: {link['why']}"
+        if link["waits_why"]:
+            link["state"] += f"; waiting for {link['waits_seconds']:.0f} s: {link['waits_why']}"
     return found
 
 

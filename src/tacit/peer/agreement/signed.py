@@ -1,7 +1,8 @@
 """Signatures of an agreement, detached: one small file of each member for each version. And the chain of versions.
 
 The first version needs every member's signature. A later one may change addresses, keys, who dials, the day of expiry, and declare members
-gone; nothing else. It needs the signatures of all who are left or, where all it does is to declare members gone, of a quorum.
+gone; nothing else. It needs the signatures of all who are left or, where all it does is to declare members gone, of a quorum. Fewer than a
+quorum never decide: so many must be left, and so many must keep their keys, as whoever renews a key signs with the new one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,6 +88,21 @@ def save_signature(signature: MemberSignature, agreement_file: Path) -> Path:
     return write_atomically(signature_file(agreement_file, signature.name), signature.to_json())
 
 
+def check_not_signed(agreement: Agreement, agreement_file: Path, name: str) -> None:
+    """Refuse to sign a second version with one number. As quorums overlap, two such versions then never both count.
+
+    Of the first version this is not asked: two of them are two runs.
+    """
+    path = signature_file(agreement_file, name)
+    if agreement.version == 1 or not path.exists():
+        return
+    if MemberSignature.of(path.read_bytes(), str(path)).agreement != agreement.hash:
+        raise InvalidInput(
+            f"{name!r} has signed another version {agreement.version} of the agreement, see {path}. If both counted, some sites would adopt the one and some "
+            "the other, and they would not hear each other any more. Sign the one that is signed already; only if nobody keeps it, delete that file first"
+        )
+
+
 def read_signatures(agreement: Agreement, agreement_file: Path) -> dict[str, MemberSignature]:
     """Return the valid signatures of this very version beside its file, by member; others of that name are errors."""
     found: dict[str, MemberSignature] = {}
@@ -137,6 +153,27 @@ def check_change(before: Agreement, after: Agreement) -> None:
     for old, new in zip(before.members, after.members, strict=True):
         if old.gone and new.gone_from != old.gone_from:
             raise InvalidInput(f"{new.name!r} was declared gone and cannot come back in this run")
+    _check_who_decides(before, after)
+
+
+def _check_who_decides(before: Agreement, after: Agreement) -> None:
+    """Refuse a version that a few could sign by themselves, as they declare the others gone or put their own keys in the others' places.
+
+    Where two members are left, one vouches for the other's new key: there is nobody else to ask, or to deceive.
+    """
+    quorum, there = after.limits.quorum, sum(not member.gone for member in before.members)
+    left = [(old, new) for old, new in zip(before.members, after.members, strict=True) if not new.gone]
+    if len(left) < min(quorum, there):
+        raise InvalidInput(
+            f"version {after.version} of the agreement leaves {len(left)} of {len(after.members)} members, and the quorum is {quorum}: so few cannot "
+            "continue this run; agree on a new one"
+        )
+    kept, needed = sum(old.public_key == new.public_key for old, new in left), min(quorum, there - 1)
+    if kept < needed:
+        raise InvalidInput(
+            f"version {after.version} of the agreement renews so many keys that only {kept} members keep theirs, and {needed} must, who vouch "
+            "for the others; renew one key after another"
+        )
 
 
 @dataclass(frozen=True)

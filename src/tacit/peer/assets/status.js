@@ -86,7 +86,8 @@ function show(status) {
   if (status.accuracy !== null) tiles.push(tile("accuracy", (100 * status.accuracy).toFixed(1) + " %", "on validation records"));
   shown("tiles").replaceChildren(...tiles);
   shown("links").replaceChildren(...status.links.map((link) => {
-    const row = document.createElement("tr"), state = link.up ? "up" : `down: ${link.why}`;
+    const row = document.createElement("tr"), waits = link.waits_why ? `; waiting for ${Math.round(link.waits_seconds)} s: ${link.waits_why}` : "";
+    const state = (link.up ? "up" : `down: ${link.why}`) + waits;
     row.append(make("th", link.neighbor), make("td", state, link.up ? "up" : "down"), make("td", link.used), make("td", link.skipped), make("td", amount(link.sent)), make("td", amount(link.received)));
     return row;
   }));

@@ -28,6 +28,7 @@ from tacit.report.wording import (
     number,
     score,
 )
+from tacit.runs.events import say_links_used
 
 
 def write_report(run: RecordedRun, path: Path | str) -> Path:
@@ -220,7 +221,9 @@ def _links(run: RecordedRun) -> str:
     count, connected = run.graph.number_of_edges(), describe_connectivity(run.graph)
     if (site := run.plan.site) is not None:
         neighbors = ", ".join(site.members[number] for number in site.neighbors)
-        return f"This is {site.members[site.agent]}, one of {len(site.members)} sites, and this page is its own view. Its neighbours: {neighbors}."
+        finished = run.summary if run.summary and "rounds_away" in run.summary else None
+        used = "" if finished is None else f" In this run, {say_links_used(finished)}."
+        return f"This is {site.members[site.agent]}, one of {len(site.members)} sites, and this page is its own view. Its neighbours: {neighbors}.{used}"
     if count == 0:
         return "No messages: every agent trains alone." if run.plan.agents > 1 else "One agent holds all data."
     if run.plan.changing:
