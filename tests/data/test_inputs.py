@@ -211,7 +211,7 @@ def test_records_that_do_not_fit_are_refused_with_the_name_of_the_input():
     data = AgentData.from_parts([((numbers, words), targets)], name="odd", classes=CLASSES, owners=["north"])
     with pytest.raises(DataError) as error:
         Session(tacit.Training(algorithm=tacit.Local(), **settings("tuple", data=data, graph=None)))
-    assert "agent 0 (north): 1 with inputs[0] that are not finite, 1 with inputs[1]" in str(error.value)
+    assert "agent 0 (north): inputs[0] that are not finite, inputs[1]" in str(error.value)
 
 
 def by_numpy(inputs):
