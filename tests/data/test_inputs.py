@@ -235,6 +235,22 @@ def test_every_record_is_prepared_by_itself(prepare):
     assert result.theta.isfinite().all()
 
 
+class RunningScale:
+    """Divides by the largest number so far."""
+
+    largest = 0.0
+
+    def __call__(self, inputs):
+        self.largest = max(self.largest, float(inputs.abs().max()))
+        return inputs / self.largest
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 2.0, 3.0), (3.0, 2.0, 1.0), (2.0, 3.0, 1.0)])
+def test_a_preparation_that_remembers_a_record_is_refused_wherever_that_stands(numbers):
+    with pytest.raises(DataError, match="keeps state"):
+        check_isolated(RunningScale(), torch.tensor(numbers)[:, None])
+
+
 @pytest.mark.parametrize(
     ("prepare", "said"),
     [

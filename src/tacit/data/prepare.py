@@ -5,6 +5,7 @@ data, so that a record's prepared value depends on no other record. `isolate` gu
 at a time.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -123,9 +124,11 @@ def isolate(prepare: Prepare, like: Inputs) -> Isolated:
 
 def check_isolated(prepare: Prepare, public: Inputs) -> None:
     """Refuse a preparation that mixes records or is random; `public` holds at least two public records."""
+    untouched = _copied(prepare)
     alone, before = isolate(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
-    if not all(_equal(first, other) for other in again) or chance_state() != before:
+    changed = not all(_equal(first, other) for other in again) or chance_state() != before
+    if changed or (untouched is not None and _remembers(untouched, public, first)):
         raise DataError(
             "prepare returns another value for the same record the second time: it draws random numbers or keeps state. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
@@ -137,6 +140,27 @@ def check_isolated(prepare: Prepare, public: Inputs) -> None:
                 "prepare mixes records: a record's value changes with the others in its batch or its place there. Use "
                 "published constants, such as tacit.data.Normalise(mean=..., std=...)"
             )
+
+
+def _copied(prepare: Prepare) -> Prepare | None:
+    """Return a copy with a state of its own, or None if there is none to be had."""
+    try:
+        return copy.deepcopy(prepare)
+    except Exception:  # what it holds cannot be copied
+        return None
+
+
+def _remembers(prepare: Prepare, public: Inputs, together: Inputs) -> bool:
+    """Say whether a preparation that has seen nothing yet gives a record another value than one that saw the others before it.
+
+    Repeating it shows less: a largest number so far stays the same from the second time on.
+    """
+    for number in range(len(parts(public)[0])):
+        own = mapped(itemgetter(slice(number, number + 1)), public)
+        after_others = mapped(itemgetter(slice(number, number + 1)), together)
+        if not _same(isolate(copy.deepcopy(prepare), public)(own), after_others):
+            return True
+    return False
 
 
 def _equal(one: Inputs, other: Inputs) -> bool:
