@@ -152,8 +152,8 @@ def _price(accounts: Sequence["Account"], config: "RunConfig", search: "Search")
     mean = len(accounts)
     claimed = ceil_digits(max(repeat_and_select(event, mean=mean, delta=config.delta) for event in largest))
     return (
-        f"{words}. If their number were random, geometric with mean {len(accounts)}, and nobody ever saw it or anything of a trial but the best, "
-        f"repeat-and-select would give ε={claimed:g} by RDP; the ledger charges the sum"
+        f"{words}. If their number were random, geometric with mean {len(accounts)}, each drew its settings independently of the others, and nobody "
+        f"ever saw that number or anything of a trial but the best, repeat-and-select would give ε={claimed:g} by RDP; the ledger charges the sum"
     )
 
 
