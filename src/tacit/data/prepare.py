@@ -6,6 +6,7 @@ at a time.
 """
 
 import copy
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -21,6 +22,9 @@ from tacit.data.inputs import Inputs, mapped, parts, same_structure, stack_recor
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
+_MOST_COPIED = (
+    2**26
+)  # bytes that a preparation may hold to be copied for a test: it may be the method of a whole data set
 Prepare = Callable[[Any], Any]
 """Maps the inputs of a batch to what the model reads: a tensor, or a tuple or dictionary of some, both."""
 
@@ -128,7 +132,8 @@ def check_isolated(prepare: Prepare, public: Inputs) -> None:
     alone, before = isolate(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
     changed = not all(_equal(first, other) for other in again) or chance_state() != before
-    if changed or (untouched is not None and _remembers(untouched, public, first)):
+    # Under `vmap` nothing is seen that could be remembered: only a loop shows actual values.
+    if changed or (alone.in_loop and untouched is not None and _remembers(untouched, public, first)):
         raise DataError(
             "prepare returns another value for the same record the second time: it draws random numbers or keeps state. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
@@ -143,7 +148,10 @@ def check_isolated(prepare: Prepare, public: Inputs) -> None:
 
 
 def _copied(prepare: Prepare) -> Prepare | None:
-    """Return a copy with a state of its own, or None if there is none to be had."""
+    """Return a copy with a state of its own, or None if there is none to be had, or if it would be large."""
+    held = getattr(getattr(prepare, "__self__", prepare), "__dict__", {}).values()
+    if sum(getattr(each, "nbytes", None) or sys.getsizeof(each) for each in held) > _MOST_COPIED:
+        return None
     try:
         return copy.deepcopy(prepare)
     except Exception:  # what it holds cannot be copied
