@@ -237,6 +237,9 @@ def test_data_of_ones_own_is_shown_as_train_would_divide_it():
     assert result["counts"] == config.load_data().counts.tolist()
     text = answer("data", "mine.py:whole", "--agents", 3)
     assert text.startswith("mine.py:whole, A(t=1), 3 agents, seed 0: 30 training records\n")
+    private = "This split goes by class, so that the numbers of records above are private, too.\n"
+    assert text.endswith(private)  # each agent has a class of its own: their numbers are those of the classes
+    assert private not in answer("data", "mine.py:whole", "--agents", 3, "--split", "iid")
 
 
 @pytest.mark.usefixtures("own")

@@ -58,7 +58,7 @@ def command(
 
     tacit data mnist --agents 10 --split 0.5 --plot split.png
     """
-    from tacit.data import Schema
+    from tacit.data import IID, Schema
     from tacit.data.schema import check_records
     from tacit.runs.specs import parse_split
 
@@ -115,6 +115,8 @@ def command(
         screen.print(f"The first {SHOWN} of {held.agents:,} agents; --json lists all.")
     if hidden:
         screen.print("How many are of each class is private; --private-counts shows it to you.")
+        if divided and not isinstance(how, IID):
+            screen.print("This split goes by class, so that the numbers of records above are private, too.")
     if plot is not None:
         screen.print(f"Picture: {plot}")
 
