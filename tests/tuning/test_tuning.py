@@ -225,7 +225,7 @@ def test_the_printed_price_of_repeat_and_select_covers_every_trial():
     assert float(claimed) == pytest.approx(each[1], rel=1e-3)
     assert float(claimed) >= each[1]
     # Values that a search draws are spread over the ranges, each part used once, which the theorem does not cover.
-    assert "each drew its settings independently of the others" in price_of(accounts, "pld")
+    assert "needs trials that draw their settings independently" in price_of(accounts, "pld")
 
 
 @pytest.mark.slow
