@@ -29,6 +29,14 @@ def answer(*args: object) -> str:
     return result.stdout
 
 
+def noted(*args: object) -> tuple[str, str]:
+    """Return what a command prints, and the one note beside it, which it must have."""
+    result = _invoke(args)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("note: ")
+    return result.stdout, one_line(result.stderr.removeprefix("note: "))
+
+
 def document(*args: object) -> dict:
     """Return the one JSON document that a command prints."""
     return json.loads(answer(*args, "--json"))

@@ -1,10 +1,11 @@
+import json
 import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from invoking import answer, complaint, document, is_picture, process
+from invoking import answer, complaint, document, is_picture, noted, process
 
 from tacit.data import IID, ByClass, Dirichlet, Schema, load
 from tacit.errors import InvalidInput
@@ -208,19 +209,43 @@ def own(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
+WARNING = "how many records of each class an agent holds is private: do not publish or forward these counts"
+
+
+@pytest.mark.usefixtures("own")
+def test_classes_of_ones_own_data_are_counted_only_when_asked_for_and_with_a_warning(tmp_path):
+    args = ("data", "mine.py:divided")
+    found = document(*args)
+    assert (found["sizes"], found["classes"], found["counts"]) == ([10, 20], 2, None)
+    text = answer(*args)
+    assert "classes of an agent" not in text
+    assert [line.split() for line in text.splitlines()[-3:-1]] == [["0", "10"], ["1", "20"]]
+    assert text.splitlines()[-1] == "How many are of each class is private; --private-counts shows it to you."
+    assert WARNING in complaint(*args, "--plot", tmp_path / "heat.png")
+    assert not (tmp_path / "heat.png").exists()
+    text, note = noted(*args, "--private-counts", "--plot", "heat.png")
+    assert text.splitlines()[-2].split() == ["all", "15", "15", "30"]
+    assert note == WARNING
+    assert is_picture(tmp_path / "heat.png")
+
+
 @pytest.mark.usefixtures("own")
 def test_data_of_ones_own_is_shown_as_train_would_divide_it():
-    result = document("data", "mine.py:whole", "--agents", 3, "--split", "iid", "--seed", 2)
+    args = ("data", "mine.py:whole", "--agents", 3, "--split", "iid", "--seed", 2, "--private-counts", "--json")
+    result = json.loads(noted(*args)[0])
     config = RunConfig.of({"dataset": "mine.py:whole", "agents": 3, "split": "iid", "seed": 2, "private": False})
     assert result["counts"] == config.load_data().counts.tolist()
     text = answer("data", "mine.py:whole", "--agents", 3)
     assert text.startswith("mine.py:whole, A(t=1), 3 agents, seed 0: 30 training records\n")
+    private = "This split goes by class, so that the numbers of records above are private, too.\n"
+    assert text.endswith(private)  # each agent has a class of its own: their numbers are those of the classes
+    assert private not in answer("data", "mine.py:whole", "--agents", 3, "--split", "iid")
 
 
 @pytest.mark.usefixtures("own")
 def test_data_that_is_divided_already_is_shown_as_it_is():
     assert answer("data", "mine.py:divided").startswith("mine.py:divided, 2 agents: 30 training records\n")
-    result = document("data", "mine.py:divided")
+    result = json.loads(noted("data", "mine.py:divided", "--private-counts", "--json")[0])
     assert (result["sizes"], result["counts"], result["split"]) == ([10, 20], [[5, 5], [10, 10]], None)
     assert "are divided among 2 agents already; leave agents out" in complaint("data", "mine.py:divided", "--agents", 3)
 

@@ -211,7 +211,7 @@ def test_records_that_do_not_fit_are_refused_with_the_name_of_the_input():
     data = AgentData.from_parts([((numbers, words), targets)], name="odd", classes=CLASSES, owners=["north"])
     with pytest.raises(DataError) as error:
         Session(tacit.Training(algorithm=tacit.Local(), **settings("tuple", data=data, graph=None)))
-    assert "agent 0 (north): 1 with inputs[0] that are not finite, 1 with inputs[1]" in str(error.value)
+    assert "agent 0 (north): inputs[0] that are not finite, inputs[1]" in str(error.value)
 
 
 def by_numpy(inputs):
@@ -233,6 +233,22 @@ def test_every_record_is_prepared_by_itself(prepare):
     check_isolated(prepare, inputs)
     result = tacit.train(tacit.DSGD(), **settings("dict", data=dealt("dict", prepare=prepare)))
     assert result.theta.isfinite().all()
+
+
+class RunningScale:
+    """Divides by the largest number so far."""
+
+    largest = 0.0
+
+    def __call__(self, inputs):
+        self.largest = max(self.largest, float(inputs.abs().max()))
+        return inputs / self.largest
+
+
+@pytest.mark.parametrize("numbers", [(1.0, 2.0, 3.0), (3.0, 2.0, 1.0), (2.0, 3.0, 1.0)])
+def test_a_preparation_that_remembers_a_record_is_refused_wherever_that_stands(numbers):
+    with pytest.raises(DataError, match="keeps state"):
+        check_isolated(RunningScale(), torch.tensor(numbers)[:, None])
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tacit.data import Records
+import tacit
+from tacit.data import Records, load
 from tacit.errors import InvalidInput
+from tacit.peer.agreement.terms import config_of, privacy_terms
 from tacit.peer.checking import check_site
 from tacit.peer.preparation import load_own_data
 from tacit.peer.records import RECORDS_FILE, check_unchanged, keep_fingerprint
@@ -51,6 +53,28 @@ def test_one_changed_record_or_target_is_refused(begun):
         check_unchanged(folder, replace(data, dataset=fewer), declared)
     with pytest.raises(InvalidInput, match="numbers of records differ"):
         check_unchanged(folder, data, declared + 1)
+
+
+def test_someone_at_several_sites_is_not_covered_and_every_site_says_so(begun, monkeypatch, caplog):
+    consortium, *_ = begun
+    site = consortium.service(0)
+    own = site.settings.model_copy(update={"part": None})
+    whole = load("digits")
+    units = replace(whole, train=whole.train.of_units(torch.arange(len(whole.train)) // 3))
+    monkeypatch.setattr("tacit.peer.preparation.whole_data", lambda settings, seed: units)
+    privacy = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=10, unit=tacit.Unit("patient", most=3))
+    training = tacit.Training(
+        algorithm=tacit.SGD(),
+        model=lambda: tacit.models.logistic((1, 8, 8), 10),
+        data=load_own_data(own, consortium.agreement, 0),
+        privacy=privacy,
+        rounds=1,
+        lr=0.1,
+    )
+    tacit.Session(training).close()
+    assert "one may be at several agents, and ε is for what one agent has of a patient" in caplog.text
+    config = config_of(consortium.agreement).model_copy(update={"unit": "patient:3"})
+    assert privacy_terms(config).startswith("per patient of one site alone at δ=")
 
 
 def test_what_is_kept_is_for_the_owner_alone_and_is_salted(begun, tmp_path):

@@ -2,11 +2,14 @@
 
 import asyncio
 
+import grpc
 import pytest
 
 from tacit.peer.protocol.interface import Kind
 from tacit.peer.wire.generate import HERE, generate
 from tacit.peer.wire.hub import GrpcWire
+from tacit.peer.wire.listening import METHOD, OPTIONS
+from tacit.peer.wire.tls import dialling_credentials, issue_tls_key, tls_name
 from tests.peer.wires import MOST_BYTES, Recorder, frame_of, linked, make_pair
 
 
@@ -61,6 +64,32 @@ def test_a_frame_that_is_too_long_closes_the_link_which_then_comes_back(pair):
             await at_north.until(lambda each: each.calls.count(("connected", 1)) == 2)
             assert at_north.calls == [("connected", 1), ("disconnected", 1), ("connected", 1)]
             assert at_north.frames == []
+
+    asyncio.run(play())
+
+
+def test_the_text_of_an_unforeseen_error_does_not_leave_the_site(pair):
+    sites, agreement = pair
+    north, south = (GrpcWire(site, agreement, most_bytes=MOST_BYTES) for site in sites)
+
+    def fail(neighbor):
+        raise ValueError("patient 17")
+
+    async def play():
+        north.core = Recorder()
+        north.core.connected = fail
+        await north.start()
+        card = sites[0].card
+        options = [*OPTIONS, ("grpc.ssl_target_name_override", tls_name(card))]
+        credentials = dialling_credentials(issue_tls_key(sites[1]), card)
+        async with grpc.aio.secure_channel(card.address, credentials, options=options) as channel:
+            call = channel.stream_stream(METHOD)()
+            await call.write(south._opening())
+            await call.read()
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call.read()
+        await north.stop()
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "an error at this end")
 
     asyncio.run(play())
 

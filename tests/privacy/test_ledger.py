@@ -8,7 +8,7 @@ from opening_accounts import open_account, play
 from tampering import gaussians
 
 from tacit.errors import BudgetExceeded, PrivacyError
-from tacit.privacy import Budget, Event, Guarantee, Ledger, epsilon
+from tacit.privacy import Budget, Event, Guarantee, Ledger, Privacy, epsilon
 from tacit.privacy.filters import filtered_epsilon
 
 
@@ -134,6 +134,21 @@ def test_a_refusal_says_how_many_queries_or_how_much_noise_would_fit(owners):
     copy = Ledger.from_json(ledger.to_json())
     open_account(ledger, run="two", sigma=3.0, **asked | {"queries": count})
     open_account(copy, run="two", sigma=sigma, **asked)
+
+
+def test_a_refusal_of_noise_with_bands_counts_queries_and_not_turns():
+    def open_banded(ledger, run, queries):
+        plan = Privacy(delta=1e-5, clip=1.0, lot_size=10, noise_multiplier=3.0, bands=4).plan([1000], 60)
+        return ledger.open(run=run, owners=["a"], mechanisms=plan.mechanisms, queries=queries, release=True)
+
+    ledger = Ledger(Budget(epsilon=0.5, delta=1e-5))
+    play(open_banded(ledger, "one", 60), 60)
+    with pytest.raises(BudgetExceeded) as error:
+        open_banded(ledger, "two", 8000)
+    (count,) = map(int, re.findall(r"What would fit: (\d+) queries with this noise", str(error.value)))
+    with pytest.raises(BudgetExceeded):
+        open_banded(ledger, "two", count + 4)  # one more turn of each group
+    open_banded(ledger, "two", count)
 
 
 def test_a_refusal_of_a_first_run_says_for_which_epsilon_to_plan():

@@ -12,7 +12,7 @@ from scipy.stats import binom, norm
 
 import tacit
 from tacit.data.guards import chance_state, restore_chance
-from tacit.errors import BudgetExceeded, InvalidInput, PrivacyError
+from tacit.errors import BudgetExceeded, DataError, InvalidInput, PrivacyError
 from tacit.privacy import Budget, Ledger, Mechanism
 from tacit.privacy.groups import group_key, group_records
 from tacit.privacy.mechanisms import vote_mechanism
@@ -175,6 +175,24 @@ def test_random_numbers_of_one_teacher_do_not_lead_to_the_next():
         found.append(count_votes(oracle)[0])
     changed = [not torch.equal(a, b) for one, two in zip(*found, strict=True) for a, b in zip(one, two, strict=True)]
     assert changed == [False] * TEACHERS + [True] + [False] * (TEACHERS - 1)
+
+
+class RunningScale:
+    """Divides by the largest number so far: one large record would change every teacher after it, and all public records."""
+
+    largest = 0.0
+
+    def __call__(self, inputs):
+        self.largest = max(self.largest, float(inputs.abs().max()))
+        return inputs / self.largest
+
+
+def test_a_preparation_that_remembers_records_is_refused_before_anything_is_asked():
+    data, ledger = make_data(), Ledger()
+    remembering = replace(data, dataset=replace(data.dataset, prepare=RunningScale()))
+    with pytest.raises(DataError, match="keeps state"):
+        make_oracle(remembering, ledger=ledger)
+    assert not ledger.accounts
 
 
 def test_a_teacher_that_fails_on_public_records_votes_for_class_0_and_the_query_is_answered():

@@ -382,11 +382,11 @@ def _check_labels(name: str, targets: Tensor, classes: int) -> None:
 
 
 def _check_range(name: str, targets: Tensor, classes: int) -> None:
-    if wrong := int(((targets < 0) | (targets >= classes)).sum()):
-        # The labels are private: the message, for their owner, says only how many do not fit.
+    if bool(((targets < 0) | (targets >= classes)).any()):
+        # The labels are private: the message, for their owner, says neither which nor how many do not fit.
         raise DataError(
-            f"{wrong} of {len(targets)} {name} do not lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or "
-            "correct these records. Where they are private, so is this message: do not forward it"
+            f"not all {name} lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or correct these records. Where they "
+            "are private, so is this message: do not forward it"
         )
 
 
@@ -400,13 +400,12 @@ def _share(allow_missing: bool | float) -> float:
 
 
 def _warn_of_missing(name: str, records: Records) -> None:
-    """Say at once that a run will refuse these records."""
-    if count := int(find_missing(records).sum()):
+    """Say at once that a run will refuse these records. How many there are is private, and logs are kept and forwarded."""
+    if bool(find_missing(records).any()):
         log.warning(
-            "%d of %d training records of %s hold NaN or infinity, and no run will start with them. Drop or correct them, or give "
-            "allow_missing=0.05 to let in a share of them. This message is about private records: do not forward it",
-            count,
-            len(records),
+            "training records of %s hold NaN or infinity, and no run will start with them. Drop or correct them (schema.fits(records) "
+            "returns which fit), or give allow_missing=0.05 to let in a share of them. This message is about private records: do not "
+            "forward it",
             name,
         )
 

@@ -5,6 +5,8 @@ data, so that a record's prepared value depends on no other record. `isolate` gu
 at a time.
 """
 
+import copy
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
@@ -20,6 +22,9 @@ from tacit.data.inputs import Inputs, mapped, parts, same_structure, stack_recor
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
+_MOST_COPIED = (
+    2**26
+)  # bytes that a preparation may hold to be copied for a test: it may be the method of a whole data set
 Prepare = Callable[[Any], Any]
 """Maps the inputs of a batch to what the model reads: a tensor, or a tuple or dictionary of some, both."""
 
@@ -123,9 +128,12 @@ def isolate(prepare: Prepare, like: Inputs) -> Isolated:
 
 def check_isolated(prepare: Prepare, public: Inputs) -> None:
     """Refuse a preparation that mixes records or is random; `public` holds at least two public records."""
+    untouched = _copied(prepare)
     alone, before = isolate(prepare, public), chance_state()
     first, *again = (alone(public) for _ in range(3))
-    if not all(_equal(first, other) for other in again) or chance_state() != before:
+    changed = not all(_equal(first, other) for other in again) or chance_state() != before
+    # Under `vmap` nothing is seen that could be remembered: only a loop shows actual values.
+    if changed or (alone.in_loop and untouched is not None and _remembers(untouched, public, first)):
         raise DataError(
             "prepare returns another value for the same record the second time: it draws random numbers or keeps state. "
             "A record's contribution must depend on that record alone; see tacit.models.Views for augmentation"
@@ -137,6 +145,30 @@ def check_isolated(prepare: Prepare, public: Inputs) -> None:
                 "prepare mixes records: a record's value changes with the others in its batch or its place there. Use "
                 "published constants, such as tacit.data.Normalise(mean=..., std=...)"
             )
+
+
+def _copied(prepare: Prepare) -> Prepare | None:
+    """Return a copy with a state of its own, or None if there is none to be had, or if it would be large."""
+    held = getattr(getattr(prepare, "__self__", prepare), "__dict__", {}).values()
+    if sum(getattr(each, "nbytes", None) or sys.getsizeof(each) for each in held) > _MOST_COPIED:
+        return None
+    try:
+        return copy.deepcopy(prepare)
+    except Exception:  # what it holds cannot be copied
+        return None
+
+
+def _remembers(prepare: Prepare, public: Inputs, together: Inputs) -> bool:
+    """Say whether a preparation that has seen nothing yet gives a record another value than one that saw the others before it.
+
+    Repeating it shows less: a largest number so far stays the same from the second time on.
+    """
+    for number in range(len(parts(public)[0])):
+        own = mapped(itemgetter(slice(number, number + 1)), public)
+        after_others = mapped(itemgetter(slice(number, number + 1)), together)
+        if not _same(isolate(copy.deepcopy(prepare), public)(own), after_others):
+            return True
+    return False
 
 
 def _equal(one: Inputs, other: Inputs) -> bool:

@@ -144,7 +144,7 @@ _checked: WeakKeyDictionary[Records, dict[tuple[Schema, tuple[int, ...]], Misfit
 
 
 def check_records(data: "AgentData", schema: Schema) -> None:
-    """Refuse records that do not fit. Held-out ones are public; for training records the message has only counts.
+    """Refuse records that do not fit. Held-out ones are public, and are counted; for training records the message only says what is wrong.
 
     A table is read once per schema, unless torch knows that it has changed.
     """
@@ -196,13 +196,12 @@ def find_missing(records: Records) -> Bool[Tensor, "records"]:
 
 def check_share(name: str, most: float, holders: Sequence[tuple[str, Bool[Tensor, "held"]]]) -> None:
     """Refuse a holder if more than this share of its records, marked in a column, hold NaN or infinity."""
-    counts = [(whose, int(missing.sum()), len(missing)) for whose, missing in holders]
-    lines = [f"{whose}: {count} of {size}" for whose, count, size in counts if count > most * size]
-    if lines:
-        more = f"; and {len(lines) - _SHOWN} more agents" if len(lines) > _SHOWN else ""
+    beyond = [whose for whose, missing in holders if int(missing.sum()) > most * len(missing)]
+    if beyond:
+        more = f"; and {len(beyond) - _SHOWN} more agents" if len(beyond) > _SHOWN else ""
         raise DataError(
-            f"more records of {name} hold NaN or infinity than the share of {most:g} that allow_missing lets in. "
-            f"{'; '.join(lines[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
+            f"more records of {name} hold NaN or infinity than the share of {most:g} that allow_missing lets in: "
+            f"{'; '.join(beyond[:_SHOWN])}{more}. Drop or correct them, or let in more. This message is about private records: do "
             "not forward it"
         )
 
@@ -218,8 +217,8 @@ def _misfits(records: Records, schema: Schema) -> Misfits:
 
 
 def _held(wrong: Misfits, held: Tensor) -> str:
-    mine = {words: rows[torch.isin(rows.cpu(), held.cpu())] for words, rows in wrong.items()}
-    return _counted({words: rows for words, rows in mine.items() if len(rows)})
+    """Say what is wrong with the records that an agent holds, and not with how many of them: that is private."""
+    return ", ".join(words for words, rows in wrong.items() if bool(torch.isin(rows.cpu(), held.cpu()).any()))
 
 
 def _missing(wrong: Misfits) -> str:

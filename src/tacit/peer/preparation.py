@@ -34,7 +34,9 @@ def load_own_data(settings: SiteSettings, agreement: Agreement, agent: int) -> A
     if settings.part is None:
         whole = whole_data(settings, config.seed)
         own = whole.split(1, IID())
-        return replace(own, owners=(agreement.members[agent].name,), partition="")
+        # Nobody knows whether a patient of this site is one of another site, too.
+        local = whole.train.units is not None
+        return replace(own, owners=(agreement.members[agent].name,), partition="", local_units=local)
     if settings.part >= len(agreement.members):
         raise InvalidInput(
             f"part is {settings.part}; the data is divided among {len(agreement.members)} members, from 0"

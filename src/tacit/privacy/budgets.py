@@ -77,7 +77,8 @@ def _what_fits(requests: Sequence[Request], queries: int) -> str:
         )
 
     def fewer(count: int) -> Callable[[Event], Event]:
-        return lambda event: replace(event, count=count)
+        # Where groups of records take turns, an event counts turns: fewer than queries, and no fewer than this for fewer queries.
+        return lambda event: replace(event, count=-(-count * event.count // queries))
 
     def louder(factor: float) -> Callable[[Event], Event]:
         return lambda event: replace(event, noise_multiplier=factor * event.noise_multiplier)

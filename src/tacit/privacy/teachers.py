@@ -20,7 +20,7 @@ from tacit.data import AgentData, DataSet
 from tacit.data.drafting import settle
 from tacit.data.guards import chance_state, restore_chance
 from tacit.data.inputs import Inputs, parts
-from tacit.data.prepare import isolate
+from tacit.data.prepare import check_isolated, isolate
 from tacit.data.records import Records
 from tacit.data.schema import check_records
 from tacit.errors import InvalidInput, PrivacyError
@@ -207,7 +207,9 @@ class VoteOracle(Teachers):
     ) -> None:
         schema = settle(data.dataset, model)
         check_records(data, schema)
-        check_module(model, data.dataset.prepare(schema.sample(3, torch.Generator().manual_seed(0)).inputs))
+        made_up = schema.sample(3, torch.Generator().manual_seed(0)).inputs
+        check_isolated(data.dataset.prepare, made_up)  # what it remembers of a record would reach every other teacher
+        check_module(model, data.dataset.prepare(made_up))
         flat = FlatModel(model, loss)
         super().__init__(
             data,

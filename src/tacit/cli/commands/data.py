@@ -8,10 +8,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli.terminal.command import Json, Plot
+from tacit.cli.terminal.command import Json, Plot, option
 from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.options import PLAIN, given_settings, with_settings
-from tacit.cli.terminal.output import console, plain_table, print_json, working
+from tacit.cli.terminal.output import console, note, plain_table, print_json, working
 from tacit.errors import InvalidInput
 from tacit.registry import DATA_SETS
 from tacit.report.wording import counted
@@ -30,6 +30,7 @@ NUMBERED = 66  # columns for the counts of all classes on a line of 80
 CELLS = 50  # shaded cells on a line; with more classes than that, a cell is several classes
 _SHADES = "·░▒▓█"
 _PALE, _DEEP = (198, 219, 239), (8, 69, 148)
+_PRIVATE = "how many records of each class an agent holds is private: do not publish or forward these counts"
 
 
 @with_settings({PLAIN: ("agents", "split", "seed", "data_dir")})
@@ -41,19 +42,23 @@ def command(
             help=DATA_SETS.listed("synthetic:RECORDS", "or your own as file.py:NAME."),
         ),
     ],
+    private_counts: Annotated[
+        bool, option("", "Count the classes of your own data, too, for your eyes alone.", "--private-counts")
+    ] = False,
     json: Json = False,
     plot: Plot = None,
     **settings: Any,
 ) -> None:
     """Show which agent gets which records when a data set is divided as tacit train divides it.
 
-    Your own data may be divided already. Showing it runs your file. Records that no run would accept are refused here, too.
+    Your own data may be divided already. Showing it runs your file. Records that no run would accept are refused here, too. How many records of
+    each class an agent holds is shown for published data; of your own data it is private, and shown with --private-counts alone.
 
     [bold]Example[/]
 
     tacit data mnist --agents 10 --split 0.5 --plot split.png
     """
-    from tacit.data import Schema
+    from tacit.data import IID, Schema
     from tacit.data.schema import check_records
     from tacit.runs.specs import parse_split
 
@@ -64,18 +69,25 @@ def command(
         held = config.load_data()
         schema = Schema.draft(held.dataset) if held.dataset.schema is None else held.dataset.schema
         check_records(held, schema)
-        counts = None if held.dataset.classes is None else held.counts
+        hidden = held.dataset.classes is not None and not (held.dataset.published or private_counts)
+        counts = None if held.dataset.classes is None or hidden else held.counts
         divided = held.partition.startswith(f"{held.dataset.name}/{how}/")
         ways = (
             f"{how}, {counted(held.agents, 'agent')}, seed {config.seed}" if divided else counted(held.agents, "agent")
         )
         title = f"{name}, {ways}: {sum(held.sizes):,} training records"
         if plot is not None:
+            if hidden:
+                raise InvalidInput(
+                    f"{name} is not published, and {_PRIVATE}; to draw them for yourself alone, give --private-counts"
+                )
             if counts is None:
                 raise InvalidInput(f"{name} has no classes, so there is no heat map to draw; leave out --plot")
             from tacit.cli.terminal.pictures import draw_partition
 
             save_picture(draw_partition(counts, title=title), plot)
+    if counts is not None and not held.dataset.published:
+        note(_PRIVATE)
     if json:
         print_json(
             {
@@ -101,6 +113,10 @@ def command(
         _print_shades(screen, counts)
     if held.agents > SHOWN:
         screen.print(f"The first {SHOWN} of {held.agents:,} agents; --json lists all.")
+    if hidden:
+        screen.print("How many are of each class is private; --private-counts shows it to you.")
+        if divided and not isinstance(how, IID):
+            screen.print("This split goes by class, so that the numbers of records above are private, too.")
     if plot is not None:
         screen.print(f"Picture: {plot}")
 

@@ -149,6 +149,9 @@ def _price(accounts: Sequence["Account"], config: "RunConfig", search: "Search")
     words = f"{len(accounts)} runs on private records, which cost ε={ceil_digits(most):g} in all against {EVERYBODY}, at {stated}"
     if search.generations > 1 or config.adjacency != "add_remove" or discrete:
         return words
+    words += (
+        ". Repeat-and-select needs trials that draw their settings independently, and these are spread over the ranges"
+    )
     mean = len(accounts)
     claimed = ceil_digits(max(repeat_and_select(event, mean=mean, delta=config.delta) for event in largest))
     return (

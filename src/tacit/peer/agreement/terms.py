@@ -87,7 +87,7 @@ def config_of(agreement: Agreement) -> RunConfig:
 
 def privacy_terms(config: RunConfig) -> str:
     """Say what every ε of a run is stated with: per whom, δ, adjacency, accountant, and against whom it holds."""
-    unit = RECORD if config.unit is None else unit_in(config.unit)[0]
+    unit = RECORD if config.unit is None else f"{unit_in(config.unit)[0]} of one site alone"
     against = Observer(config.curious) if config.noise == "cancelling" else EVERYBODY
     return f"per {unit} at {terms(config.delta, config.adjacency, config.accountant)}, against {against}"
 

@@ -104,3 +104,6 @@ class Listener:
         except asyncio.CancelledError:  # the other end is gone
             log.debug("a connection was dropped")
             raise
+        except Exception:  # grpc would send its text to the other end
+            log.exception("a link that a neighbour opened has failed")
+            await context.abort(grpc.StatusCode.INTERNAL, "an error at this end")
