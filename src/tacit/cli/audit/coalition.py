@@ -11,9 +11,9 @@ from tacit.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True)
 class CoalitionAudit(BatchedAudit):
-    """Curious agents who pool their masks: does more leak to so many of them than is claimed?
+    """Curious agents who pool their masks: do they learn more than is claimed?
 
-    They hear all messages and subtract the masks that they share. The claim is the ε against as many agents as there are observers.
+    They hear all messages and subtract the masks that they share. The claim is the ε against that number of curious agents.
 
     The record is the worst possible one: for any model its gradient is clipped to its full length and points in one direction.
 

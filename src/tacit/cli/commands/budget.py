@@ -51,10 +51,10 @@ COMMAND_CLASS = BudgetCommand
     },
     epsilon="find the noise for this ε",
     noise_multiplier="find the ε of this σ",
-    agents="cancelling: how many agents, all with such records and lots",
+    agents="cancelling: number of agents, all with these numbers of records and lots",
     keys="cancelling: who shares masks: complete, graph (neighbours, with --graph), a kind such as ring, or a file \\[complete]",
-    algorithm="cancelling: the rule that masks are to suit; dsgt if only its graph or steps are given",
-    graph="cancelling: the graph that masks are to suit; ring if only the rule or its steps are given",
+    algorithm="cancelling: choose masks for this rule; dsgt if only its graph or steps are given",
+    graph="cancelling: choose masks for this graph; ring if only the rule or its steps are given",
     mixing="cancelling: how neighbours are weighed on it \\[metropolis]",
     exchanges_per_query="cancelling: rounds of its links in each exchange \\[1]",
     rounds="cancelling: rounds of the rule; as many as queries unless given",
@@ -73,7 +73,7 @@ def command(
     ] = None,
     **settings: Any,
 ) -> None:
-    """Find how much noise an ε needs, or how much ε a noise spends.
+    """Find how much noise an ε needs, or how much ε some noise spends.
 
     Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
     everybody else together. With --noise cancelling --agents N, it holds against any K curious agents, and ε against more is shown, too; σ is
@@ -205,7 +205,7 @@ def _drawn_counts(planned: PlannedQueries) -> list[int]:
 
 
 def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:
-    """Refuse masks without a number of agents, what only masks need if there are none, and discrete noise that cannot be counted."""
+    """Refuse masks without a number of agents, options of masks without masks, and discrete noise that cannot be accounted."""
     if config.noise == "discrete" and config.accountant != "rdp":
         raise PrivacyError(
             f"--accountant is {config.accountant!r}; discrete noise has a bound by Rényi divergences alone, so use --accountant rdp"
@@ -220,7 +220,7 @@ def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:
 
 
 def _one(config: RunConfig, key: str) -> float | None:
-    """Return a setting that agents of a run may have different values of, and the data owner of a budget has one."""
+    """Return a setting that may differ between the agents of a run; the one data owner of a budget has one value."""
     value: float | list[float] | None = getattr(config, key)
     if isinstance(value, list):
         raise InvalidInput(f"{as_option(key)} has {len(value)} values; a budget is that of one data owner")

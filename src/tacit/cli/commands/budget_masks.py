@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.privacy.keys import Keys
 
 OF_RESPONSE = ("algorithm", "graph", "mixing", "exchanges_per_query", "rounds", "lr", "lr_final", "averaging")
-"""Settings of a run from which it follows how its rule responds to masks, and so how large these are best."""
+"""Settings of a run that decide how its rule responds to masks, and so their best size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def _key_graph(config: RunConfig, given: Mapping[str, Any]) -> "Literal['complet
         if "graph" in given:
             return "graph"
         raise InvalidInput(
-            "--keys graph means the neighbours in a run's graph, which is not known here; name it by --graph, or name the kind of keys, such "
+            "--keys graph means the neighbours in a run's graph, which is not known here; name it with --graph, or name the kind of keys, such "
             "as ring"
         )
     if is_schedule(text):
