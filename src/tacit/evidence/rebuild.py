@@ -137,7 +137,7 @@ class FromCommandLine:
                 raise Missing("its key graph was searched for with a number of restarts of its own")
             return None
         if self._plan.masks is None:
-            raise Missing("its key graph was in a file, and the plan has no masks that show it")
+            raise Missing("its key graph was in a file, and the plan has no masks from which to rebuild it")
         pairs = Masks.of_json(self._plan.masks).keys.all_pairs
         return graph_of(agents, pairs, None)
 
@@ -167,7 +167,7 @@ class FromPython:
         self._own: set[str] = set()  # keys of the parts that were made by the owner's code
 
     def data(self) -> DataSet:
-        """Return the data set, if it comes with the library and is at hand."""
+        """Return the data set, if it comes with the library and is available."""
         return self._split_data.dataset
 
     @cached_property
@@ -238,7 +238,7 @@ class FromPython:
         return training
 
     def _names(self) -> dict[str, str]:
-        """Return by which name each part was made, which is then what a reader is shown of it."""
+        """Return the name by which each part was made; readers are shown that name."""
         names = {}
         for key, part in self._config.parts.items():
             made = part.made or {}
@@ -320,7 +320,7 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
 
 
 def _check_shipped_graph(text: str) -> None:
-    """Refuse a text that would make us open a file, or search for a graph for as long as an archive likes."""
+    """Refuse a text that would open a file, or start a search for a graph whose length the archive sets."""
     if not is_shipped("graph", text):
         raise Missing(f"the graph {text[:80]!r} {_NOT_RUN}")
     if "restarts" in text:
