@@ -1,4 +1,4 @@
-"""`tacit tune` as a user sees it: the file that it writes, one that is there already, and Ctrl-C."""
+"""`tacit tune` as a user sees it: the file that it writes, one that exists already, and Ctrl-C."""
 
 import os
 import signal

@@ -32,7 +32,7 @@ MISTAKES = {
     "a graph that rank 1 does not see": "rank 1: ",
     "another graph": "links of the graph is ",
     "no settings": "run.toml cannot be read: No such file or directory",
-    "more ranks than agents": "workers is 2, and there is one agent",
+    "more ranks than agents": "workers is 2, but there is one agent",
     "another number of workers": "says workers = 3, but 2 ranks were started; use as many",
     "another noise": "the plan of lots, clipping norms, noise and keys is ",
     "other keys": "the plan of lots, clipping norms, noise and keys is ",

@@ -45,13 +45,13 @@ def divide_data(config: RunConfig) -> AgentData:
         return whole.split(config.agents, parse_split(config.split), seed=config.seed)
     if "dataset" in config.code and whole.agents != config.agents:
         raise InvalidInput(
-            f"the records of {config.dataset} are divided among {whole.agents} agents, and were among {config.agents} when the run "
-            "began; put them back, or start a new run"
+            f"the records of {config.dataset} are divided among {whole.agents} agents, but the run began with {config.agents}; put "
+            "them back, or start a new run"
         )
     for key, actual in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
         if key in config.model_fields_set and getattr(config, key) != actual:
             raise InvalidInput(
-                f"{key} is {getattr(config, key)!r}, and the records of {config.dataset} are divided among {whole.agents} agents "
+                f"{key} is {getattr(config, key)!r}, but the records of {config.dataset} are divided among {whole.agents} agents "
                 f"already; leave {key} out"
             )
     return whole
@@ -64,7 +64,7 @@ def links(config: RunConfig, agents: int) -> nx.Graph | Topology:
 
 
 def model_for(config: RunConfig, data: DataSet) -> Model:
-    """Return what makes the model for records of some data set."""
+    """Return the function that makes the model for records of a data set."""
     if (own := _own(config, "model")) is not None:
         return as_model(own, lambda: {"input_shape": data.input_shape, "classes": data.classes})
     return shipped_model(config.model, data)
@@ -135,7 +135,7 @@ def make_training(
 
 
 def _step_agents(config: RunConfig, agents: int) -> int | None:
-    """Return for how many agents a step of the engine is shaped: where workers share the agents, as many however many workers there are.
+    """Return for how many agents a step of the engine is shaped; where workers share the agents, the number does not depend on theirs.
 
     Rounding follows from the shape of a step, so the same run on other numbers of workers gives the same bits.
     """
@@ -193,6 +193,6 @@ def _keys(config: RunConfig, agents: int) -> Literal["complete", "graph"] | nx.G
 
 
 def _own(config: RunConfig, key: str) -> UserCode | None:
-    """Return what a setting names of the user's own, if it does; code that was changed since a run began is refused."""
+    """Return the user's own code that a setting names, if any; code that was changed since the run began is refused."""
     text = getattr(config, key)
     return find(key, text, config.code.get(key)) if is_user_code(text) and not is_shipped(key, text) else None
