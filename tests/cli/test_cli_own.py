@@ -223,7 +223,8 @@ def test_a_mistake_in_a_users_rule_is_a_sentence_and_a_traceback_if_asked_for(ta
     said = one_line(error)
     assert "error: Slips.round failed in round 3 of 4 (at.round is 2): KeyError: 'momentum' (rule.py, line 16)" in said
     assert (
-        "The queries of the run stay charged. A rule that was changed needs a new run; `tacit ledger abandon one" in said
+        "The queries of the run stay charged. A rule that was changed needs a new run; `tacit ledger abandon one"
+        in said
     )
     assert "Traceback" not in error
     code, _, error = tacit(*said.partition("`tacit ")[2].partition("`")[0].split())

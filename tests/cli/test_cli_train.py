@@ -346,7 +346,7 @@ def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
     assert tacit("report", "one")[0] == 0
     code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
     assert code == 2
-    assert "the graph's file has weights of its own" in one_line(error)
+    assert "the graph's file has its own weights" in one_line(error)
 
 
 def test_the_plan_of_a_short_run_states_how_much_it_scores(tacit):

@@ -54,9 +54,7 @@ def after_failure(error: BaseException, path: Path, config: AnyConfig) -> str:
     """Say what becomes of a run that an error ended."""
     if isinstance(error, RuleError):
         abandon = f"tacit ledger abandon {shlex.quote(path.name)} --runs {shlex.quote(str(path.parent))} --reason WHY"
-        return (
-            f"The queries of the run stay charged. A rule that was changed needs a new run; `{abandon}` gives this one up"
-        )
+        return f"The queries of the run stay charged. A rule that was changed needs a new run; `{abandon}` gives this one up"
     return is_kept(path, config)
 
 

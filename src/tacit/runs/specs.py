@@ -109,7 +109,9 @@ def parse_graph(
     if kind not in names and (os.path.isfile(text) or os.sep in text or "." in kind):
         return _from_file(text, agents, options)
     if kind in SCHEDULES:
-        raise GraphError(f"{text!r} changes from round to round, but a single graph is needed here; give one, such as ring")
+        raise GraphError(
+            f"{text!r} changes from round to round, but a single graph is needed here; give one, such as ring"
+        )
     if kind not in names:
         try:
             choose("graph kind", kind, (*names, *SCHEDULES))
