@@ -39,7 +39,7 @@ MISTAKES = {
 }
 BEGUN = {
     "lr": (3.0, "run 'one' began with lr = 1.0, but lr is 3.0 now; resume it with the settings that it began with"),
-    "workers": (3, "run 'one' began with workers = 3, and workers is 2 now"),
+    "workers": (3, "run 'one' began with workers = 3, but workers is 2 now"),
 }
 
 
