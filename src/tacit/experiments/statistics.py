@@ -110,7 +110,7 @@ def judge_fall(change: Summary, tolerance: float) -> FallVerdict:
 
 
 def judge_margin(change: Summary, points: float) -> str:
-    """Say whether something is at most so many percentage points below what it is compared with."""
+    """Say whether something is at most this much below what it is compared with, in percentage points."""
     margin, words = change.margin or 0.0, f"{100 * points:g} points"
     if change.mean - margin >= -points:
         return f"within the {words}"
