@@ -52,9 +52,10 @@ _TRIALS = 5  # of what is compared trial by trial
 # The network with more rounds: settings that differ, and steps.
 _LONG: dict[str, tuple[dict[str, Value], Try]] = {
     CENTRAL: ({}, Try(4.0, 0.8, 1000)),
-    "dsgt": ({}, Try(4.0, 0.4, 1000)),
+    "dsgt": ({}, Try(2.0, 0.2, 1000)),
     "dinno": ({"rho": 0.1, "growth": None}, Try(0.01, 0.0005, 1000)),
 }
+_LONG_MASKS = Try(4.0, 0.8, 1000)
 _PLAIN_DINNO = Try(1.0, 0.05, 1000)  # with the plain inner steps of the recipe
 _WORDS = {
     PUBLISHED: "published settings, mixed synchronously",
@@ -80,8 +81,9 @@ def _points(profile: Profile) -> list[Point]:
             paired = recipe != PUBLISHED and (system in (CENTRAL, "dsgt") or (recipe, system) == (NETWORK, "dinno"))
             trials = 1 if long else compared if paired else several
             found.append(recipe_point(profile, recipe, system, graph, trials))
-            if recipe == NETWORK and profile != "smoke" and system in _LONG:
-                found.append(recipe_point(profile, recipe, system, graph, several, *_LONG[system]))
+            if recipe == NETWORK and profile != "smoke" and system in _LONG and graph == "complete":
+                often = several if system == "dinno" else trials
+                found.append(recipe_point(profile, recipe, system, graph, often, *_LONG[system]))
         if recipe == PUBLISHED:
             continue
         for graph in _MARGINS[recipe]:
@@ -97,6 +99,7 @@ def _points(profile: Profile) -> list[Point]:
                     found.append(recipe_point(profile, recipe, system, "complete", compared, changed))
         if recipe == NETWORK and profile != "smoke":
             found.append(recipe_point(profile, recipe, "dinno", "complete", several, {}, _PLAIN_DINNO))
+            found.append(recipe_point(profile, recipe, MASKS, "complete", compared, {}, _LONG_MASKS))
     return list(dict.fromkeys([*found, *points_elsewhere(profile)]))
 
 
