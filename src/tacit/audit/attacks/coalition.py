@@ -2,7 +2,7 @@
 
 They subtract their own masks from the messages. What is left is Gaussian with the covariance that the accounting assumes, so the
 likelihood ratio is as strong as the stated ε against that many agents. Three more statistics show no more than is stated on a sound system,
-and more on a faulty one: differences between rounds, in which masks that are drawn once cancel; all rounds together, where masks come back
+and more on a faulty one: differences between rounds, in which masks that are drawn once cancel; all rounds together, where masks repeat
 after some rounds (`repeats`); and the sum over the agents that are not curious, in which only their own noise is left.
 """
 
