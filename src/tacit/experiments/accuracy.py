@@ -333,9 +333,7 @@ def _keep_paired(own: Sequence[ResultRow]) -> list[ResultRow]:
 
 def _graph(algorithm: str, graph: str) -> str | None:
     """Return the graph of a row: central training has none, and is shown beside the complete graph."""
-    if algorithm == CENTRAL:
-        return None if graph == "complete" else graph
-    return graph
+    return None if (algorithm, graph) == (CENTRAL, "complete") else graph
 
 
 def _draw_without_centre(ax: Axes, rows: list[ResultRow]) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import networkx as nx
 
@@ -145,6 +145,23 @@ def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
     if agents is None:
         raise GraphError(f"how many agents? A schedule of {kind} can have any number; give --agents")
     return schedule(kind, agents, int(options.pop("seed", seed)), **options)
+
+
+def parse_keys(text: str, agents: int, seed: int, named: str = "keys") -> Literal["complete", "graph"] | nx.Graph:
+    """Return which pairs share masks: a word of the library's, or the graph that a text names. Errors call the setting `named`."""
+    text = text.strip()
+    if text == "complete":
+        return "complete"
+    if text == "graph":
+        return "graph"
+    if is_schedule(text):
+        raise InvalidInput(f"{named} is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
+    try:
+        return parse_graph(text, agents, seed)
+    except GraphError as error:
+        raise InvalidInput(
+            f"{named} is {text!r}; give complete, graph, or a graph of those who share masks: {error}"
+        ) from None
 
 
 def is_schedule(text: str) -> bool:

@@ -92,6 +92,16 @@ def saying(words: str) -> Iterator[None]:
         raise
 
 
+def check_bound(runs: int, delta: float, confidence: float) -> None:
+    """Refuse numbers from which no lower bound on ε can follow."""
+    from tacit.audit.bounds.findings import LEAST_RUNS
+    from tacit.audit.bounds.rates import check_terms
+
+    check_terms(delta, confidence, positive=True)
+    if runs < LEAST_RUNS:
+        raise InvalidInput(f"runs is {runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SingleAudit(Audit):
     """An audit that runs in one go: nothing is kept until it is complete."""
@@ -150,13 +160,9 @@ class BatchedAudit(Audit):
     def find(self) -> tuple[Document, Path]:
         """Play the cases. Batches that are finished in the given folder are not played again."""
         with saying("stopped before the first run"), working("preparing"):
-            from tacit.audit.bounds.findings import LEAST_RUNS
-            from tacit.audit.bounds.rates import check_terms
             from tacit.cli.audit.batches import play_batches
 
-            check_terms(self.delta, self.confidence, positive=True)
-            if self.runs < LEAST_RUNS:
-                raise InvalidInput(f"runs is {self.runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+            check_bound(self.runs, self.delta, self.confidence)
             options = {"audit": self.kind, **self.recorded()}
             cases = {case.description["algorithm"]: case for case in self.cases()}
         several = len(cases) > 1

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.base import SingleAudit, SingleCase
+from tacit.cli.audit.base import SingleAudit, SingleCase, check_bound
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import system
 from tacit.errors import InvalidInput
@@ -37,13 +37,10 @@ class VotesAudit(SingleAudit):
         """Return the attack on one query."""
         from tacit.audit.attacks.collection import collect
         from tacit.audit.attacks.votes import VoteAttack
-        from tacit.audit.bounds.findings import LEAST_RUNS, judge
-        from tacit.audit.bounds.rates import check_terms
+        from tacit.audit.bounds.findings import judge
         from tacit.privacy.votes import Voting
 
-        check_terms(self.delta, self.confidence, positive=True)
-        if self.runs < LEAST_RUNS:
-            raise InvalidInput(f"runs is {self.runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+        check_bound(self.runs, self.delta, self.confidence)
         if self.answers > self.records:
             raise InvalidInput(f"answers is {self.answers}, but only {self.records} records are asked about")
         names = ("epsilon", "delta", "teachers", "answers", "threshold", "caution")

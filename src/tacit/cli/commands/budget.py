@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
 from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, Terms
+from tacit.cli.commands.budget_bands import band_facts, choose_bands, print_bands
 from tacit.cli.commands.budget_masks import OF_RESPONSE, MaskedBudget, plan_masks, print_masks
 from tacit.cli.terminal.command import Json, option
 from tacit.cli.terminal.files import check_picture, save_picture
@@ -102,7 +103,8 @@ def command(
     compared: list[BandChoice] = []
     with working("accounting"):
         if config.bands != 1:
-            planned, compared = _choose_bands(planned, epsilon, asked, config.bands)
+            bands, compared = choose_bands(planned, epsilon, asked, None if config.bands == "auto" else config.bands)
+            planned = replace(planned, bands=bands)
         sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
         assert sigma is not None
         spent = planned.finite_epsilon(sigma, asked)
@@ -127,7 +129,7 @@ def command(
                 "table": [asdict(row) for row in rows],
                 "curve": [{"queries": count, "epsilon": value} for count, value in curve],
                 **({"observer": str(EVERYBODY)} if masked is None else masked.facts(against)),
-                **({} if config.bands == 1 else _band_facts(planned, compared)),
+                **({} if config.bands == 1 else band_facts(planned, compared)),
             }
         )
         return
@@ -136,7 +138,7 @@ def command(
     lots = f"lots of {lot_size:g} out of {dataset_size:,} records"
     _print_answer(screen, planned, sigma, spent, epsilon, lots, observer)
     if config.bands != 1:
-        _print_bands(screen, planned, compared)
+        print_bands(screen, planned, compared)
     if masked is not None:
         print_masks(screen, masked, config, against, f"ε by who is curious ({adjacency}, {accountant})")
     _print_table(screen, rows, sigma, epsilon)
@@ -225,27 +227,6 @@ def _one(config: RunConfig, key: str) -> float | None:
     if isinstance(value, list):
         raise InvalidInput(f"{as_option(key)} has {len(value)} values; a budget is that of one data owner")
     return value
-
-
-def _choose_bands(
-    planned: PlannedQueries, epsilon: float | None, asked: Terms, wanted: int | Literal["auto"]
-) -> tuple[PlannedQueries, "list[BandChoice]"]:
-    from tacit.cli.commands.budget_bands import compare
-
-    bands, compared = compare(planned, epsilon, asked, None if wanted == "auto" else wanted)
-    return replace(planned, bands=bands), compared
-
-
-def _band_facts(planned: PlannedQueries, compared: "Sequence[BandChoice]") -> dict[str, Any]:
-    from tacit.cli.commands.budget_bands import facts
-
-    return facts(planned, compared)
-
-
-def _print_bands(screen: Console, planned: PlannedQueries, compared: "Sequence[BandChoice]") -> None:
-    from tacit.cli.commands.budget_bands import print_bands
-
-    print_bands(screen, planned, compared)
 
 
 def _print_answer(
