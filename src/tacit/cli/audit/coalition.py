@@ -67,7 +67,7 @@ class CoalitionAudit(BatchedAudit):
         masks = world.plan.masks
         if masks is None:
             raise InvalidInput(
-                f"masks do not pay for {self.algorithm} on this graph, so none are used; give --mask-ratio, or attack with "
+                f"masks would not help {self.algorithm} on this graph, so none are used; give --mask-ratio, or attack with "
                 "tacit audit neighbor"
             )
         observers = sorted(set(self.observers or worst_coalition(masks, self.target, self.curious)))

@@ -138,7 +138,7 @@ class NeighborAudit(BatchedAudit):
     def _describe_noise(self, masked: bool) -> list[str]:
         """Name noise that is not each agent's own and independent, for the line about the system."""
         found = [f"masks: {self.keys or 'complete'} keys"] if masked else []
-        found += ["no masks, which would not pay"] if self.noise == "cancelling" and not masked else []
+        found += ["no masks, which would not help"] if self.noise == "cancelling" and not masked else []
         found += ["discrete noise"] if self.noise == "discrete" else []
         return found + ([f"{self.bands} bands"] if self.bands > 1 else [])
 

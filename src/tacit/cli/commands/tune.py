@@ -152,7 +152,7 @@ def _price(accounts: Sequence["Account"], config: "RunConfig", search: "Search")
     mean = len(accounts)
     claimed = ceil_digits(max(repeat_and_select(event, mean=mean, delta=config.delta) for event in largest))
     return (
-        f"{words}. If their number were random, geometric with mean {len(accounts)}, and nobody ever saw it or anything of a trial but the best, "
+        f"{words}. If their number were random, geometric with mean {mean}, and nobody ever saw it or anything of a trial but the best, "
         f"repeat-and-select would give ε={claimed:g} by RDP; the ledger charges the sum"
     )
 

@@ -93,7 +93,7 @@ def _guarantee(runner: Runner) -> Iterator[tuple[str, str]]:
     if plan.bands:
         yield "bands", f"noise is correlated over {len(plan.bands)} queries; as many groups of records take turns"
     elif runner.config.bands == "auto":
-        yield "bands", "none: at this ε and number of queries they would not pay"
+        yield "bands", "none: at this ε and number of queries they would not help"
     if plan.ballot is None:
         yield "sampling rate q", _span(plan.sample_rates)
     name, stated = (
