@@ -126,7 +126,7 @@ BAD = [
         {"dataset": "study.py:clinics", "agents": 4},
         r"agents is 4, but the records of study.py:clinics are divided among 3",
     ),
-    ({"dataset": "study.py:clinics", "split": "iid"}, r"split is 'iid', and the records .* leave split out"),
+    ({"dataset": "study.py:clinics", "split": "iid"}, r"split is 'iid', but the records .* leave split out"),
     ({"dataset": "study.py:clinics", "clip": [1.0, 2.0]}, r"clip has 2 values, but there are 3 agents"),
     (
         {"graph": "odd.py:graph_fails"},

@@ -48,9 +48,7 @@ def train_kept(
     folder = as_path("runs", runs)
     for key in ("ledger", "name"):
         if getattr(training, key) is not None:
-            raise InvalidInput(
-                f"the run is called {run!r} and charged to {folder / 'ledger.sqlite'}, so {key} has no effect; leave it out"
-            )
+            raise InvalidInput(f"the run is called {run!r} and charged to {folder / 'ledger.sqlite'}; leave out {key}")
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidInput(f"budget is {budget!r}; give a Budget(epsilon=..., delta=...)")
     every = _CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
