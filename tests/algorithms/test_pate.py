@@ -143,7 +143,7 @@ def test_records_that_teachers_label_are_not_scored_and_keep_no_label():
     rows = [{tuple(row) for row in table.tolist()} for table in (pool, left, held.table)]
     assert rows[0] | rows[1] == rows[2]
     assert (len(rows[0]), len(rows[1])) == (30, len(held) - 30)
-    with pytest.raises(DataError, match=r"100 public records are to be labelled, and synthetic.* has 100 validation"):
+    with pytest.raises(DataError, match=r"100 public records are to be labelled, but synthetic.* has 100 validation"):
         tacit.train(PATE(records=100), **settings(data=data))
 
 

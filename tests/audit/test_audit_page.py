@@ -112,7 +112,7 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "estimate (interval)",
         "An estimate takes the counts at face value and proves nothing.",
         "each at 99.1667 % confidence, so that all intervals of this audit hold together at 95 %.",
-        "So few runs would show nothing even of a system that spends all of its claim",
+        "So few runs would show nothing even for a system that spends all of its claim",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",

@@ -78,7 +78,7 @@ def test_dinno_is_that_of_the_other_audits_and_says_how_it_steps():
         (("--confidence", 1), "confidence is 1.0"),
         (("--plot", "leaks.txt"), "a picture is saved as .png, .pdf, .svg"),
         (("--targets", "al"), "--targets is 'al'; it must be one of nearest, all"),
-        (("--agents", 1), "nobody"),
+        (("--agents", 1), "none is left to observe"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(options, message, tmp_path):

@@ -180,4 +180,4 @@ def test_votes_of_teachers_are_attacked_and_a_check_without_noise_is_found(tmp_p
     )
     assert CliRunner().invoke(app, ["audit", "votes", "--runs", "300", "--folder", "bad"]).exit_code == 1
     assert json.loads((tmp_path / "bad" / "audit.json").read_text())["verdict"] == "broken"
-    assert "answers is 30, and only 20 records are asked about" in complaint(*votes, "--answers", 30)
+    assert "answers is 30, but only 20 records are asked about" in complaint(*votes, "--answers", 30)

@@ -113,7 +113,7 @@ def test_plot_makes_the_picture_that_its_name_says(tmp_path, name, agents):
     [
         (("data", "digit", "--agents", 10), "unknown data set 'digit'; did you mean 'digits'?"),
         (("data", "[red]", "--agents", 10), "unknown data set '[red]'"),
-        (("data", "mine.py:records"), "dataset mine.py:records: the file mine.py is not there"),
+        (("data", "mine.py:records"), "dataset mine.py:records: the file mine.py does not exist"),
         (("data", "--agents", 10), "missing argument"),
         (("data", "digits", "--agents", 0), "--agents is 0; it must be at least 1"),
         (("data", "digits", "--agents", 5000), "between 1 and 1433 agents"),

@@ -54,7 +54,7 @@ def test_what_was_changed_since_a_head_is_reported_by_both_commands(tacit, run):
     assert tacit("ledger", "--verify")[0] == 0, "all hashes follow"
     code, out, _ = tacit("ledger", "--verify", "--earlier", head)
     assert code == 1
-    assert "NOT WHOLE: the head" in one_line(out)
+    assert "DOES NOT HOLD: the head" in one_line(out)
     code, out, _ = tacit("verify", "one", "--head", head, "--no-replay")
     assert code == 1
     assert "DOES NOT HOLD: earlier head" in one_line(out)

@@ -286,7 +286,10 @@ def test_a_file_called_like_a_kind_is_meant_by_its_path(tmp_path, monkeypatch):
         ("random", "nothing to search for"),
         ("ring:density=0.4", "use kind 'random'"),
         ("", "unknown graph kind ''"),
-        ("matchings", "'matchings' changes from round to round, and one graph is needed here; give one, such as ring"),
+        (
+            "matchings",
+            "'matchings' changes from round to round, but a single graph is needed here; give one, such as ring",
+        ),
         ("one-peer", "did you mean 'one_peer_exponential'?"),
         ("x" * 5000, "there is no file of this name"),
     ],

@@ -20,7 +20,7 @@ def test_the_ledger_shows_what_was_spent(tacit):
     code, out, _ = tacit("ledger", "--json", "--verify")
     record = json.loads(out)
     assert code == 0
-    assert record["whole"] is True
+    assert record["complete"] is True
     rows = [row for row in record["spent"] if row["owner"] == record["spent"][0]["owner"]]
     assert [row["run"] for row in rows] == ["one", "two", None]
     assert [row["release"] for row in rows] == [True, False, False]
@@ -62,7 +62,7 @@ def test_runs_that_a_copied_ledger_does_not_have_are_named(tacit, tmp_path):
     assert json.loads(tacit("ledger", "--json")[1])["missing"] == ["two"]
 
 
-def test_a_ledger_that_is_not_whole_is_reported_and_exits_with_1(tacit, tmp_path):
+def test_a_ledger_that_is_not_complete_is_reported_and_exits_with_1(tacit, tmp_path):
     tacit("train", *QUICK, "--name", "one")
     edit_log(
         tmp_path / "runs" / "ledger.sqlite",
@@ -70,7 +70,7 @@ def test_a_ledger_that_is_not_whole_is_reported_and_exits_with_1(tacit, tmp_path
     )
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "NOT WHOLE" in out
+    assert "DOES NOT HOLD" in out
 
 
 def test_a_run_that_states_less_than_the_record_is_reported(tacit, tmp_path):

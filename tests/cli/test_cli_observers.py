@@ -98,7 +98,7 @@ def test_a_budget_with_masks_is_drawn(tmp_path):
         ),
         (
             ["--noise", "cancelling", "--agents", 10, "--keys", "graph"],
-            "name it by --graph, or name the kind of keys, such as ring",
+            "name it with --graph, or name the kind of keys, such as ring",
         ),
         (["--noise", "cancelling", "--agents", 10, "--keys", "rign"], "did you mean 'ring'"),
         (["--noise", "cancelling", "--agents", 10, "--mask-ratio", "much"], 'it must be a number or "auto"'),

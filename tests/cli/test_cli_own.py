@@ -82,7 +82,7 @@ def test_names_can_be_in_a_file_like_other_settings(tacit, own):
     ("words", "message"),
     [
         (["--model", "nets.py:Nett"], "model nets.py:Nett: nets.py has no 'Nett'; did you mean 'Net'?"),
-        (["--model", "net.py:Net"], "model net.py:Net: the file net.py is not there"),
+        (["--model", "net.py:Net"], "model net.py:Net: the file net.py does not exist"),
         (["--loss", "nets.py:Net"], "loss nets.py:Net is a class"),
         (["--loss", "entropy"], "unknown loss 'entropy'; did you mean 'cross_entropy'?"),
         (["--algorithm", "nets.py:net"], "algorithm nets.py:net is a function; name a rule"),
@@ -223,7 +223,8 @@ def test_a_mistake_in_a_users_rule_is_a_sentence_and_a_traceback_if_asked_for(ta
     said = one_line(error)
     assert "error: Slips.round failed in round 3 of 4 (at.round is 2): KeyError: 'momentum' (rule.py, line 16)" in said
     assert (
-        "What the run asked stays charged. A rule that was changed needs a new run; `tacit ledger abandon one" in said
+        "The queries of the run stay charged. A rule that was changed needs a new run; `tacit ledger abandon one"
+        in said
     )
     assert "Traceback" not in error
     code, _, error = tacit(*said.partition("`tacit ")[2].partition("`")[0].split())

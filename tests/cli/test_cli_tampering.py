@@ -54,7 +54,7 @@ def test_a_tampered_ledger_is_detected(change, tacit, tmp_path):
     edit_log(tmp_path / "runs" / "ledger.sqlite", TAMPERED[change])
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "NOT WHOLE" in out
+    assert "DOES NOT HOLD" in out
 
 
 def test_a_row_that_was_changed_by_itself_is_detected(tacit, tmp_path):
@@ -63,7 +63,7 @@ def test_a_row_that_was_changed_by_itself_is_detected(tacit, tmp_path):
         database.execute("UPDATE log SET text = replace(text, '\"clip\":1.0', '\"clip\":0.5')")
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "NOT WHOLE: row 1 was changed" in one_line(out)
+    assert "DOES NOT HOLD: row 1 was changed" in one_line(out)
 
 
 NOISY = {"kind": "gaussian", "multiplier": 9.0}
@@ -80,7 +80,7 @@ def test_a_run_without_privacy_cannot_be_taken_out_of_the_record(change, tacit, 
     edit_log(tmp_path / "runs" / "ledger.sqlite", change)
     code, out, _ = tacit("ledger", "--verify")
     assert code == 1
-    assert "NOT WHOLE" in out
+    assert "DOES NOT HOLD" in out
 
 
 def test_a_stopped_run_cannot_be_made_a_finished_one(tacit, tmp_path):

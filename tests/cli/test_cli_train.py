@@ -26,12 +26,12 @@ def test_train_prints_the_plan_and_the_results(tacit, tmp_path):
 @pytest.mark.parametrize(
     ("options", "rows"),
     [
-        ([], ["split 0.5", "graph ring, 4 links; neighbours are weighed by metropolis", "codec of messages dense"]),
+        ([], ["split 0.5", "graph ring, 4 links; mixing: metropolis", "codec of messages dense"]),
         (
             ["--algorithm", "dsgd", "--graph", "matchings", "--codec", "topk:0.1", "--split", "iid"],
             ["split iid", "graph matchings,", "links, some of them in each round", "codec of messages topk:0.1"],
         ),
-        (["--algorithm", "choco", "--mixing", "max_degree"], ["weighed by max_degree", "codec of messages qsgd:4"]),
+        (["--algorithm", "choco", "--mixing", "max_degree"], ["mixing: max_degree", "codec of messages qsgd:4"]),
         (["--algorithm", "sgd"], ["data digits, one agent with 1,"]),
     ],
     ids=["defaults", "links that change", "codec of the rule", "pooled"],
@@ -313,10 +313,10 @@ def test_lot_size_clip_and_epsilon_are_given_per_agent(tacit, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--lot-size", "12,24"), "--lot-size has 2 values, and there are 4 agents; give one for each, or one for all"),
+        (("--lot-size", "12,24"), "--lot-size has 2 values, but there are 4 agents; give one for each, or one for all"),
         (("--lot-size", "12,24,x,4"), "--lot-size is '12,24,x,4'; it must be a number, or one for each agent"),
         (("--clip", "1,1,0,1"), "--clip is [1.0, 1.0, 0.0, 1.0]; it must be greater than 0"),
-        (("--lot-size", "12,24,24,24", "--algorithm", "sgd"), "has 4 values, and sgd trains one agent"),
+        (("--lot-size", "12,24,24,24", "--algorithm", "sgd"), "has 4 values, but sgd trains one agent"),
     ],
 )
 def test_values_per_agent_that_make_no_sense_are_refused(tacit, words, said):
@@ -365,7 +365,7 @@ def test_a_graph_file_with_names_and_weights_is_mixed_by_them(tacit, tmp_path):
     assert tacit("report", "one")[0] == 0
     code, _, error = tacit("train", *QUICK, "--graph", "links.txt", "--mixing", "max_degree")
     assert code == 2
-    assert "the graph's file has weights of its own" in one_line(error)
+    assert "the graph's file has its own weights" in one_line(error)
 
 
 def test_the_plan_of_a_short_run_states_how_much_it_scores(tacit):

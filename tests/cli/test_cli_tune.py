@@ -1,4 +1,4 @@
-"""`tacit tune` as a user sees it: the file that it writes, one that is there already, and Ctrl-C."""
+"""`tacit tune` as a user sees it: the file that it writes, one that exists already, and Ctrl-C."""
 
 import os
 import signal
@@ -75,7 +75,7 @@ def test_a_file_that_is_there_is_not_lost(settings, monkeypatch):
     kept.write_text("mine")
     monkeypatch.setattr(Session, "advance", None)  # nothing may be played
     given = ["tune", "run.toml", "--parameter", "lr=0.1,1"]
-    assert "tuned.toml is there already, and is not overwritten: name another file" in complaint(*given)
+    assert "tuned.toml already exists, and is not overwritten: name another file" in complaint(*given)
     assert kept.read_text() == "mine"
     assert "is not a folder" in complaint(*given, "--output", kept / "tuned.toml")
     assert "a picture is saved as" in complaint(*given, "--output", "new.toml", "--plot", "scores.txt")

@@ -175,7 +175,7 @@ def test_ctrl_c_saves_on_all_ranks_and_no_rank_outlives_its_launcher(settings):
     [
         (
             ["--workers", "6"],
-            "--workers is 6, and there are 5 agents: each worker hosts at least one, so use at most 5",
+            "--workers is 6, but there are 5 agents: each worker hosts at least one, so use at most 5",
         ),
         (["--workers", "0"], "--workers is 0; it must be at least 1"),
         (["--placement", "metis"], "--placement means nothing without --workers; leave it out, or set that"),

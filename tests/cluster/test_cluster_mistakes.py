@@ -32,14 +32,14 @@ MISTAKES = {
     "a graph that rank 1 does not see": "rank 1: ",
     "another graph": "links of the graph is ",
     "no settings": "run.toml cannot be read: No such file or directory",
-    "more ranks than agents": "workers is 2, and there is one agent",
-    "another number of workers": "says workers = 3, and 2 ranks were started; use as many",
+    "more ranks than agents": "workers is 2, but there is one agent",
+    "another number of workers": "says workers = 3, but 2 ranks were started; use as many",
     "another noise": "the plan of lots, clipping norms, noise and keys is ",
     "other keys": "the plan of lots, clipping norms, noise and keys is ",
 }
 BEGUN = {
-    "lr": (3.0, "run 'one' began with lr = 1.0, and lr is 3.0 now; resume it with the settings that it began with"),
-    "workers": (3, "run 'one' began with workers = 3, and workers is 2 now"),
+    "lr": (3.0, "run 'one' began with lr = 1.0, but lr is 3.0 now; resume it with the settings that it began with"),
+    "workers": (3, "run 'one' began with workers = 3, but workers is 2 now"),
 }
 
 

@@ -374,7 +374,7 @@ def test_one_process_does_not_resume_what_several_began(tmp_path):
     path, folder = tmp_path / "ledger.sqlite", runner.folder
     folder.shards_file.parent.mkdir()
     folder.shards_file.touch()
-    with pytest.raises(InvalidInput, match="begun by several processes; resume it by `tacit resume one`"):
+    with pytest.raises(InvalidInput, match="begun by several processes; resume it with `tacit resume one`"):
         tacit.resume(folder.path)
     folder.shards_file.unlink()
     account = ShardAccount(path, runner.account.token, 1, "one", runner.account.lines[:2], ROUNDS)

@@ -180,7 +180,7 @@ def test_parts_of_other_inputs_are_refused():
     one, other = Records.of(several(5, "dict")), Records.of(several(5, "tuple"))
     with pytest.raises(DataError, match=r"inputs of part 1 are inputs\[0\] of torch.float32"):
         concatenate([one, other])
-    with pytest.raises(DataError, match="has several inputs, and so no one shape"):
+    with pytest.raises(DataError, match="has several inputs, so it has no single shape"):
         dealt("dict").dataset.input_shape  # noqa: B018
     with pytest.raises(DataError, match="takes records with one input"):
         one.table  # noqa: B018

@@ -70,7 +70,7 @@ def test_a_run_that_is_being_played_or_that_the_ledger_does_not_know_is_not_pack
     with folder.locked(), pytest.raises(InvalidInput, match="a process is working on"):
         pack(folder)
     (runs / "one").rename(runs / "renamed")
-    with pytest.raises(InvalidInput, match="does not know run 'renamed'"):
+    with pytest.raises(InvalidInput, match="run 'renamed' is not in the ledger"):
         pack(RunFolder.find(runs / "renamed"))
 
 

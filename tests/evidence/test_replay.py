@@ -45,7 +45,7 @@ def test_models_that_the_seeds_do_not_give_are_found_on_the_same_fingerprint(run
     ("factor", "outcome", "words"),
     [
         (1 + 1e-4, "holds", "and not to the bit, since processor differs"),
-        (1.02, "fails", "models are 0.02 of their length from the recorded ones, and at most 0.01 is expected"),
+        (1.02, "fails", "models are 0.02 of their length from the recorded ones, but at most 0.01 is expected"),
     ],
 )
 def test_on_another_fingerprint_a_replay_agrees_within_a_tolerance(runs, factor, outcome, words):

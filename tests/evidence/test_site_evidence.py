@@ -197,7 +197,7 @@ CHANGES = {
     "two rounds removed, all hashes anew": (
         forge_fewer_rounds,
         {"queries"},
-        "is finished in the ledger with 3 queries, and only one that made all 5",
+        "is finished in the ledger with 3 queries, but its plan needs 5",
     ),
     "scores of a round that was not played, all hashes anew": (
         move_snapshot,
@@ -206,7 +206,7 @@ CHANGES = {
     ),
     "another model": (change_model, {"models"}, ""),
     "another agreement": (change_agreement, {"site"}, "not the one that the plan names"),
-    "other settings, all hashes anew": (forge_settings, {"site"}, "clip is 3.0 in the settings, and 1.0"),
+    "other settings, all hashes anew": (forge_settings, {"site"}, "clip is 3.0 in the settings, but 1.0"),
     "another neighbour, all hashes anew": (add_neighbour, {"site"}, "the neighbours of 'south'"),
 }
 

@@ -197,7 +197,7 @@ def test_weights_in_a_file_make_the_mixing_matrix(file):
     assert np.allclose(numbered.graph["weights"].toarray(), expected)
     (topology,) = connect(graph, "metropolis", allow_drift=False, agents=3, trials=1, rounds=1)
     assert np.allclose(topology.at(0)[0].weights.toarray(), expected)
-    with pytest.raises(GraphError, match="the graph's file has weights of its own"):
+    with pytest.raises(GraphError, match="the graph's file has its own weights"):
         connect(graph, "max_degree", allow_drift=False, agents=3, trials=1, rounds=1)
 
 

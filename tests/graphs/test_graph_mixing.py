@@ -176,7 +176,9 @@ def test_weights_must_join_all_agents_of_a_graph(own, groups):
     if groups is None:
         graphs.check_mixing_matrix(own / own.sum(0), graphs.complete(4))
         return
-    with pytest.raises(GraphError, match=f"W divides the agents into {groups} groups that take nothing of each other"):
+    with pytest.raises(
+        GraphError, match=f"W divides the agents into {groups} groups that take nothing from each other"
+    ):
         graphs.check_mixing_matrix(own, graphs.complete(4))
 
 

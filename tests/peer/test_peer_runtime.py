@@ -261,7 +261,7 @@ def test_what_peers_cannot_do_is_said(data):
     settings = training(data, tacit.DSGT(), GRAPHS["ring"])
     with pytest.raises(InvalidInput, match="agent 4 is not among 4"):
         Peer(4, 4, None)
-    with pytest.raises(InvalidInput, match="the data is that of 4; give its own alone"):
+    with pytest.raises(InvalidInput, match="the data is that of 4; give only its own"):
         tacit.Session(settings, Peer(0, 4, None))
     with pytest.raises(InvalidInput, match="made with the runtime Peer"):
         SessionPlayer(tacit.Session(settings), None)

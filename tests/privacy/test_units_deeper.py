@@ -335,7 +335,7 @@ def test_a_model_whose_units_cannot_be_computed_is_refused_in_words():
 def test_a_unit_that_may_be_at_several_agents_is_warned_of(caplog):
     parts = [Records(torch.randn(6, 2), torch.randn(6, 1)).of_units([1, 1, 2, 2, 3, 3]) for _ in range(2)]
     session(AgentData.from_parts(parts, name="stay"), Unit("patient", 2))
-    assert "someone at several loses more" in caplog.text
+    assert "over several agents it is higher" in caplog.text
 
 
 def test_other_names_of_the_owners_do_not_restart_a_budget():

@@ -195,10 +195,10 @@ OTHERS = {
     "the ledger holds 2 queries of this run, but its events record 20": lambda row: (
         None if row["kind"] == "query" and row["number"] > 2 else row
     ),
-    "the ledger beside the run does not know it": lambda row: (
+    "the run is not in the ledger beside it": lambda row: (
         row | {"run": "other", "together": "other"} if row["kind"] == "open" else row
     ),
-    "the ledger beside the run knows another run by this name": lambda row: (
+    "the ledger beside the run has a different run of this name": lambda row: (
         row | {"token": "other"} if row["kind"] == "open" else row
     ),
     "names other data owners than its plan": lambda row: (

@@ -98,7 +98,7 @@ def test_a_killed_run_starts_its_bands_anew_and_a_lost_query_has_had_its_turn(
     if source == "seeded":
         said = CliRunner().invoke(app, ["verify", str(tmp_path / "one")])
         assert said.exit_code == 0, said.output
-        assert "started anew" in " ".join(said.output.split())
+        assert "restarted the bands of its noise" in " ".join(said.output.split())
 
 
 def test_sums_of_earlier_queries_are_in_no_file(tmp_path):

@@ -78,8 +78,8 @@ def test_two_runs_whose_folders_were_swapped(tmp_path):
     one, two = (start(tmp_path, name, die_after=die_after) for name, die_after in (("one", 3), ("two", 9)))
     for before, after in ((one.path, tmp_path / "x"), (two.path, one.path), (tmp_path / "x", two.path)):
         before.rename(after)
-    refused(one, "belongs to another run than the one in the ledger")
-    refused(two, "belongs to another run than the one in the ledger")
+    refused(one, "belongs to a different run than the one in the ledger")
+    refused(two, "belongs to a different run than the one in the ledger")
 
 
 def test_a_ledger_from_a_backup(tmp_path):

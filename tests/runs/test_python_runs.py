@@ -109,7 +109,7 @@ def test_what_a_folder_keeps_reveals_nothing_of_private_records(tmp_path):
         ({"run": None, "checkpoint_every": 5}, "checkpoint_every is for a run that is kept"),
         ({"run": None, "budget": tacit.Budget(epsilon=1.0, delta=1e-5)}, r"pass ledger=Ledger\(Budget"),
         ({"data": "study"}, "unknown data set 'study'"),
-        ({"model": "nowhere.py:net"}, r"model nowhere.py:net: the file nowhere.py is not there"),
+        ({"model": "nowhere.py:net"}, r"model nowhere.py:net: the file nowhere.py does not exist"),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -87,7 +87,7 @@ def test_ctrl_c_while_a_run_is_resumed_says_that_it_is_kept(tmp_path, monkeypatc
         )
         with pytest.raises(KeyboardInterrupt):
             tacit.resume("one", runs=tmp_path, **{key: settings[key] for key in OBJECTS})
-    assert "stopped before anything more was asked. The run is kept in" in capsys.readouterr().err
+    assert "stopped before any further query. The run is kept in" in capsys.readouterr().err
     assert tacit.resume("one", runs=tmp_path, **{key: settings[key] for key in OBJECTS}).history[-1].round == 12
 
 
@@ -131,4 +131,4 @@ def test_a_run_that_its_own_rule_ended_says_what_becomes_of_it(tmp_path):
         tacit.train(Slipping(), **given(), run="one", runs=tmp_path)
     (note,) = caught.value.__notes__
     assert f"`tacit ledger abandon one --runs {tmp_path} --reason WHY` gives this one up" in note
-    assert "What the run asked stays charged" in note
+    assert "The queries of the run stay charged" in note

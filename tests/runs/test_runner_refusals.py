@@ -46,7 +46,7 @@ def test_the_plan_keeps_the_schema_and_a_run_goes_on_under_no_other(tmp_path):
     told[0]["schema"]["targets"]["high"] = 8
     write_events(folder.path, told)
     with pytest.raises(
-        InvalidInput, match=r"began with inputs: .*, 0 to 8, and its data and model now give .* 0 to 9;"
+        InvalidInput, match=r"began with inputs: .*, 0 to 8, but its data and model now give .* 0 to 9;"
     ):
         Runner.resume(folder.path)
     folder.events_file.write_bytes(kept.replace(b'"schema": {', b'"another": {'))
@@ -111,7 +111,7 @@ def test_a_folder_that_cannot_go_on_says_why(tmp_path, prepare, error, message):
 
 def test_names_and_taken_folders_are_refused(tmp_path):
     play(Runner.start(tmp_path, "one", config()))
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="already exists"):
         Runner.start(tmp_path, "one", config())
     for name in ("../escape", "", "a/b", ".hidden"):
         with pytest.raises(InvalidInput, match="cannot be called"):

@@ -68,7 +68,7 @@ def test_a_data_set_without_classes_takes_a_model_and_a_loss_of_ones_own(study):
     }
     result = play(Runner.start(study / "runs", "one", config(**changes, rounds=3)))
     assert result.history[-1].accuracy is None
-    with pytest.raises(InvalidInput, match=r"has no classes, and logistic is a classifier"):
+    with pytest.raises(InvalidInput, match=r"has no classes, but logistic is a classifier"):
         Runner.start(study / "runs", "two", config(**{**changes, "model": "logistic"}))
     with pytest.raises(InvalidInput, match="cross-entropy does not apply"):
         Runner.start(study / "runs", "two", config(**{**changes, "loss": "cross_entropy"}))
@@ -100,14 +100,14 @@ def test_a_file_may_import_what_lies_beside_it(study):
 
 
 BAD = [
-    ({"model": "nowhere.py:Net"}, r"model nowhere.py:Net: the file nowhere.py is not there"),
+    ({"model": "nowhere.py:Net"}, r"model nowhere.py:Net: the file nowhere.py does not exist"),
     ({"model": "no_such_module_1:Net"}, r"there is no module 'no_such_module_1', neither installed nor in "),
     ({"model": "study.py:Nett"}, r"model study.py:Nett: study.py has no 'Nett'; did you mean 'Net'\?"),
     ({"model": "odd.py:number"}, r"model odd.py:number is a int; name an nn.Module class or a function"),
     ({"model": "odd.py:made"}, r"model odd.py:made is a module that is made anew whenever its file is run"),
     (
         {"model": "odd.py:Wide"},
-        r"model odd.py:Wide needs width, which nobody gives it; it may ask for input_shape and classes",
+        r"model odd.py:Wide needs width, which is not provided; it may ask for input_shape and classes",
     ),
     ({"model": "odd.py:fails"}, r"model odd.py:fails failed: ZeroDivisionError: division by zero \(odd.py, line 25\)"),
     ({"model": "odd.py:nothing"}, r"model odd.py:nothing made nothing \(None\); it must make an nn.Module"),
@@ -124,10 +124,10 @@ BAD = [
     ({"dataset": "odd.py:fails"}, r"dataset odd.py:fails failed: ZeroDivisionError"),
     (
         {"dataset": "study.py:clinics", "agents": 4},
-        r"agents is 4, and the records of study.py:clinics are divided among 3",
+        r"agents is 4, but the records of study.py:clinics are divided among 3",
     ),
-    ({"dataset": "study.py:clinics", "split": "iid"}, r"split is 'iid', and the records .* leave split out"),
-    ({"dataset": "study.py:clinics", "clip": [1.0, 2.0]}, r"clip has 2 values, and there are 3 agents"),
+    ({"dataset": "study.py:clinics", "split": "iid"}, r"split is 'iid', but the records .* leave split out"),
+    ({"dataset": "study.py:clinics", "clip": [1.0, 2.0]}, r"clip has 2 values, but there are 3 agents"),
     (
         {"graph": "odd.py:graph_fails"},
         r"graph odd.py:graph_fails failed: KeyError: 'no such place' \(odd.py, line 33\)",

@@ -62,7 +62,7 @@ def test_a_changed_source_is_refused_and_goes_on_when_it_is_put_back(study, what
 def test_a_missing_source_is_said_at_resume(study):
     play(Runner.start(study / "runs", "one", config()), stop_after=6)
     (study / "study.py").rename(study / "moved.py")
-    with pytest.raises(InvalidInput, match=r"the file study.py is not there"):
+    with pytest.raises(InvalidInput, match=r"the file study.py does not exist"):
         Runner.resume(study / "runs" / "one")
 
 
@@ -76,7 +76,7 @@ def test_other_records_under_the_same_name_are_refused(study):
     (study / "n.txt").write_text("120")
     play(Runner.start(study / "runs", "one", config()), stop_after=6)
     (study / "n.txt").write_text("80")
-    with pytest.raises(InvalidInput, match=r"are divided among 3 agents, and were among 4 when the run began"):
+    with pytest.raises(InvalidInput, match=r"are divided among 3 agents, but the run began with 4"):
         Runner.resume(study / "runs" / "one")
     (study / "n.txt").write_text("115")
     with pytest.raises(InvalidInput, match=r"the data is not what run 'one' began with \(numbers of records differ\)"):

@@ -198,5 +198,5 @@ def test_absences_are_checked(data):
         session(data, absences=[Absence(9, 0)])
     with pytest.raises(InvalidInput, match="absences holds"):
         session(data, absences=[(1, 2)])
-    with pytest.raises(GraphError, match="weigh each other differently"):
+    with pytest.raises(GraphError, match="weights differ between the two directions"):
         play(session(data, graph=one_peer_exponential(AGENTS), absences=[Absence(1, 1, 2)]))

@@ -144,8 +144,8 @@ def test_a_run_may_have_links_that_change(links):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"graph": RandomMatchings(4)}, "the topology is for 4 agents and the data has 5"),
-        ({"graph": RandomMatchings(5), "mixing": "uniform"}, "a topology has weights of its own"),
+        ({"graph": RandomMatchings(4)}, "the topology is for 4 agents, but the data has 5"),
+        ({"graph": RandomMatchings(5), "mixing": "uniform"}, "but a topology has its own; leave it out"),
         ({"graph": Moving(5, reach=0.01)}, "hear nothing of each other"),
         ({"graph": [3]}, "graph is a list; give a networkx graph .* or a list with one for each trial"),
         ({"graph": RandomMatchings}, "graph is a type; give a networkx graph"),

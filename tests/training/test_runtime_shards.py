@@ -166,7 +166,7 @@ def test_a_run_over_ranks_is_the_same_to_the_bit(rule, where, shards, data):
 
 def test_what_a_rank_cannot_do_is_said(data):
     settings = training(data, tacit.DSGT(), GRAPHS["ring"])
-    with pytest.raises(InvalidInput, match="rank 0 hosts 2 agents, and the data is that of 5; give theirs alone"):
+    with pytest.raises(InvalidInput, match="rank 0 hosts 2 agents, but the data is that of 5; give only theirs"):
         tacit.Session(settings, Sharded(SHARDS, 0))
     with pytest.raises(InvalidInput, match="rank 2 is not among 2"):
         Sharded(SHARDS, 2)

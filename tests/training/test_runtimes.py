@@ -228,7 +228,7 @@ def test_trials_that_protect_other_units_than_their_training_are_refused(data):
 def test_what_an_agent_by_itself_cannot_do_is_refused(data):
     settings, wires = training(data, tacit.DSGT(), GRAPHS["ring"]), Loopback(AGENTS)
     alone = Wired(2, AGENTS, wires.end(2))
-    with pytest.raises(InvalidInput, match="the data is that of 5; give its own alone"):
+    with pytest.raises(InvalidInput, match="the data is that of 5; give only its own"):
         tacit.Session(settings, alone)
     own = replace(settings, data=data.only([2]))
     with pytest.raises(InvalidInput, match="1 of 5 agents are hosted here; give sizes"):

@@ -10,7 +10,7 @@ What to open for which question:
 - noise/      Is the noise of a system as stated, and are lots? `check` recovers them, the `*_statistics` test them.
 - detectors/  Are my own settings sound? `check` runs the detectors of influence, noise and lots on made-up records;
               `bare_noise` reads noise as the observer of an ε sees it.
-- pages/      How is a result shown? `results` says all of it, for the terminal as well; `page` makes the page.
+- pages/      How is a result shown? `results` has the text, also for the terminal; `page` makes the page.
 
 `named` runs an audit by its name in the registry, as the command line does.
 """

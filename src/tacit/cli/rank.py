@@ -33,7 +33,7 @@ def command(
     budget: Annotated[
         str | None, option("JSON", "Budget to store in the ledger, as tacit train passes it.", hidden=True)
     ] = None,
-    deadline: Annotated[float, option("SECONDS", "Give up a rank that does not answer for so long.")] = DEADLINE,
+    deadline: Annotated[float, option("SECONDS", "Give up on a rank that has not answered for this long.")] = DEADLINE,
     json: Annotated[bool, option("", "Print the summary as JSON only.", "--json")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -89,12 +89,12 @@ def _lead(group: Group, file: Path, name: str, runs: Path, *, budget: str | None
 
 
 def _check_same_settings(folder: RunFolder, given: RunConfig) -> None:
-    """Refuse to resume a run with other settings than it began with: other ranks play those that they are given, not the folder's."""
+    """Refuse to resume a run with other settings than it began with: the other ranks play the given settings, not the folder's."""
     began = folder.config().model_dump(mode="json")
     for key, value in given.model_dump(mode="json").items():
         if began.get(key) != value:
             raise InvalidInput(
-                f"run {folder.name!r} began with {key} = {began.get(key)!r}, and {key} is {value!r} now; resume it with the settings that it "
+                f"run {folder.name!r} began with {key} = {began.get(key)!r}, but {key} is {value!r} now; resume it with the settings that it "
                 "began with, or choose another name"
             )
 
@@ -112,10 +112,10 @@ def _follow(group: Group, file: Path) -> int:
 
 
 def read_config(file: Path, ranks: int) -> RunConfig:
-    """Return the settings in a file, for so many ranks; a file that says another number of workers is refused."""
+    """Return the settings in a file, for this many ranks; a file with another number of workers is refused."""
     settings = RunConfig.read(file)
     if settings.get("workers", ranks) != ranks:
-        raise InvalidInput(f"{file} says workers = {settings['workers']}, and {ranks} ranks were started; use as many")
+        raise InvalidInput(f"{file} says workers = {settings['workers']}, but {ranks} ranks were started; use as many")
     return RunConfig.of(settings | {"workers": ranks})
 
 

@@ -1,6 +1,6 @@
 """Data sets by name, and synthetic ones of any size.
 
-Training records are the official training set. The official test set is divided once and for all: models
+Training records are the official training set. The official test set is always divided in the same way: models
 are tuned on validation and reported on test, and neither is ever trained on.
 """
 

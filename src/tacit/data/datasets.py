@@ -125,7 +125,7 @@ class DataSet:
         prepared = self.prepare(schema.sample(1, torch.Generator().manual_seed(0)).inputs)
         if not isinstance(prepared, Tensor):
             raise DataError(
-                f"a record of {self.name} has several inputs, and so no one shape: {describe_inputs(prepared)}"
+                f"a record of {self.name} has several inputs, so it has no single shape: {describe_inputs(prepared)}"
             )
         if len(prepared) != 1:
             raise DataError(f"prepare of {self.name} turned 1 record into {len(prepared)}; it must keep the first axis")
@@ -156,16 +156,16 @@ class DataSet:
         )
 
     def with_pool(self, count: int) -> "DataSet":
-        """Return the data set with a pool of so many public records; without one of its own, it gets validation records, which are then left out of scores."""
+        """Return the data set with a pool of `count` public records: its own or, without one, validation records, which are then left out of scores."""
         if self.pool is not None:
             if (held := len(parts(self.pool)[0])) < count:
-                raise DataError(f"{count} public records are to be labelled, and the pool of {self.name} has {held}")
+                raise DataError(f"{count} public records are to be labelled, but the pool of {self.name} has {held}")
             return replace(self, pool=mapped(lambda table: table[:count], self.pool))
         held = 0 if self.validation is None else len(self.validation)
         if self.validation is None or count >= held:
             raise DataError(
-                f"{count} public records are to be labelled, and {self.name} has {held} validation records, of which some must be left to score "
-                "models on; ask about fewer"
+                f"{count} public records are to be labelled, but {self.name} has {held} validation records, some of which are needed to score "
+                "models; ask about fewer"
             )
         order = torch.randperm(held, generator=torch.Generator().manual_seed(0))
         asked, scored = (rows.sort().values for rows in (order[:count], order[count:]))

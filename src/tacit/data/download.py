@@ -77,8 +77,8 @@ def _obtain(file: RemoteFile, files: Sequence[RemoteFile], folder: Path) -> None
 
 
 def _urls(file: RemoteFile) -> list[str]:
-    # A mirror of one's own serves a whole data folder, where names alone would clash: the files of MNIST and
-    # Fashion-MNIST are called the same.
+    # A user's own mirror serves a whole data folder, where bare names would clash: the files of MNIST and
+    # Fashion-MNIST have the same names.
     own = os.environ.get("TACIT_MIRROR")
     first = [f"{own.rstrip('/')}/{file.path}"] if own else []
     return first + [f"{mirror.rstrip('/')}/{PurePosixPath(file.path).name}" for mirror in file.mirrors]

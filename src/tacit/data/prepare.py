@@ -65,7 +65,7 @@ class Isolated:
     def __call__(self, inputs: Inputs) -> Inputs:
         """Return all records, prepared."""
         if self.prepare is bytes_to_unit or type(self.prepare) is Normalise:
-            return self.prepare(inputs)  # number by number, each operation rounded once: the same at every place
+            return self.prepare(inputs)  # elementwise, each operation rounded once: the same at every place
         if self.in_loop:
             count = len(parts(inputs)[0])
             return _stacked([self._alone(mapped(itemgetter(number), inputs)) for number in range(count)])

@@ -29,7 +29,7 @@ class Records:
     """Inputs and targets, one record per row, and optionally the unit that each belongs to.
 
     units: a number for each record. Records with the same number belong to one unit, such as a patient. A unit's number must not depend on which
-        other units there are: what a unit's turn is may follow from it.
+        other units there are, since it may decide the unit's turn.
     """
 
     inputs: Inputs
@@ -126,13 +126,13 @@ def concatenate(tables: Sequence[Records]) -> Records:
 
 
 def _number_apart(units: Int64[Tensor, "records"], part: int) -> Int64[Tensor, "records"]:
-    """Return other numbers for the units of a part, which no other part has."""
+    """Return new numbers for the units of a part, distinct from those of all other parts."""
     known, whose = units.unique(return_inverse=True)
     return torch.tensor([_stable_number(part, one) for one in known.tolist()], dtype=torch.int64)[whose]
 
 
 def _stable_number(*name: object) -> int:
-    """Return a number that follows from a unit's name alone, so that one unit more changes no other's. Two names share one by chance in 2⁶³."""
+    """Return a number that follows from a unit's name alone, so that another unit changes no number. Two names collide with probability 2⁻⁶³."""
     return int.from_bytes(hashlib.blake2b(repr(name).encode(), digest_size=8).digest(), "little") >> 1
 
 

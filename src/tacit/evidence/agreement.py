@@ -27,7 +27,7 @@ from tacit.runs.user_code import is_user_code
 
 ROUNDING = 1e-6
 _OF_VOTES = {"steps": "teacher_steps", "lr": "teacher_lr"}  # what a rule calls them
-# Compared elsewhere, or measured by a clock, so that nobody can check them.
+# Compared elsewhere, or measured by a clock, which nobody can check.
 _ALSO_IN_SUMMARIES = {
     "accuracy_mean",
     "accuracy_min",
@@ -96,12 +96,12 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
         expected["noise_multipliers"] = _spread(config.noise_multiplier, plan, agents)
     for field, value in expected.items():
         if getattr(plan, field) != value:
-            yield f"{field} is {short(getattr(plan, field))} in the plan, and {short(value)} follows from the settings"
+            yield f"{field} is {short(getattr(plan, field))} in the plan, but {short(value)} follows from the settings"
     if config.bands not in ("auto", max(1, len(plan.bands))):
-        yield f"the noise of the plan has {max(1, len(plan.bands))} bands, and the settings ask for {config.bands}"
+        yield f"the noise of the plan has {max(1, len(plan.bands))} bands, but the settings ask for {config.bands}"
     bits = config.rounding_bits if config.noise == "discrete" else None
     if bits != (None if plan.discrete is None else plan.discrete.bits):
-        yield f"records are rounded by {short(plan.rounding)} in the plan, and to {bits} bits by the settings"
+        yield f"records are rounded by {short(plan.rounding)} in the plan, but to {bits} bits in the settings"
     yield from _check_masks(config, plan)
     yield from _check_rule(config, plan)
     if isinstance(config, PythonConfig):
@@ -110,11 +110,11 @@ def check_settings(run: RunEvidence) -> Iterator[str]:
                 yield f"{key} is {short(getattr(config, key))} in the settings, but their facts about it say {short(config.parts[key].shown)}"
     made_up = config.dataset.startswith("synthetic") and plan.dataset.startswith("synthetic")
     if not is_user_code(config.dataset) and plan.dataset != config.dataset and not made_up:
-        yield f"dataset is {plan.dataset!r} in the plan and {config.dataset!r} in the settings"
+        yield f"dataset is {plan.dataset!r} in the plan, but {config.dataset!r} in the settings"
     for agent, (rate, lot, size) in enumerate(zip(plan.sample_rates, plan.lot_sizes, plan.sizes, strict=True)):
         if plan.votes is not None:
             if rate != 1:
-                yield f"agent {agent} samples at rate {rate:g}, and teachers learn from all of its records"
+                yield f"agent {agent} samples at rate {rate:g}, but teachers learn from all of its records"
         elif not size or rate != lot / size:
             yield f"agent {agent} samples at rate {rate:g}, which is not its lot of {lot:g} divided by its {size} records"
 
@@ -141,18 +141,18 @@ def _check_rule(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
 
 
 def _check_votes(config: RunConfig, plan: PlanEvent) -> Iterator[str]:
-    """Yield where the plan asks teachers something else than the settings say."""
+    """Yield where the plan asks teachers something other than the settings say."""
     asked = {
         field.name: getattr(rule_of(config.rule()), _OF_VOTES.get(field.name, field.name)) for field in fields(Ballot)
     }
     if plan.votes != asked:
-        yield f"teachers are asked {short(plan.votes)} in the plan, and {short(asked)} by the settings"
+        yield f"teachers are asked {short(plan.votes)} in the plan, but {short(asked)} in the settings"
     if plan.queries - plan.spare_queries != 1:
         yield f"the plan has {plan.queries - plan.spare_queries} queries without spare ones, but teachers are asked once"
 
 
 def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
-    """Yield in what masks are not those of the settings, or protect less than these say."""
+    """Yield where masks are not those of the settings, or protect less than these say."""
     if plan.masks is None:
         if config.noise == "cancelling" and config.mask_ratio != "auto":
             yield "the plan has no masks, but the settings ask for them"
@@ -162,14 +162,14 @@ def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
         return
     masks = Masks.of_json(plan.masks)
     if plan.observer != str(config.curious):
-        yield f"ε is planned against {short(plan.observer)} in the plan, and against {config.curious} curious agents in the settings"
+        yield f"ε is planned against {short(plan.observer)} in the plan, but against {config.curious} curious agents in the settings"
     if masks.lost != config.lost:
-        yield f"{masks.lost} agents may be lost by the plan, and {config.lost} by the settings"
+        yield f"{masks.lost} agents may be lost in the plan, but {config.lost} in the settings"
     sharing, neighbours = set(masks.keys.all_pairs), {(min(edge), max(edge)) for edge in plan.edges}
-    if (site := plan.site) is not None:  # which knows its own links alone
+    if (site := plan.site) is not None:  # a site knows only its own links
         neighbours = {(min(site.agent, other), max(site.agent, other)) for other in site.neighbors}
         sharing = {pair for pair in sharing if site.agent in pair} if config.keys == "graph" else sharing
-    follows = True  # of a graph that is named otherwise; that is made again later
+    follows = True  # a graph with another name is rebuilt and compared later
     if isinstance(config.keys, list):
         follows = sharing == {(low, high) for low, high in config.keys}
     elif config.keys == "complete":
@@ -181,11 +181,11 @@ def _check_masks(config: AnyConfig, plan: PlanEvent) -> Iterator[str]:
     for agent, sigma in enumerate(_spread(config.noise_multiplier, plan, config.agents) or ()):
         protects = plan.mechanisms[agent].noise_against(plan.planned_observer)
         if protects < sigma * (1 - ROUNDING):
-            yield f"agent {agent} is protected as by σ = {protects:g}, and the settings ask for {sigma:g}"
+            yield f"agent {agent} is protected as by σ = {protects:g}, but the settings ask for {sigma:g}"
 
 
 def check_record(run: RunEvidence) -> Iterator[str]:
-    """Yield in what the ledger holds a run otherwise than it was planned."""
+    """Yield where the account of a run in the ledger differs from its plan."""
     plan, account, name = run.plan, run.account, run.name
     if account is None:
         yield f"run {name!r} is not on record"
@@ -214,14 +214,14 @@ def check_queries(run: RunEvidence) -> Iterator[str]:
             yield f"run {name!r} has read records without privacy, but this is not on record"
         return
     lost = max((each.queries + events.lost_before[each.round] for each in events.snapshots), default=0)
-    if plan.site is not None:  # whose queries are numbered by rounds, of which it may have missed some
+    if plan.site is not None:  # its queries are numbered by rounds, and it may have missed some
         lost = answered
     if made < max(answered, lost):
         yield f"run {name!r} made {max(answered, lost)} queries, but {made} are on record"
     elif state == "finished" and answered < planned and plan.site is None:
         yield f"run {name!r} is finished in the ledger, but its files show {answered} of {plan.queries} queries"
-    elif state == "finished" and made < planned:  # what missed rounds stays charged for its whole plan
-        yield f"run {name!r} is finished in the ledger with {made} queries, and only one that made all {planned} of its plan is"
+    elif state == "finished" and made < planned:  # a run that missed rounds stays charged for its whole plan
+        yield f"run {name!r} is finished in the ledger with {made} queries, but its plan needs {planned}"
     elif state == "finished" and events.finish is None:
         yield f"run {name!r} is finished in the ledger, but its events have no end"
     elif state == "finished" and made != answered + events.lost_queries:
@@ -412,11 +412,11 @@ def check_checkpoint(run: RunEvidence) -> Iterator[str]:
         return
     if run.plan.site is not None:  # it keeps a journal instead
         if saved is not None or run.checkpoint is not None:
-            yield f"run {run.name!r} is that of a site among peers, which saves no checkpoints, but here is one"
+            yield f"run {run.name!r} is that of a site among peers, which saves no checkpoints, but it has one"
         return
     due = range(every, run.events.round, every) if end is None else {*range(every, end.round, every), end.round}
     if missing := sorted(set(due) - {event.round for event in run.events if isinstance(event, CheckpointEvent)}):
-        yield f"run {run.name!r} saves a checkpoint after round {missing[0]}, and no event records it"
+        yield f"run {run.name!r} should have saved a checkpoint after round {missing[0]}, but no event records one"
     if run.checkpoint is None:
         if saved is not None:
             yield f"run {run.name!r} saved a checkpoint at round {saved.round}, which is missing"

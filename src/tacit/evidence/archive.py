@@ -113,7 +113,7 @@ def pack(folder: RunFolder, *, whole_ledger: bool = False) -> Archive:
         raise InvalidInput(f"run {folder.name!r} has no plan yet; there is nothing to give to an auditor")
     with closing(DurableLedger(folder.ledger_file, read_only=True)) as ledger:
         if ledger.account(folder.name) is None:
-            raise InvalidInput(f"the ledger {folder.ledger_file} does not know run {folder.name!r}")
+            raise InvalidInput(f"run {folder.name!r} is not in the ledger {folder.ledger_file}")
         rows = [text for text, _ in ledger.log]
     if not whole_ledger:
         rows = sealed(rows, folder.name)

@@ -18,7 +18,7 @@ def make_statement(runs: Path, folder: RunFolder | None) -> Statement:
     with closing(DurableLedger(path, read_only=True)) as ledger:
         head = ledger.head
         if folder is not None and ledger.account(folder.name) is None:
-            raise InvalidInput(f"the ledger {path} does not know run {folder.name!r}")
+            raise InvalidInput(f"run {folder.name!r} is not in the ledger {path}")
     if not head.number:
         raise InvalidInput(f"the ledger {path} is empty; there is nothing to sign")
     if folder is None:
@@ -38,7 +38,7 @@ def make_statement(runs: Path, folder: RunFolder | None) -> Statement:
 
 def read_evidence(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> RunEvidence | None:
     """Read the evidence of a run from its folder and the ledger beside it; None if it has no plan yet. `rows` are the log's hashes."""
-    # Read in this order, a run that continues meanwhile can only be ahead of what was read before.
+    # In this order, a run that continues meanwhile can only be ahead of what was read before.
     running = folder.is_running
     anchors, events = ledger.anchors(folder.name), folder.events()
     if events.plan is None:

@@ -47,7 +47,6 @@ _MOST_SYNTHETIC, _MOST_NUMBERS = 10**7, 10**9
 _MOST_PARAMETERS = 2 * 10**8
 _LINEAR = re.compile(r"\d+\.weight: float32 \[(\d{1,9}), \d+\]")
 _Made = TypeVar("_Made")
-_NOT_RUN = "is not part of the library, and code of the owner is not run here"
 
 
 class Missing(Exception):
@@ -133,11 +132,10 @@ class FromCommandLine:
         if self._config.noise != "cancelling" or text in ("complete", "graph"):
             return None
         if is_shipped("graph", text):
-            if "restarts" in text:
-                raise Missing("its key graph was searched for with a number of restarts of its own")
+            _check_search(text, "key graph")
             return None
         if self._plan.masks is None:
-            raise Missing("its key graph was in a file, and the plan has no masks that show it")
+            raise Missing("its key graph was in a file, and the plan has no masks from which to rebuild it")
         pairs = Masks.of_json(self._plan.masks).keys.all_pairs
         return graph_of(agents, pairs, None)
 
@@ -145,8 +143,7 @@ class FromCommandLine:
         """Return the graph that the settings name or, if they name a file, one with the links of the plan."""
         text = self._config.graph
         if not self._config.has_exchanges or is_shipped("graph", text) or (self._run_code and is_user_code(text)):
-            if "restarts" in text:
-                raise Missing("its graph was searched for with a number of restarts of its own")
+            _check_search(text)
             return self._config.load_graph(agents)
         self._check("graph", not self._plan.changing)
         return graph_of(agents, self._plan.edges, self._plan.weights)
@@ -156,7 +153,7 @@ class FromCommandLine:
 
     def _check(self, key: str, shipped: bool) -> None:
         if not shipped and not self._run_code:
-            raise Missing(f"the {key} {getattr(self._config, key)[:80]!r} {_NOT_RUN}")
+            raise _not_run(key, getattr(self._config, key))
 
 
 class FromPython:
@@ -167,7 +164,7 @@ class FromPython:
         self._own: set[str] = set()  # keys of the parts that were made by the owner's code
 
     def data(self) -> DataSet:
-        """Return the data set, if it comes with the library and is at hand."""
+        """Return the data set, if it comes with the library and is available."""
         return self._split_data.dataset
 
     @cached_property
@@ -193,7 +190,7 @@ class FromPython:
     def _model(self, *facts: str) -> Model:
         part = self._part("model")
         kept = {name: part.facts.get(name) for name in facts}
-        named, why = [], Missing(f"the model {part.shown[:80]!r}, by its {', '.join(facts)}, {_NOT_RUN}")
+        named, why = [], _not_run("model", part.shown, f", by its {', '.join(facts)},")
         try:
             named.append(self._make("model"))
         except Missing as error:
@@ -238,7 +235,7 @@ class FromPython:
         return training
 
     def _names(self) -> dict[str, str]:
-        """Return by which name each part was made, which is then what a reader is shown of it."""
+        """Return the name by which each part was made; readers are shown that name."""
         names = {}
         for key, part in self._config.parts.items():
             made = part.made or {}
@@ -269,12 +266,12 @@ class FromPython:
     def _make(self, key: str) -> Any:
         part, config = self._part(key), self._config
         if part.made is None or ("own" in part.made and not self._run_code):
-            raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
+            raise _not_run(key, part.shown)
         if "shipped" in part.made and key == "graph":
             _check_shipped_graph(str(part.made["shipped"]))
         if "file" in part.made and "edges" not in part.made:
             if self._plan.changing:
-                raise Missing(f"the {key} {part.shown[:80]!r} {_NOT_RUN}")
+                raise _not_run(key, part.shown)
             return graph_of(config.agents, self._plan.edges, self._plan.weights)
         if "own" not in part.made:
             data = None if key == "data" else self._split_data
@@ -291,7 +288,7 @@ class FromPython:
         if name in known:
             return known[name]
         if not self._run_code:
-            raise Missing(f"the {key} {name[:80]!r} {_NOT_RUN}")
+            raise _not_run(key, name)
         self._own.add(key)
         return _run_owner_code(lambda: find(key, name).value)
 
@@ -319,12 +316,20 @@ def _parameters(make: Callable[[], nn.Module]) -> int | None:
         return None
 
 
-def _check_shipped_graph(text: str) -> None:
-    """Refuse a text that would make us open a file, or search for a graph for as long as an archive likes."""
-    if not is_shipped("graph", text):
-        raise Missing(f"the graph {text[:80]!r} {_NOT_RUN}")
+def _not_run(key: str, name: str, more: str = "") -> Missing:
+    return Missing(f"the {key} {name[:80]!r}{more} is not part of the library, and code of the owner is not run here")
+
+
+def _check_search(text: str, what: str = "graph") -> None:
     if "restarts" in text:
-        raise Missing("its graph was searched for with a number of restarts of its own")
+        raise Missing(f"its {what} was searched for with a number of restarts of its own")
+
+
+def _check_shipped_graph(text: str) -> None:
+    """Refuse a text that would open a file, or start a search for a graph whose length the archive sets."""
+    if not is_shipped("graph", text):
+        raise _not_run("graph", text)
+    _check_search(text)
 
 
 def _check_available(name: str, data_dir: Path | None) -> None:

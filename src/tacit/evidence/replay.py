@@ -40,9 +40,7 @@ NOISE_TOLERANCE = 5e-3
 """How far a calibrated σ may differ, relatively, from that of another version of the accountant."""
 
 _SECRET = "lots and noise were secret, so nobody can replay the run"
-_ANEW = (
-    "the run was resumed, and the bands of its noise started anew from there, which a replay without a stop does not"
-)
+_ANEW = "the run was resumed, which restarted the bands of its noise; a replay without a stop cannot repeat that"
 _NUDGES = (1e-4, 1e-3)
 _MOST_NUMBERS = 5 * 10**8  # in all agents' models
 _OF_THE_MACHINE = {"event", "time", "token", "engine", "compiled", "machine"}
@@ -161,7 +159,7 @@ def _compare_models(theta: Models | None, again: Tensor, other: str) -> Iterator
     if not other:
         yield "the models are different"
     elif not apart <= REPLAY_TOLERANCE:
-        yield f"models are {apart:.2g} of their length from the recorded ones, and at most {REPLAY_TOLERANCE:g} is expected"
+        yield f"models are {apart:.2g} of their length from the recorded ones, but at most {REPLAY_TOLERANCE:g} is expected"
 
 
 def _measure_drift(training: Training, rounds: int, again: Tensor) -> float | None:
@@ -219,7 +217,7 @@ def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
 
 
 def differences(run: RunEvidence, here: Machine) -> str:
-    """Say in what the machines that a run was played on differ from this one; nothing where the fingerprint is the same."""
+    """Say how the machines that a run was played on differ from this one; empty if the fingerprint is the same."""
     played = [run.plan.machine, *(resume.machine for resume in run.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")
     return ", ".join(name for name in names if any(getattr(each, name) != getattr(here, name) for each in played))

@@ -1,7 +1,7 @@
 """Whether the folder of one site among peers agrees with the agreement that all members signed, and with its own events.
 
-The agreement lies in the folder as canonical JSON. Its hash is the identity of the run, which the plan has too; whoever knows that from
-another member knows that both hold the same agreement.
+The agreement is in the folder as canonical JSON. Its hash is the identity of the run, and the plan has it too; if another member states the
+same hash, both hold the same agreement.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _A_SITES_OWN = {"dataset", "data_dir", "code"}
 
 
 def check_site(run: RunEvidence) -> Iterator[str]:
-    """Yield where settings, plan or links of a site are not those of the agreement. Nothing for a run of one process."""
+    """Yield where settings, plan or links of a site are not those of the agreement; a run of one process has none."""
     site = run.plan.site
     if site is None:
         if run.agreement is not None:
@@ -51,24 +51,24 @@ def _check_agreement(run: RunEvidence, site: SiteView, agreed: dict[str, Any]) -
     members, plan = agreed["members"], run.plan
     names = tuple(member["name"] for member in members)
     if names != site.members:
-        yield f"the members are {short(site.members)} in the plan, and {short(names)} in the agreement"
+        yield f"the members are {short(site.members)} in the plan, but {short(names)} in the agreement"
         return
     name = names[site.agent]
     pairs = [{link["dials"], link["to"]} for link in agreed["links"]]
     neighbors = tuple(number for number, other in enumerate(names) if {name, other} in pairs and other != name)
     if neighbors != site.neighbors:
-        yield f"the neighbours of {name!r} are {short(site.neighbors)} in the plan, and {short(neighbors)} in the agreement"
+        yield f"the neighbours of {name!r} are {short(site.neighbors)} in the plan, but {short(neighbors)} in the agreement"
     if plan.sizes != (members[site.agent]["records"],):
         yield f"{name!r} declares {members[site.agent]['records']} records in the agreement, but the plan has {short(plan.sizes)}"
     if plan.schema != agreed["data"]["schema"]:
-        yield "the plan declares another schema of records than the agreement"
+        yield "the plan and the agreement declare different schemas of records"
     settings = {**agreed["settings"], "agents": len(names), "step_agents": 1, "compile": False}
     if settings.get("graph") == "links":
         settings["graph"] = "ring"  # the links are listed, and settings need some name
     expected, kept = RunConfig.of(settings).model_dump(), run.config.model_dump()
     for key, value in expected.items():
         if key not in _A_SITES_OWN and kept.get(key) != value:
-            yield f"{key} is {short(kept.get(key))} in the settings, and {short(value)} in the agreement"
+            yield f"{key} is {short(kept.get(key))} in the settings, but {short(value)} in the agreement"
 
 
 def _check_links(run: RunEvidence, site: SiteView) -> Iterator[str]:

@@ -35,7 +35,7 @@ class ReplayedSnapshot:
 
 
 def check_planned_snapshots(run: RunEvidence, session: Session, exact: bool) -> Iterator[str]:
-    """Yield in what snapshots are not as they were planned: when, at how many records, after how many queries and bytes."""
+    """Yield where snapshots are not as planned: their rounds, and their numbers of records, queries and bytes."""
     plan, snapshots, every = run.plan, run.events.snapshots, session.monitor.schedule.every
     last = plan.total_rounds
     rounds = last if run.events.finish is not None else max((snapshot.round for snapshot in snapshots), default=0)
@@ -43,12 +43,12 @@ def check_planned_snapshots(run: RunEvidence, session: Session, exact: bool) -> 
     if (recorded := {snapshot.round for snapshot in snapshots}) != planned and snapshots:
         which = sorted(recorded ^ planned)[0]
         yield (
-            f"the plan has a snapshot after round {which}, and the events have none"
+            f"the plan has a snapshot after round {which}, but the events have none"
             if which in planned
-            else f"the events have a snapshot after round {which}, and the plan has none"
+            else f"the events have a snapshot after round {which}, but the plan has none"
         )
     line = line_of(session.training.algorithm)
-    steady = line is not None and line.queries is not None  # it queries the same in every round
+    steady = line is not None and line.queries is not None  # as many queries in every round
     alike = line is not None and steady and line.even and not plan.changing
     evenly = alike and not plan.absences  # as many bytes in every round of the rule
     records = session.training.data.dataset.validation
@@ -90,7 +90,7 @@ def compare_measurements(run: RunEvidence, again: Mapping[int, ReplayedSnapshot]
 def _pairs(
     run: RunEvidence, again: Mapping[int, ReplayedSnapshot]
 ) -> Iterator[tuple[dict[str, Any], ReplayedSnapshot]]:
-    """Yield all snapshots in the events, also where a later one is of the same round, with those that were made again."""
+    """Yield all snapshots in the events, including earlier ones of the same round, with those of the replay."""
     for event in run.events:
         if isinstance(event, SnapshotEvent) and event.round in again:
             yield events.plain(event), again[event.round]

@@ -202,7 +202,7 @@ def _check_signature(run: RunEvidence, log: Log, signature: Signature) -> Verifi
 
 
 def _describe_coverage(run: RunEvidence, log: Log, rows: int) -> str:
-    """Describe how much of a run was on record when the ledger had so many rows."""
+    """Describe how much of a run was on record when the ledger had this many rows."""
     number = log.reader.number_of(run.name)
     own = [place for place, (account, _) in enumerate(log.rows, 1) if account == number]
     anchors = [events for account, events in log.rows[:rows] if account == number and events is not None]

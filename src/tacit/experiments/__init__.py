@@ -1,7 +1,7 @@
 """The paper's figures and tables as declarations: what varies, what is fixed, what is drawn, and what is found.
 
 `EXPERIMENTS` names them, `load_experiment` returns one, and `reproduce` runs it in a folder that can be resumed. A new
-experiment is a module here with an `EXPERIMENT`, and its name in `EXPERIMENTS`. Experiments use public names only, those of
+experiment is a module here with an `EXPERIMENT`, and its name in `EXPERIMENTS`. Experiments use only the public names in
 `docs/api.md`.
 """
 

@@ -46,7 +46,7 @@ _MARGINS = {
     FEATURES: {"complete": 0.005, "ring": 0.008, "random": 0.008},
 }
 _FIEDLER = 0.39  # of the random graphs, divided by N
-_EXCHANGES = 4  # for each query on the ring, tried as well: they take masks out before they disturb the next query
+_EXCHANGES = 4  # for each query on the ring, also tried: they remove masks before these disturb the next query
 _BUDGETS = (0.5, 1.0, 2.0, 4.0)  # of the figure, which has the cheaper model
 _TRIALS = 5  # of what is compared trial by trial
 # The network with more rounds: settings that differ, and steps.
@@ -135,7 +135,7 @@ def _finding(rows: list[ResultRow]) -> str:
         f"{first['dataset']}, {first['agents']} agents with classes of their own (t = 1); {write_guarantee(EPSILON, DELTA)}. Means on the "
         "test half of the official test set, with 95 % intervals. The published code trained the ConvNet on pixels, on the complete "
         "graph, with one seed, and was scored on all of the test set; results on the ring are compared with the same number. With "
-        "masks, this ε holds against any so many curious agents together, and a larger one, also given, against everybody else "
+        "masks, this ε holds against that number of curious agents together, and a larger one, also given, against everybody else "
         f"together. Random graphs have a Fiedler value / N of {_FIEDLER:g}. Differences are paired by trial."
     )
     return write_list(f"{begin}\n\n{_table(main)}", lines)
@@ -333,9 +333,7 @@ def _keep_paired(own: Sequence[ResultRow]) -> list[ResultRow]:
 
 def _graph(algorithm: str, graph: str) -> str | None:
     """Return the graph of a row: central training has none, and is shown beside the complete graph."""
-    if algorithm == CENTRAL:
-        return None if graph == "complete" else graph
-    return graph
+    return None if (algorithm, graph) == (CENTRAL, "complete") else graph
 
 
 def _draw_without_centre(ax: Axes, rows: list[ResultRow]) -> None:

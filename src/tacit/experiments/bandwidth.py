@@ -42,7 +42,7 @@ def _course(rows: Sequence[ResultRow]) -> tuple[list[float], list[float]]:
 
 
 def _at_bytes(rows: Sequence[ResultRow], sent: float) -> list[float]:
-    """Return the accuracy of each trial after so many bytes, interpolated linearly between evaluations."""
+    """Return the accuracy of each trial after this many bytes, interpolated linearly between evaluations."""
     trials = sorted({row["trial"] for row in rows})
     return [float(np.interp(sent, *_course(select(rows, trial=trial)))) for trial in trials]
 

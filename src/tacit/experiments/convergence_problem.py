@@ -24,7 +24,7 @@ RULES: dict[str, tuple[Algorithm[Any], float]] = {
     "dsgt": (DSGT(), 0.5),
     "dinno": (DiNNO(rho=0.2, rho_growth=1.0, inner_steps=2, step=Plain()), 0.3),
 }
-"""Each with its first step size. DiNNO descends plainly: Adam from rest does not settle at a point."""
+"""Each with its first step size. DiNNO takes plain steps: Adam from rest does not settle at a point."""
 CLIP = 5.0  # no gradient is as long: records have norm 1 at most, and λ‖θ‖ stays below 1
 LEAST_NOISE = 0.02  # stands for no noise where records are clipped; the library does not clip without noise
 RECORDS, WIDTH, PENALTY = 40, 10, 0.1

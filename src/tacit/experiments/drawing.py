@@ -29,7 +29,7 @@ DASHED: dict[str, Any] = {"ls": (0, (4, 3)), "lw": 1}
 def panels(
     rows: int, columns: int, *, width: float = 3.1, height: float = 2.9, **options: Any
 ) -> Iterator[tuple[Figure, Any]]:
-    """Yield a figure with so many panels, and the panels as a table, to draw on in the common style."""
+    """Yield a figure with rows and columns of panels, and the panels as a table, to draw on in the common style."""
     from matplotlib.figure import Figure
 
     from tacit.report import style

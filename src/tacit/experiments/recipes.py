@@ -27,7 +27,7 @@ _RULES: dict[str, Algorithm[Any]] = {"central": SGD(), "dsgd": DSGD(), "dsgt": D
 
 @dataclass(frozen=True)
 class Try:
-    """Step sizes from `start` to `finish`, over so many rounds."""
+    """Step sizes from `start` to `finish`, over `rounds` rounds."""
 
     start: float
     finish: float

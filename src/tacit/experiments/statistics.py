@@ -11,7 +11,7 @@ from scipy import stats
 from tacit.experiments.experiment import ResultRow, Value
 
 CONFIDENCE = 0.95
-Verdict = Literal["same", "different", "inconclusive"]
+ChangeVerdict = Literal["same", "different", "inconclusive"]
 FallVerdict = Literal["falls", "does not", "inconclusive"]
 
 
@@ -91,7 +91,7 @@ def fit_slope(x: Sequence[float], y: Sequence[float]) -> Slope | None:
     return Slope(value=float(line.slope), low=float(line.slope) - margin, high=float(line.slope) + margin)
 
 
-def judge_change(change: Summary, tolerance: float) -> Verdict:
+def judge_change(change: Summary, tolerance: float) -> ChangeVerdict:
     """Judge whether a change is surely within a tolerance, beyond it and not by chance, or neither."""
     if change.margin is None:
         return "inconclusive"
@@ -110,7 +110,7 @@ def judge_fall(change: Summary, tolerance: float) -> FallVerdict:
 
 
 def judge_margin(change: Summary, points: float) -> str:
-    """Say whether something is at most so many percentage points below what it is compared with."""
+    """Say whether something is at most this much below what it is compared with, in percentage points."""
     margin, words = change.margin or 0.0, f"{100 * points:g} points"
     if change.mean - margin >= -points:
         return f"within the {words}"

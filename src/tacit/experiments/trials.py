@@ -1,10 +1,9 @@
 """Runs and describes points that train models: several trials side by side, with the paper's settings unless others are given.
 
 A point's settings are `algorithm`, `epsilon` (None without privacy), `t` of A(t), its graph, and the profile's scale. Where
-`curious` is given, noise cancels between agents and ε holds against so many of them; where `noise` is discrete, records are rounded to a grid,
-with ε by the rdp accountant. Trial k takes its start, lots, noise and
-graph from seed k. Points share seeds, so comparisons are made on the same starts and graphs. `central` trains on the pooled
-records, with the lot of its point.
+`curious` is given, noise cancels between agents and ε holds against that number of them; where `noise` is discrete, records are rounded to a
+grid, with ε by the rdp accountant. Trial k takes its start, lots, noise and graph from seed k. Points share seeds, so comparisons are made
+on the same starts and graphs. `central` trains on the pooled records, with the lot of its point.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,7 +61,7 @@ def train_point(
     graphs: Sequence[nx.Graph | Topology] | None = None,
     seed: int = 0,
 ) -> list[Result]:
-    """Train all trials of a point and return their results, with so many evaluations on the way.
+    """Train all trials of a point and return their results, with this many evaluations on the way.
 
     chosen: how it is trained; as published by default.
     graphs: who talks to whom in each trial; what the point says by default.

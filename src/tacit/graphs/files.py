@@ -31,7 +31,7 @@ from tacit.io.files import write_atomically
 NPY_MAGIC = b"\x93NUMPY"
 HEADER = re.compile(r"#\s*agents\s+(\S+)\s*")
 
-Line = tuple[int, list[str]]  # its number, from 1, and its fields
+NumberedLine = tuple[int, list[str]]  # its number, from 1, and its fields
 
 
 def read_graph(path: str | os.PathLike[str]) -> nx.Graph:
@@ -88,7 +88,7 @@ def _from_text(path: Path, content: bytes) -> nx.Graph:
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         raise GraphError(f"{path}, line {line}: not text; a graph is an edge list or an adjacency matrix") from error
-    lines: list[Line] = []
+    lines: list[NumberedLine] = []
     agents: int | None = None
     for number, row in enumerate(text.splitlines(), start=1):
         if header := HEADER.fullmatch(row.strip()):
@@ -105,7 +105,7 @@ def _from_text(path: Path, content: bytes) -> nx.Graph:
     return _from_rows(path, lines)
 
 
-def _from_edges(path: Path, lines: list[Line], agents: int | None) -> nx.Graph:
+def _from_edges(path: Path, lines: list[NumberedLine], agents: int | None) -> nx.Graph:
     pairs = np.empty((len(lines), 2), dtype=np.int64)
     weighted = bool(lines) and len(lines[0][1]) == 3
     values = [_weight(path, number, fields) for number, fields in lines] if weighted else []
@@ -204,7 +204,7 @@ def _whole(path: Path, number: int, field: str) -> int:
     return int(field)
 
 
-def _from_rows(path: Path, lines: list[Line]) -> nx.Graph:
+def _from_rows(path: Path, lines: list[NumberedLine]) -> nx.Graph:
     size = len(lines)
     for number, fields in lines:
         if len(fields) != size:

@@ -121,7 +121,7 @@ def _check_support(weights: sparse.csr_array, links: sparse.csr_array) -> None:
     parts = csgraph.connected_components(weights, directed=True, connection="strong")[0]
     if parts > 1:
         raise GraphError(
-            f"W divides the agents into {parts} groups that take nothing of each other, so they never agree; its weights "
+            f"W divides the agents into {parts} groups that take nothing from each other, so they never agree; its weights "
             "above zero must connect all agents"
         )
 

@@ -27,7 +27,7 @@ def erdos_renyi(agents: int, probability: float | None = None, seed: Seed = 0) -
     rng = generator(seed)
     total = agents * (agents - 1) // 2
     for _ in range(REDRAWS):
-        # Binomially many pairs, all equally likely: a coin for each pair, at the cost of the edges only.
+        # A binomial number of pairs, all equally likely: like a coin for each pair, but at the cost of the edges only.
         edges = int(rng.binomial(total, probability))
         pairs = _pairs(agents, rng.choice(total, edges, replace=False, shuffle=False))
         if connected(agents, pairs):

@@ -14,11 +14,11 @@ from tacit.errors import InvalidInput
 from tacit.io.files import finite
 from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 
-Line = dict[str, Any]
+JsonObject = dict[str, Any]
 Piece = TypeVar("Piece")
 
 
-def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str, work: str) -> list[Piece]:
+def read(file: Path, facts: JsonObject, parse: Callable[[JsonObject], Piece], *, pieces: str, work: str) -> list[Piece]:
     """Return the pieces in complete lines of a file; none if there is no file.
 
     parse: makes a piece from a line. If it raises for a missing or wrong value, the file is damaged.
@@ -43,7 +43,7 @@ def read(file: Path, facts: Line, parse: Callable[[Line], Piece], *, pieces: str
     return found
 
 
-def append(file: Path, facts: Line, line: Line) -> None:
+def append(file: Path, facts: JsonObject, line: JsonObject) -> None:
     """Append a piece, after the facts if it is the first, and return when it is on disk; a number that is not finite is null.
 
     An incomplete last line is removed first. If this fails, all earlier pieces are still there.

@@ -1,4 +1,4 @@
-"""Starts Ray on this machine, or joins the cluster that is there, for the two parts that use it: runs on several ranks and searches."""
+"""Starts Ray on this machine, or joins a running cluster, for the two parts that use it: runs on several ranks and searches."""
 
 import logging
 import os
@@ -10,16 +10,16 @@ _PASSED_ON = ("PYTHONPATH", "GLOO_SOCKET_IFNAME", "TACIT_DATA")
 
 @contextmanager
 def ray_session(cpus: int, **variables: str) -> Iterator[None]:
-    """Have Ray running inside; leave one that ran before as it was.
+    """Have Ray running in the context; a Ray that was running before is left as it was.
 
-    `variables` are set for its workers, beside those of this process that matter to them. A Ray that starts here offers at least so many `cpus`.
+    `variables` are set for its workers, besides the variables of this process that matter to them. A Ray that is started here has at least `cpus` CPUs.
     """
     import ray
 
     if ray.is_initialized():
         yield
         return
-    # Ray's workers yield to every other process by default: beside two busy ones, a run does not even begin.
+    # By default Ray's workers yield to every other process: next to two busy ones, a run does not even begin.
     os.environ.setdefault("RAY_worker_niceness", "0")
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     ray.init(

@@ -37,7 +37,7 @@ class Stopping:
         return lambda: self.asked
 
     def __enter__(self) -> Self:
-        # Signals reach the main thread alone. Ray calls its workers in another one, and ends them itself.
+        # Signals reach only the main thread. Ray calls its workers in another one, and ends them itself.
         for number in self._signals if threading.current_thread() is threading.main_thread() else ():
             self._before[number] = signal.signal(number, self._take)
         return self

@@ -42,7 +42,7 @@ class ComparedRun:
 
 
 def shorten(name: str, most: int = 28) -> str:
-    """Return a name in at most so many letters."""
+    """Return a name in at most this many letters."""
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
@@ -72,7 +72,7 @@ def describe_observers(runs: Sequence[ComparedRun]) -> str:
         + (f", {format_epsilon(spent.everybody.epsilon)} against {EVERYBODY}" if spent.masked else "")
         for run, spent in kept
     )
-    return f"These runs state ε against different observers, so that one ε is not comparable with another: {each}."
+    return f"These runs state ε against different observers, so their ε cannot be compared: {each}."
 
 
 def choose_measure(runs: Sequence[ComparedRun]) -> Measure:
@@ -116,7 +116,7 @@ def _sentence(group: Sequence[ComparedRun], names: str) -> str:
     accounts = [each.run.record.account for each in group]
     known = [account for account in accounts if account is not None]
     if len(known) < len(accounts):
-        return f"what {names} together spend is not known: ε of each could not be derived."
+        return f"what {names} together spend is not known: ε of some of them could not be derived."
     plans = [each.run.plan for each in group]
     if len(units := dict.fromkeys(line.unit for account in known for line in account.lines)) > 1:
         return f"what {names} spend cannot be added up: some protect every {' and others every '.join(units)}."

@@ -15,8 +15,8 @@ def describe_labels(labels: Sequence[int], ballot: Ballot) -> str:
 def explain_unknown_classes(plan: PlanEvent) -> str | None:
     """Name agents whose teachers cannot know all classes; None if all do, or if nobody votes.
 
-    A record belongs to one teacher. With fewer records of a class than teachers who must agree, those who know it never win a vote for
-    it. Who holds which classes is looked at only where it is public.
+    A record belongs to one teacher. With fewer records of a class than teachers that must agree, those that know the class never win a vote
+    for it. Who holds which classes is read only if that is public.
     """
     ballot = plan.ballot
     if ballot is None:
@@ -27,11 +27,11 @@ def explain_unknown_classes(plan: PlanEvent) -> str | None:
     missing = [sum(count < needed for count in row) for row in plan.counts]
     if not (cut_off := [agent for agent, count in enumerate(missing) if count]):
         return None
-    who = "no agent has" if len(cut_off) == plan.agents else f"agents {agents(cut_off)} have not"
+    who = "no agent has" if len(cut_off) == plan.agents else f"agents {agents(cut_off)} do not have"
     classes = span([missing[agent] for agent in cut_off], _whole)
     return (
-        f"{who} enough records of all classes: {classes} of {len(plan.counts[0])} classes are unknown to most teachers there, who label "
-        "such records wrong with confidence. Votes are for evenly divided data (--split iid); with a class for each agent, use gradients (dsgt)"
+        f"{who} enough records of all classes: {classes} of {len(plan.counts[0])} classes are unknown to most teachers there, which label "
+        "such records wrongly and with confidence. Votes are for evenly divided data (--split iid); with a class for each agent, use gradients (dsgt)"
     )
 
 

@@ -113,7 +113,7 @@ def span(values: Sequence[float], write: Callable[[float], str] = number, betwee
 
 
 def opacity(count: int) -> float:
-    """Return how opaque each of so many lines may be, so that the line of their mean stands out."""
+    """Return how opaque each of `count` lines may be, so that the line of their mean stands out."""
     return max(0.12, min(0.45, 4.5 / count))
 
 
@@ -192,7 +192,7 @@ def explain_dropped(runs: Iterable[str]) -> list[str]:
 
 
 def explain_cut_off(cut_off: Mapping[Observer, Sequence[int]], count: int) -> list[str]:
-    """Name the agents, of so many, whom masks do not protect from an observer, once for the weakest such observer."""
+    """Name the agents, of `count`, whom masks do not protect from an observer: each once, with the weakest such observer."""
     found: list[str] = []
     named: set[int] = set()
     for observer, who in cut_off.items():

@@ -1,4 +1,4 @@
-"""A run is a folder: its settings, its events, its checkpoints, and what resuming after any failure takes."""
+"""A run is a folder: its settings, its events, its checkpoints, and how it is resumed after any failure."""
 
 from typing import TYPE_CHECKING
 

@@ -13,7 +13,7 @@ from tacit.privacy.store import has_a_budget
 class BudgetedLedger(DurableLedger):
     """A ledger that gets its budget together with a run's account, in one transaction.
 
-    A run that cannot begin, or that this very budget refuses, so leaves no budget behind.
+    So a run that cannot begin, or that this budget refuses, leaves no budget behind.
     """
 
     def __init__(self, path: Path, budget: Budget) -> None:

@@ -1,13 +1,13 @@
 """Makes what the settings of `tacit train` describe: data, links, model, loss, rule, and all of it as a `Training`."""
 
-from typing import Any, Literal
+from typing import Any
 
 import networkx as nx
 
 from tacit.algorithms import STEPS, Algorithm, Averaged, Momentum, Robust
 from tacit.algorithms.robust import parse_robust
 from tacit.data import AgentData, DataSet
-from tacit.errors import GraphError, InvalidInput
+from tacit.errors import InvalidInput
 from tacit.models import Loss
 from tacit.networks import Topology, find_codec
 from tacit.privacy import Cancelling, Discrete, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
@@ -16,7 +16,7 @@ from tacit.runs.config_checks import OF_RULES, fields_set_by_settings
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.rules import make_shipped_rule
 from tacit.runs.shipped import shipped_loss, shipped_model
-from tacit.runs.specs import is_schedule, is_shipped, load_dataset, parse_graph, parse_links, parse_split
+from tacit.runs.specs import is_shipped, load_dataset, parse_keys, parse_links, parse_split
 from tacit.runs.user_code import UserCode, find, is_user_code
 from tacit.runs.user_parts import as_data, as_links, as_loss, as_model, as_rule
 from tacit.training.absences import Absence
@@ -45,13 +45,13 @@ def divide_data(config: RunConfig) -> AgentData:
         return whole.split(config.agents, parse_split(config.split), seed=config.seed)
     if "dataset" in config.code and whole.agents != config.agents:
         raise InvalidInput(
-            f"the records of {config.dataset} are divided among {whole.agents} agents, and were among {config.agents} when the run "
-            "began; put them back, or start a new run"
+            f"the records of {config.dataset} are divided among {whole.agents} agents, but the run began with {config.agents}; put "
+            "them back, or start a new run"
         )
     for key, actual in (("agents", whole.agents), ("split", RunConfig.model_fields["split"].default)):
         if key in config.model_fields_set and getattr(config, key) != actual:
             raise InvalidInput(
-                f"{key} is {getattr(config, key)!r}, and the records of {config.dataset} are divided among {whole.agents} agents "
+                f"{key} is {getattr(config, key)!r}, but the records of {config.dataset} are divided among {whole.agents} agents "
                 f"already; leave {key} out"
             )
     return whole
@@ -64,7 +64,7 @@ def links(config: RunConfig, agents: int) -> nx.Graph | Topology:
 
 
 def model_for(config: RunConfig, data: DataSet) -> Model:
-    """Return what makes the model for records of some data set."""
+    """Return the function that makes the model for records of a data set."""
     if (own := _own(config, "model")) is not None:
         return as_model(own, lambda: {"input_shape": data.input_shape, "classes": data.classes})
     return shipped_model(config.model, data)
@@ -135,7 +135,7 @@ def make_training(
 
 
 def _step_agents(config: RunConfig, agents: int) -> int | None:
-    """Return for how many agents a step of the engine is shaped: where workers share the agents, as many however many workers there are.
+    """Return for how many agents a step of the engine is shaped; where workers share the agents, it is the same for any number of workers.
 
     Rounding follows from the shape of a step, so the same run on other numbers of workers gives the same bits.
     """
@@ -157,7 +157,7 @@ def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Priv
     if config.noise == "cancelling":
         noise = Cancelling(
             curious=config.curious,
-            keys=_keys(config, agents) if key_graph is None else key_graph,
+            keys=parse_keys(config.keys, agents, config.seed) if key_graph is None else key_graph,
             ratio=config.mask_ratio,
             lost=config.lost,
         )
@@ -175,24 +175,7 @@ def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Priv
     )
 
 
-def _keys(config: RunConfig, agents: int) -> Literal["complete", "graph"] | nx.Graph:
-    """Return which pairs share masks: a word of the library's, or the graph that a text names."""
-    text = config.keys.strip()
-    if text == "complete":
-        return "complete"
-    if text == "graph":
-        return "graph"
-    if is_schedule(text):
-        raise InvalidInput(f"keys is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
-    try:
-        return parse_graph(text, agents, config.seed)
-    except GraphError as error:
-        raise InvalidInput(
-            f"keys is {text!r}; give complete, graph, or a graph of those who share masks: {error}"
-        ) from None
-
-
 def _own(config: RunConfig, key: str) -> UserCode | None:
-    """Return what a setting names of the user's own, if it does; code that was changed since a run began is refused."""
+    """Return the user's own code that a setting names, if any; code that was changed since the run began is refused."""
     text = getattr(config, key)
     return find(key, text, config.code.get(key)) if is_user_code(text) and not is_shipped(key, text) else None

@@ -56,7 +56,7 @@ class Checkpoint:
 
     @staticmethod
     def load(path: Path) -> "Checkpoint":
-        """Read a checkpoint; what is broken or not one is an error and is left as it is."""
+        """Read a checkpoint; a file that is broken, or is not one, is an error and is left as it is."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -65,7 +65,7 @@ class Checkpoint:
 
     @staticmethod
     def of(content: bytes, where: str) -> "Checkpoint":
-        """Read the content of a checkpoint's file; what is broken or not one is an error."""
+        """Read the content of a checkpoint's file; if it is broken, or is not one, that is an error."""
         try:
             tensors = load(content)
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])

@@ -1,6 +1,6 @@
 """Checks of settings (`tacit audit FILE.toml`), kept beside the runs in `checks.jsonl` and in the folders of runs.
 
-A check holds for every run that has the same settings in all that matters to it, and the same versions of the library and torch.
+A check holds for every run with the same versions of the library and torch, and the same settings as far as the check depends on them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _ASIDE = ("seed", "data_dir", "evaluate_every", "checkpoint_every", "tensorboard
 
 
 def check_event(config: RunConfig, report: dict[str, Any]) -> CheckEvent:
-    """Return what is kept of a check: of which settings, when, and how it came out."""
+    """Return what is kept of a check: its settings, time and outcome."""
     return CheckEvent(
         time=now(),
         settings=_settings(config),

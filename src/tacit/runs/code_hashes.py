@@ -66,7 +66,7 @@ def written(value: Any) -> str:
 
 
 def is_library(thing: Any) -> bool:
-    """Return whether a function or class comes with Python or a library that Tacit stands on."""
+    """Return whether a function or class comes with Python or a library that Tacit depends on."""
     return str(getattr(thing, "__module__", None) or "builtins").partition(".")[0] in _LIBRARIES
 
 
@@ -82,7 +82,7 @@ def _words(thing: Any, seen: set[int]) -> Iterator[str]:
     if isinstance(thing, _PLAIN):
         yield f"{type(thing).__name__} {thing!r}"
     elif isinstance(thing, list | tuple | set | frozenset | dict) and len(thing) > _LONGEST:
-        yield f"a long {type(thing).__name__}"  # a table, and no setting
+        yield f"a long {type(thing).__name__}"  # a table, not a setting
     elif isinstance(thing, list | tuple):
         yield f"{len(thing)} in order"
         for each in thing:
@@ -167,7 +167,7 @@ def _of_code(code: CodeType, seen: set[int]) -> Iterator[str]:
 
 
 def _constant(value: Any, seen: set[int]) -> Iterator[str]:
-    """Return a constant that stands in code, however long it is."""
+    """Describe a constant in code, however long it is."""
     if isinstance(value, tuple | frozenset):
         each = [" ".join(_constant(one, seen)) for one in value]
         yield f"{len(value)} {type(value).__name__}"

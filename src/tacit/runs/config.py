@@ -84,7 +84,7 @@ def _positive(value: Any) -> Any:
 
 
 def _known(value: Any) -> Any:
-    """Return a ε or σ that may be missing."""
+    """Return an ε or σ that may be missing."""
     return None if value is None else _positive(value)
 
 
@@ -133,7 +133,7 @@ class KeptSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def to_toml(self) -> str:
-        """Return all settings, defaults too, as a file that gives this very configuration."""
+        """Return all settings, including defaults, as a file that gives the same configuration."""
         empty = {key for key in ("code", "absences") if not getattr(self, key)}  # as a file without them
         return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
 
@@ -165,10 +165,10 @@ class RunConfig(KeptSettings):
     )
     mixing: Annotated[str, PlainValidator(_mixing)] = Field(
         "metropolis",
-        description="how neighbours are weighed: metropolis, max_degree or uniform; or, against agents that send nonsense: median, trimmed:B "
+        description="how neighbours are weighted: metropolis, max_degree or uniform; or, against agents that send nonsense: median, trimmed:B "
         "or clipped:τ",
     )
-    allow_drift: bool = Field(False, description="let weights through that move the average")
+    allow_drift: bool = Field(False, description="accept weights that move the average")
     model: str = Field("logistic", description=MODELS.listed(_OWN))
     loss: str = Field("cross_entropy", description=LOSSES.listed(_OWN))
 
@@ -249,7 +249,7 @@ class RunConfig(KeptSettings):
     inner_steps: int = Field(1, ge=1, description="dinno: steps, and queries, of each round")
     carry: bool = Field(False, description="dinno: carry the inner step from round to round")
 
-    seed: int = Field(0, ge=0, description="public chance: start, split, graph")
+    seed: int = Field(0, ge=0, description="seed of public randomness: start, split, graph")
     device: str = Field("cpu", description="cpu or cuda")
     compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
         "auto", description="compile gradients: auto (long runs), true or false"
@@ -257,7 +257,7 @@ class RunConfig(KeptSettings):
     step_agents: int | None = Field(
         None,
         ge=1,
-        description="agents whose lots shape a step of gradients: all, unless given; 1 is what one agent alone has",
+        description="for how many agents' lots a step of gradients is shaped: all unless given; 1 as for one agent alone",
     )
     workers: int | None = Field(
         None,
@@ -284,7 +284,7 @@ class RunConfig(KeptSettings):
     @model_validator(mode="before")
     @classmethod
     def _follow(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Fill in what follows from a rule or kind of noise where it is not given; `config.toml` then has it."""
+        """Fill in settings that are not given and follow from the rule or kind of noise, so that `config.toml` has them."""
         line = rule_line(given["algorithm"]) if isinstance(given.get("algorithm"), str) else None
         follows: dict[str, Any] = {}
         if line is not None and line.discrete and given.get("private", True) is True:
@@ -292,7 +292,7 @@ class RunConfig(KeptSettings):
         if given.get("noise", follows.get("noise")) == "discrete":
             follows["accountant"] = "rdp"
         if line is not None and line.votes:
-            follows["spare_queries"] = 0  # noise for three queries instead of one would be much
+            follows["spare_queries"] = 0  # two spare queries would triple what the noise must cover
         return follows | given
 
     @staticmethod
@@ -310,7 +310,7 @@ class RunConfig(KeptSettings):
         if settings.get("started_from") == "python":
             raise InvalidInput(
                 "these are the settings of a run that was started from Python, with objects that no file can hold; start another "
-                "one there, with tacit.train(..., run=...)"
+                "one from Python, with tacit.train(..., run=...)"
             )
         for key in settings:
             choose("setting", key, RunConfig.model_fields)
@@ -356,9 +356,9 @@ class RunConfig(KeptSettings):
         return line is None or line.exchanges
 
     def pinned(self) -> "RunConfig":
-        """Return the same settings with where the user's own code is defined, and the hashes of these files.
+        """Return the same settings, with the files that define the user's own code and their hashes.
 
-        This runs the files. Where the settings have hashes already, as those of a run do, files that were changed are refused.
+        This runs the files. If the settings have hashes already, as those of a run do, files that were changed are refused.
         The number of agents is that of the records, where these are divided already.
         """
         from tacit.runs.building import divide_data, pins

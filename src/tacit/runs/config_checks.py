@@ -19,7 +19,7 @@ OF_MASKS = ("curious", "keys", "mask_ratio", "lost")
 """Settings that mean something only where noise cancels."""
 OF_NOISE = (*OF_MASKS, "rounding_bits")
 _OF_KIND: dict[str, tuple[str, ...]] = {"cancelling": OF_MASKS, "discrete": ("rounding_bits",)}
-"""Settings by the kind of noise without which they mean nothing."""
+"""Settings by the kind of noise that they need."""
 OF_WORKERS = ("placement",)
 """Settings that mean something only where workers share the agents."""
 OF_RULES = ("carry", "inner_steps", "rho", "rho_growth")
@@ -215,15 +215,13 @@ def _check_privacy(config: "RunConfig", named: Names) -> None:
             "nothing; leave one or the other out"
         )
     if config.unit is not None:
-        raise InvalidInput(f"{named['unit']} says who is protected, and without privacy nobody is; leave it out")
+        raise InvalidInput(f"{named['unit']} says who is protected, but without privacy nobody is; leave it out")
     if config.bands != 1:
-        raise InvalidInput(f"{named['bands']} correlates noise, and a run without privacy adds none; leave it out")
+        raise InvalidInput(f"{named['bands']} correlates noise, but a run without privacy adds none; leave it out")
     if config.private_diagnostics:
-        raise InvalidInput(f"{named['private_diagnostics']} describe clipping, and a run without privacy does not clip")
+        raise InvalidInput(f"{named['private_diagnostics']} describe clipping, but a run without privacy does not clip")
     if config.noise != "local":
-        raise InvalidInput(
-            f"{named[config.noise]} needs privacy, and a run without privacy adds no noise; leave it out"
-        )
+        raise InvalidInput(f"{named[config.noise]} needs privacy, but this run has none; leave it out")
 
 
 def _check_noise(config: "RunConfig", named: Names) -> None:
@@ -244,18 +242,18 @@ def _check_noise(config: "RunConfig", named: Names) -> None:
 
 
 def check_numbers_of_agents(config: "RunConfig", named: Names) -> None:
-    """Refuse lists without one value for each agent, masks that nobody honest shares, and absences of agents that do not exist."""
+    """Refuse lists without one value for each agent, masks that too few honest agents share, and absences of agents that do not exist."""
     agents = 1 if config.is_pooled else config.agents
     if config.workers is not None and config.workers > agents:
         raise InvalidInput(
-            f"{named['workers']} is {config.workers}, and {'there is one agent' if agents == 1 else f'there are {agents} agents'}: each worker "
+            f"{named['workers']} is {config.workers}, but {'there is one agent' if agents == 1 else f'there are {agents} agents'}: each worker "
             f"hosts at least one, so use at most {agents}"
         )
     for key in PER_AGENT:
         value = getattr(config, key)
         if isinstance(value, list) and len(value) != agents:
             raise InvalidInput(
-                f"{named[key]} has {len(value)} values, and {f'{config.algorithm} trains one agent' if agents == 1 else f'there are {agents} agents'}; "
+                f"{named[key]} has {len(value)} values, but {f'{config.algorithm} trains one agent' if agents == 1 else f'there are {agents} agents'}; "
                 "give one for each, or one for all"
             )
     if config.noise == "cancelling" and config.curious + config.lost > agents - 2:
@@ -266,20 +264,20 @@ def check_numbers_of_agents(config: "RunConfig", named: Names) -> None:
     for absence in config.absences:
         if absence.agent >= agents:
             raise InvalidInput(
-                f"absences: agents are numbered from 0 to {agents - 1}, and agent {absence.agent} is to be away"
+                f"absences: agent {absence.agent} is to be away, but agents are numbered from 0 to {agents - 1}"
             )
         if absence.first >= config.total_rounds:
             raise InvalidInput(
-                f"absences: agent {absence.agent} is away from round {absence.first} on, and the run ends after {config.total_rounds} rounds"
+                f"absences: agent {absence.agent} is away from round {absence.first} on, but the run ends after {config.total_rounds} rounds"
             )
     left_out = {absence.agent for absence in config.absences if absence.rekey is not None}
     if left_out and config.noise != "cancelling":
         raise InvalidInput(
-            f"absences: rekey shares masks without an agent, and there are none without {named['cancelling']}"
+            f"absences: rekey shares masks without an agent, but there are no masks without {named['cancelling']}"
         )
     if len(left_out) > config.lost:
         raise InvalidInput(
-            f"absences: masks are to be shared without {len(left_out)} agents, and {named['lost']} is {config.lost}; set it to "
+            f"absences: masks are to be shared without {len(left_out)} agents, but {named['lost']} is {config.lost}; set it to "
             f"{len(left_out)}, so that the noise covers that"
         )
 

@@ -31,7 +31,7 @@ def plan_event(
     holdings: Holdings | None = None,
     site: SiteView | None = None,
 ) -> PlanEvent:
-    """Return what was settled before the first query: for all agents or, where a site is named, for its own alone.
+    """Return what was settled before the first query: for all agents or, if a site is named, for its agent only.
 
     `holdings` are all agents' where the session hosts only some of those that are shown.
     """
@@ -106,7 +106,7 @@ def edges_of(graph: nx.Graph | Topology | None, rounds: int) -> tuple[tuple[int,
 def weights_of(graph: nx.Graph | Topology | None) -> tuple[float, ...] | None:
     """Return the weights that a graph's file gives its links, in their order; None if it gives none.
 
-    Where the two ends of a link weigh each other differently, what the second takes of the first follows for all links.
+    If some links have different weights in the two directions, the weights that second agents give first ones follow, for all links.
     """
     if not isinstance(graph, nx.Graph) or (weights := graph.graph.get("weights")) is None:
         return None

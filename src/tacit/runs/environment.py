@@ -1,4 +1,4 @@
-"""What the bits of a run follow from beside its settings: the processor, torch, threads, block shapes and the library's code."""
+"""What determines the bits of a run besides its settings: the processor, torch, threads, block shapes and the library's code."""
 
 import hashlib
 import platform

@@ -41,7 +41,7 @@ def now() -> datetime:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Machine:
-    """What determines a run to the bit, beside its settings and whether it is compiled."""
+    """What determines a run to the bit, besides its settings and whether it is compiled."""
 
     processor: str
     """Its model, and the instructions that torch uses of it."""
@@ -56,7 +56,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SiteView:
-    """Whose own view of a run between peers a folder holds: one agent out of all members."""
+    """The site whose view of a run between peers a folder holds: one agent out of all members."""
 
     agent: _Count
     members: tuple[str, ...]
@@ -93,7 +93,7 @@ class PlanEvent:
     changing: bool
     """Whether who talks to whom changes from round to round; `edges` are then those of some round."""
     weights: tuple[float, ...] | None
-    """What the graph's file says that the first agent of each edge takes of the second; None where a rule weighs them."""
+    """The weight in the graph's file that the first agent of each edge gives the second; None if a mixing rule gives the weights."""
     counts: tuple[tuple[_Count, ...], ...] | None
     """How many records of each class every agent holds; None unless the data set is a published one."""
     sizes: tuple[_Count, ...]
@@ -206,7 +206,7 @@ class PlanEvent:
                 raise ValueError("a run without privacy has no masks")
             everyone = self.agents if self.site is None else len(self.site.members)
             if (sharing := Masks.of_json(self.masks).keys.agents) != everyone:
-                raise ValueError(f"masks are shared by {sharing} agents, and there are {everyone}")
+                raise ValueError(f"masks are shared by {sharing} agents, but there are {everyone}")
         elif self.planned_observer != EVERYBODY:
             raise ValueError("without masks, ε is planned against everybody else together")
         if self.bands and not self.private:
@@ -316,7 +316,7 @@ class LinksEvent:
     round: _Count
     used: tuple[_Count, ...]
     skipped: tuple[_Count, ...]
-    """Links of the graph in this round that were not used; what they weigh went to the site itself."""
+    """Links of the graph in this round that were not used; the site kept their weight for itself."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

@@ -54,7 +54,7 @@ class Events:
 
     @property
     def played_head(self) -> str:
-        """The hash that covers all events but checks of the settings after the last of the others: these may come at any time."""
+        """The hash that covers all events up to the last that is not a check of the settings: checks may come at any time."""
         played = len(self._all)
         while played and isinstance(self._all[played - 1], CheckEvent):
             played -= 1

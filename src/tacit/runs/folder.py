@@ -36,7 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 def ledger_in(runs: Path) -> Path:
-    """Return the ledger of a folder of runs, or the file itself where a ledger is meant that lies elsewhere."""
+    """Return the ledger of a folder of runs, or the file itself if a ledger elsewhere is meant."""
     path = runs if runs.is_file() else runs / LEDGER
     if not path.is_file():
         raise InvalidInput(f"there is no ledger {path}; `tacit train` makes one")
@@ -72,7 +72,7 @@ class RunFolder:
     def create(runs: Path, name: str, config: AnyConfig, budget: Budget | None = None) -> "RunFolder":
         """Make the folder of a new run with its settings in it; a name that is taken is an error.
 
-        A budget is kept until the run's account brings it into the ledger: a run that is killed before begins with it when it is resumed.
+        A budget is kept until the run's account brings it into the ledger: a run that is killed before that still has it when it is resumed.
         """
         folder = RunFolder.unused(runs, name)
         try:
@@ -94,7 +94,7 @@ class RunFolder:
 
     @staticmethod
     def unused(runs: Path, name: str) -> "RunFolder":
-        """Return the folder of a run that is not there yet; a name that is taken, or none, is an error."""
+        """Return the folder of a run that does not exist yet; a name that is taken, or not a name, is an error."""
         if not _NAME.fullmatch(name):
             raise InvalidInput(f"a run cannot be called {name!r}; use letters, digits, dots, dashes and underscores")
         folder = RunFolder(runs / name)
@@ -105,11 +105,11 @@ class RunFolder:
     def _taken(self) -> InvalidInput:
         done = self.summary_file.exists()
         advice = "that run is finished; choose another name" if done else "choose another name, or resume that run"
-        return InvalidInput(f"{self.path} is there already: {advice}")
+        return InvalidInput(f"{self.path} already exists: {advice}")
 
     @staticmethod
     def find(path: Path) -> "RunFolder":
-        """Return the folder of a run that is there."""
+        """Return the folder of an existing run."""
         folder = RunFolder(path)
         if not path.is_dir():
             raise InvalidInput(f"there is no run folder {path}")
@@ -122,7 +122,7 @@ class RunFolder:
         return read_config(RunConfig.read(self.config_file))
 
     def budget(self) -> Budget | None:
-        """Return the budget that a run was to bring into the ledger and has not yet."""
+        """Return the budget that a run is to bring into the ledger, if it has not done so yet."""
         if not self.budget_file.exists():
             return None
         try:
@@ -136,7 +136,7 @@ class RunFolder:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process is working on this run. Asking keeps no process from it."""
+        """Whether a process is working on this run. Asking does not block one."""
         return lock.is_held(self.path / ".lock")
 
     def log(self, event: Event) -> None:
@@ -182,7 +182,7 @@ class RunFolder:
 
     @property
     def meeting_file(self) -> Path:
-        """A number that the first process of a cluster writes anew whenever it begins, by which the others know that they see this folder."""
+        """A number that the first process of a cluster writes whenever it begins; the others read it to check that they see this folder."""
         return self.path / "ranks" / "meeting.txt"
 
     def rank_checkpoint_file(self, rank: int, round: int) -> Path:
@@ -190,9 +190,9 @@ class RunFolder:
         return self.path / "ranks" / f"{rank:04d}-checkpoint-{round:08d}.safetensors"
 
     def rank_answers_file(self, rank: int, answered: int) -> Path:
-        """Return where such a process's answers go that follow so many others."""
+        """Return where such a process writes its answers after the first `answered`."""
         return self.path / "ranks" / f"{rank:04d}-answers-{answered:08d}.bin"
 
     def answers_file(self, answered: int) -> Path:
-        """Return where answers go that follow so many others."""
+        """Return where answers after the first `answered` are written."""
         return self.path / f"answers-{answered:08d}.bin"

@@ -34,8 +34,8 @@ from tacit.training.settings import check_kind
 def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", **objects: Any) -> Result:
     """Return the result of a finished run: models, history, and guarantees that are derived from the ledger beside it.
 
-    `module` needs the model, and `evaluate` the model and the data. They are made again by name where that is possible, and may be given
-    as for `tacit.resume`; they are compared with what the folder keeps. Without them everything else is available. This
+    `module` needs the model, and `evaluate` the model and the data. They are made again by name if that is possible, or given
+    as for `tacit.resume`, and compared with what the folder keeps. Without them everything else is available. This
     runs the code that the run's settings name.
 
     run: the run's folder, or its name.
@@ -129,7 +129,7 @@ def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> di
 
 
 def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
-    """Return what can be made, or something that says why not when it is used."""
+    """Return what can be made, or an object that says why not when it is used."""
     try:
         return make()
     except TacitError as error:

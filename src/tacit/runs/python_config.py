@@ -1,7 +1,7 @@
 """The settings of a run that was started from Python, as its `config.toml` keeps them.
 
 Python takes objects that no file can hold: modules, functions, tensors. Objects that can be
-made again from a name are kept by that name. Public facts about all of them (`parts`) are compared with an object that is given again.
+made again from a name are kept by that name. Public facts about all of them (`parts`) are compared with objects that are given again.
 Reading them needs no PyTorch, and runs no code.
 """
 

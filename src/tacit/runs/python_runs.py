@@ -42,15 +42,13 @@ def train_kept(
     budget: Budget | None,
     tensorboard: bool,
 ) -> Result:
-    """Train in a folder of its own and return the result."""
+    """Train in a new run folder and return the result."""
     if not isinstance(run, str):
         raise InvalidInput(f"run is {run!r}; give the run a name")
     folder = as_path("runs", runs)
     for key in ("ledger", "name"):
         if getattr(training, key) is not None:
-            raise InvalidInput(
-                f"a run that is kept is called {run!r} and has its queries in {folder / 'ledger.sqlite'}; leave out {key}"
-            )
+            raise InvalidInput(f"the run is called {run!r} and charged to {folder / 'ledger.sqlite'}; leave out {key}")
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidInput(f"budget is {budget!r}; give a Budget(epsilon=..., delta=...)")
     every = _CHECKPOINT_EVERY if checkpoint_every is None else checkpoint_every
@@ -66,8 +64,8 @@ def resume(
 ) -> Result:
     """Resume a run that was killed or stopped, play it to its end and return the result; no round queries the data twice.
 
-    A run whose objects can all be made again by name needs no more than its own name, and `tacit resume` resumes it, too. Others are
-    given again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are compared with what the
+    A run whose objects can all be made again by name needs only its name, and `tacit resume` can resume it, too. Give any others
+    again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are compared with what the
     folder keeps of them, and refused where they differ. This runs the code that the run's settings name.
 
     Ctrl-C is as in `tacit.train(..., run=...)`.
@@ -96,7 +94,7 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
             raise
     if runner is None:
         if path.exists():
-            _say(f"stopped before anything more was asked. {is_kept(path, config)}")
+            _say(f"stopped before any further query. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if result is None:
         _say(f"stopped after round {runner.session.round} of {config.total_rounds}, {stopped}. {is_kept(path, config)}")
@@ -115,7 +113,7 @@ def _play_rounds(runner: Runner, stop: Callable[[], bool], progress: bool) -> Re
 
 
 def _interrupts() -> tuple[signal.Signals, ...]:
-    """Return the signal of Ctrl-C where this program may take it: in the main thread, and where nobody else has."""
+    """Return the signal of Ctrl-C if this program may handle it: in the main thread, with no other handler."""
     free = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return (signal.SIGINT,) if free and threading.current_thread() is threading.main_thread() else ()
 

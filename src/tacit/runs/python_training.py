@@ -42,7 +42,7 @@ _AS_THEY_ARE = (
 def maker(
     config: AnyConfig, path: Path, given: Mapping[str, Any] | None = None
 ) -> Callable[[Callable[[str], None]], Training]:
-    """Return what makes the training of the run in a folder by its settings, and by objects that are given again."""
+    """Return the function that makes the training of a run from the settings in its folder and objects that are given again."""
     if isinstance(config, PythonConfig):
         return lambda say: training_of(config, path, given or {}, say)
     if unused := {key: value for key, value in (given or {}).items() if key not in ("progress", "taps")}:
@@ -95,7 +95,7 @@ def config_of(
 def training_of(
     config: PythonConfig, path: Path, given: Mapping[str, Any], say: Callable[[str], None] = lambda _: None
 ) -> Training:
-    """Return the training of a run, of what its folder keeps and of objects that are given again; say how these differ."""
+    """Return the training of a run from what its folder keeps and from objects that are given again; refuse any that differ."""
     aside = {key: given[key] for key in ("progress", "taps") if key in given}
     given = {key: value for key, value in given.items() if key not in aside}
     for key in given:
@@ -147,10 +147,10 @@ def _noise_of(config: PythonConfig) -> Cancelling | Discrete | None:
         return None
     if config.noise == "discrete":
         if config.rounding_bits is None:
-            raise InvalidInput("noise is discrete, and config.toml does not keep its rounding_bits; it was changed")
+            raise InvalidInput("noise is discrete, but config.toml has no rounding_bits; it was changed")
         return Discrete(config.rounding_bits, config.rounding_room)
     if config.curious is None or config.keys is None or config.mask_ratio is None or config.lost is None:
-        raise InvalidInput("noise is cancelling, and config.toml does not keep all of its settings; it was changed")
+        raise InvalidInput("noise is cancelling, but config.toml does not have all of its settings; it was changed")
     keys: Any = config.keys
     if not isinstance(keys, str):
         keys = graph_of(config.agents, [(low, high) for low, high in keys])

@@ -37,7 +37,7 @@ def rebuild(
     only: Sequence[str] = PARTS,
     by: str = "tacit.resume",
 ) -> dict[str, Any]:
-    """Return the objects of a run: those that are given, and the others by what is kept of them; say which must be given.
+    """Return the objects of a run: those that are given, and the others rebuilt from what is kept; say which must be given.
 
     had: objects of the run that were made before. by: the function to which objects are given.
     """
@@ -106,7 +106,7 @@ def _imported(key: str, name: str) -> Any:
 
 
 def _again(key: str, made: Mapping[str, Any], config: PythonConfig, data: AgentData | None) -> Any:
-    """Return an object by what is kept of it."""
+    """Rebuild an object from what is kept of it."""
     if "own" not in made:
         return make_again(key, made, config, data)
     value = make_user_part(key, find(key, str(made["own"]), config.code.get(key)), data, config.seed)
@@ -122,7 +122,7 @@ def make_again(
     named: Named = _imported,
     data_dir: Path | None = None,
 ) -> Any:
-    """Return an object by what is kept of it, unless that is the name of the user's own. `named` finds functions and classes."""
+    """Rebuild an object from what is kept of it, unless that is a name in the user's own code. `named` finds functions and classes."""
     if "shipped" in made:
         return make_shipped(key, str(made["shipped"]), data, config.seed)
     if "file" in made and "edges" not in made:
@@ -192,7 +192,7 @@ def _from_spec(key: str, spec: Any, named: Named) -> Any:
 
 
 def _as_it_was_divided(data: DataSet | AgentData, config: PythonConfig) -> AgentData:
-    """Return data that was given as a whole as it was divided when the run began."""
+    """Divide data that was given as a whole as it was divided when the run began."""
     if isinstance(data, AgentData):
         return data
     partition = str(config.parts["data"].facts.get("partition"))
@@ -218,7 +218,7 @@ def _load(made: Mapping[str, Any], data_dir: Path | None) -> AgentData:
 
 
 def _partition(text: str) -> Partition:
-    """Return the partition that describes itself by a text."""
+    """Return the partition whose `str` is this text."""
     if found := re.fullmatch(r"A\(t=([^)]+)\)", text):
         return ByClass(t=float(found[1]))
     if found := re.fullmatch(r"Dirichlet\(alpha=([^,)]+)(?:, min_size=(\d+))?\)", text):

@@ -61,14 +61,14 @@ def describe(training: Training, names: Mapping[str, UserCode | str]) -> dict[st
 
 
 def _made_by_name(key: str, name: str, part: Part) -> dict[str, Any]:
-    """Return how a part is made that was given by a name of the library, or a graph that was given as a file."""
+    """Return how to make a part that was given by a shipped name, or a graph that was given as a file."""
     if key == "graph" and not is_shipped(key, name):
         return {**(part.made or {}), "file": name}  # its links, if they are few and have no weights, outlive the file
     return {"shipped": name}
 
 
 def the_graph(training: Training) -> nx.Graph | Topology | None:
-    """Return the one graph of a run that has one trial."""
+    """Return the graph of a run with one trial."""
     graph: Any = training.graph
     if not isinstance(graph, Sequence):
         return cast(nx.Graph | Topology | None, graph)

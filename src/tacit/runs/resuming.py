@@ -31,7 +31,7 @@ def described(config: PythonConfig, keys: Sequence[str]) -> str:
 
 
 def how_to_resume(path: Path, config: AnyConfig) -> str:
-    """Return the line of Python that resumes a run, and say what stands for what in it."""
+    """Return the line of Python that resumes a run, and say what its names stand for."""
     keys = to_give(config)
     line = call("tacit.resume", path, keys)
     if not keys:
@@ -54,9 +54,7 @@ def after_failure(error: BaseException, path: Path, config: AnyConfig) -> str:
     """Say what becomes of a run that an error ended."""
     if isinstance(error, RuleError):
         abandon = f"tacit ledger abandon {shlex.quote(path.name)} --runs {shlex.quote(str(path.parent))} --reason WHY"
-        return (
-            f"What the run asked stays charged. A rule that was changed needs a new run; `{abandon}` gives this one up"
-        )
+        return f"The queries of the run stay charged. A rule that was changed needs a new run; `{abandon}` gives this one up"
     return is_kept(path, config)
 
 

@@ -75,9 +75,9 @@ def read_run_account(folder: Path, events: Events) -> RunAccount:
 def _problem(account: DurableAccount | None, plan: PlanEvent, events: Events) -> str | None:
     """Say why ε of a run cannot be derived from an account, if so."""
     if account is None:
-        return "the ledger beside the run does not know it"
+        return "the run is not in the ledger beside it"
     if account.token != plan.token:
-        return "the ledger beside the run knows another run by this name"
+        return "the ledger beside the run has a different run of this name"
     if tuple(line.owner for line in account.lines) != plan.owners:
         return "the ledger beside the run names other data owners than its plan"
     if plan.private != all(line.private for line in account.lines):

@@ -15,7 +15,7 @@ from tacit.runs.user_code import last_part
 
 
 def as_path(name: str, value: str | os.PathLike[str]) -> Path:
-    """Return a path that was given under a name, or say that it is none."""
+    """Return a path that was given under a name, or refuse what is not a path."""
     if not isinstance(value, str | os.PathLike):
         raise InvalidInput(f"{name} is {value!r}; give the name of a folder")
     return Path(value)
@@ -42,7 +42,7 @@ def find_run(path: Path, runs: Path) -> Path:
 
 
 def find_runs(paths: Sequence[Path], runs: Path) -> list[Path]:
-    """Return the folders that are meant by paths and names; `runs/*` also names the ledger's files, which are none."""
+    """Return the folders that are meant by paths and names; `runs/*` also matches the ledger's files, which are skipped."""
     return [find_run(path, runs) for path in paths if not (path.name.startswith(LEDGER) and path.is_file())]
 
 

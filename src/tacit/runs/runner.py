@@ -165,13 +165,13 @@ class Runner:
         if folder.summary_file.exists():
             raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
         if not folder.ledger_file.exists():
-            raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, nothing may be asked")
+            raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, no query may be made")
         config = folder.config()
         if (plan := folder.events().plan) is not None and plan.site is not None:
             raise InvalidInput(
                 f"run {folder.name!r} is one site's part in a run between peers; continue with `tacit peer run`"
             )
-        # Killed before it opened its account or wrote its plan, a run has asked nothing: it begins now.
+        # A run that was killed before it opened its account or wrote its plan has made no query: it begins now.
         began = bool(folder.events()) or _account_is_open(folder)
         make = maker(config, path, given)
         budget = None if began else folder.budget()
@@ -218,7 +218,7 @@ class Runner:
 
     @property
     def bytes_sent(self) -> int:
-        """What all agents have sent until now; those hosted elsewhere, between snapshots, by the same share of their plan as those here."""
+        """What all agents have sent so far. Between snapshots, that of agents hosted elsewhere is estimated from progress here."""
         session = self.session
         here, planned = int(session.network.bytes_sent.sum()), int(session.cost.bytes_sent.sum())
         last = session.monitor.histories[0][-1]
@@ -235,8 +235,8 @@ class Runner:
     def epsilon(self, queries: int | None = None, observer: Observer | None = None) -> float | None:
         """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
-        It is that of what is charged or, where `queries` are given, of so many of them. It holds against `observer`, or
-        the planned one.
+        It is that of what is charged or, if `queries` is given, of that many queries. It holds against `observer`, by
+        default the planned one.
         """
         plan = self.session.plan
         if plan.privacy is None:
@@ -302,9 +302,9 @@ class Runner:
         self.session.wrap_oracle(lambda _: self._oracle)
 
     def _needs_others(self) -> InvalidInput:
-        """Return the error of one process that would play what several began: it has neither their answers nor their charges."""
+        """Return the error for one process that resumes a run of several: it has neither their answers nor their charges."""
         return InvalidInput(
-            f"run {self.folder.name!r} was begun by several processes; resume it by `tacit resume {self.folder.name}`, which starts as many"
+            f"run {self.folder.name!r} was begun by several processes; resume it with `tacit resume {self.folder.name}`, which starts as many"
         )
 
     def _check_settings(self) -> None:
@@ -324,7 +324,7 @@ class Runner:
                 "cannot be resumed without it"
             )
         if plan is not None and plan.token != account.token:
-            raise StorageError(f"{self.folder.events_file} belongs to another run than the one in the ledger")
+            raise StorageError(f"{self.folder.events_file} belongs to a different run than the one in the ledger")
         return account.token
 
     def _check_keys(self, training: Training, plan: PlanEvent) -> None:
@@ -347,7 +347,7 @@ class Runner:
         plan = self.folder.events().plan
         if plan is not None and plan.schema != self.session.schema.to_dict():
             raise InvalidInput(
-                f"the run began with {Schema.of(plan.schema)}, and its data and model now give {self.session.schema}; put back what was "
+                f"the run began with {Schema.of(plan.schema)}, but its data and model now give {self.session.schema}; put back what was "
                 "changed, or start a new run"
             )
 
@@ -379,7 +379,7 @@ class Runner:
             charged = self.account.spent if self.config.private else session.cost.queries
             raise StorageError(
                 f"{on_record} answers of run {folder.name!r} are on disk, but only {charged} queries on record: the ledger "
-                f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. Nothing was asked"
+                f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. No query was made"
             )
         if self.config.private and self.account.remaining < missing:
             raise BudgetExceeded(

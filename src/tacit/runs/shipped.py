@@ -34,7 +34,7 @@ def make_shipped(key: str, text: str, data: Any, seed: int) -> Any:
         return shipped_loss(text)
     choose("part that has names", key, BY_NAME)
     if not isinstance(data, AgentData):
-        raise InvalidInput(f"{key} {text!r} is made for the data of the run, which is not here; give data=")
+        raise InvalidInput(f"{key} {text!r} depends on the data of the run, which is not given; give data=")
     return shipped_model(text, data.dataset) if key == "model" else parse_links(text, data.agents, seed)
 
 
@@ -45,9 +45,9 @@ def shipped_loss(name: str) -> Loss:
 
 
 def shipped_model(name: str, data: DataSet) -> Model:
-    """Return what makes a model for records of some data set."""
+    """Return the function that makes a model for records of a data set."""
     choose("model", name, models.MODELS)
     if data.classes is None:
-        raise InvalidInput(f"{data.name} has no classes, and {name} is a classifier; give a model of your own")
+        raise InvalidInput(f"{data.name} has no classes, but {name} is a classifier; give a model of your own")
     shape, classes = data.input_shape, data.classes
     return lambda: models.build(name, shape, classes)

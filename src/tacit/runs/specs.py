@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import networkx as nx
 
@@ -34,7 +34,7 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
     name, _, records = text.strip().partition(":")
     if Path(name).suffix in _TABLES or os.path.isfile(text):
         raise InvalidInput(
-            f"dataset is {text!r}, and no file is read here: only you know which column is what, and what of it is public. "
+            f"dataset is {text!r}, but files are not read here: only you know what each column is, and which of it is public. "
             "Write a function that reads it and returns tacit.data.DataSet.from_records(name=..., train=(inputs, targets), "
             "classes=...), or each party's records by tacit.data.AgentData.from_parts, and name it: --dataset file.py:function; "
             "docs/own-data.md shows both"
@@ -47,7 +47,7 @@ def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> 
 
 
 def is_shipped(key: str, text: str) -> bool:
-    """Return whether a text of the form of a user's own name begins with something that this library knows."""
+    """Return whether a text in the form of a name of the user's own begins with a shipped name."""
     first = text.strip().partition(":")[0].replace("-", "_")
     return first in {"dataset": ("synthetic",), "graph": (*GRAPHS, *SCHEDULES, "random")}.get(key, ())
 
@@ -58,7 +58,7 @@ def parse_split(text: str) -> Partition:
     - a number t from 0 to 1, such as `1.0` or `0.5`: the paper's A(t)
     - `iid`: everyone gets records at random
     - `dirichlet:ALPHA`, such as `dirichlet:0.3`: shares of each class drawn from a Dirichlet distribution; with
-      `dirichlet:0.3,min_size=50` drawn anew until everyone has so many records
+      `dirichlet:0.3,min_size=50` drawn again until everyone has that many records
     """
     name, colon, value = text.strip().lower().partition(":")
     if name == "iid" and not colon:
@@ -97,7 +97,7 @@ def parse_graph(
     - a kind of `tacit.graphs.build`, with options where it has any: `ring`, `torus:rows=3`,
       `small_world:degree=4,rewire=0.2`, `random_regular:degree=3`, `erdos_renyi:probability=0.5`
     - `random` with what to search for: `random:fiedler=0.39`, `random:density=0.4,centrality=0.05,tolerance=0.02`
-    - the path of a file that `read_graph` takes; a file called like a kind is meant by `./ring`
+    - the path of a file that `read_graph` takes; write `./ring` for a file that has the name of a kind
 
     A kind needs `agents`; a file has its own number, which must agree with `agents` where that is given. `seed`
     is for what is random, unless the text has one: `random:fiedler=0.39,seed=7` is one graph in every run.
@@ -109,7 +109,9 @@ def parse_graph(
     if kind not in names and (os.path.isfile(text) or os.sep in text or "." in kind):
         return _from_file(text, agents, options)
     if kind in SCHEDULES:
-        raise GraphError(f"{text!r} changes from round to round, and one graph is needed here; give one, such as ring")
+        raise GraphError(
+            f"{text!r} changes from round to round, but a single graph is needed here; give one, such as ring"
+        )
     if kind not in names:
         try:
             choose("graph kind", kind, (*names, *SCHEDULES))
@@ -145,13 +147,30 @@ def parse_schedule(text: str, agents: int | None, seed: int = 0) -> Topology:
     return schedule(kind, agents, int(options.pop("seed", seed)), **options)
 
 
+def parse_keys(text: str, agents: int, seed: int, named: str = "keys") -> Literal["complete", "graph"] | nx.Graph:
+    """Return which pairs share masks: a word of the library's, or the graph that a text names. Errors call the setting `named`."""
+    text = text.strip()
+    if text == "complete":
+        return "complete"
+    if text == "graph":
+        return "graph"
+    if is_schedule(text):
+        raise InvalidInput(f"{named} is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
+    try:
+        return parse_graph(text, agents, seed)
+    except GraphError as error:
+        raise InvalidInput(
+            f"{named} is {text!r}; give complete, graph, or a graph of those who share masks: {error}"
+        ) from None
+
+
 def is_schedule(text: str) -> bool:
     """Return whether a text names links that change."""
     return text.strip().partition(":")[0].replace("-", "_") in SCHEDULES
 
 
 def flattened(text: str, agents: int, options: Mapping[str, float] | None = None) -> str | None:
-    """Say so where a text asks for a torus or a grid that is so thin that it is something simpler."""
+    """Say so if a text asks for a torus or a grid so thin that it is a simpler graph."""
     kind, _, rest = text.strip().partition(":")
     simpler = {"torus": "ring", "grid": "path"}.get(kind)
     if simpler is None or agents < 3:

@@ -55,7 +55,7 @@ class Team(Protocol):
         """Raise unless all others have the same plan for all agents: the run's account is opened by it."""
 
     def charged_account(self, whole: Account, token: str) -> Account:
-        """Return the account that the hosted agents' queries are charged to, out of the run's, and let the others open theirs."""
+        """Return the part of the run's account that the hosted agents are charged to, and let the others open theirs."""
 
     def restore(self, round: int | None) -> int:
         """Let the others continue from their checkpoints of this round; return how many answers one of them has lost at most."""
@@ -119,4 +119,4 @@ class Alone:
         return theta
 
     def end(self, *, finished: bool) -> None:
-        """Nobody else is there to end."""
+        """Nobody else has to end."""

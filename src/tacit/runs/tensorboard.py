@@ -1,4 +1,4 @@
-"""Snapshots as TensorBoard event files. Needs the extra `tensorboard`; everything else does without it."""
+"""Snapshots as TensorBoard event files. Needs the extra `tensorboard`; nothing else does."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ class Board:
         self._epsilon, self._against = epsilon, against
 
     def write(self, snapshot: Snapshot) -> None:
-        """Add a snapshot to all curves and see it off to the disk."""
+        """Add a snapshot to all curves, and flush them to disk."""
         points = {
             "consensus distance": snapshot.consensus_distance,
             "bytes sent": float(snapshot.bytes_sent.sum()),

@@ -1,7 +1,7 @@
 """Functions and objects of a user's own, by name: `package.module:name`, or `file.py:name`.
 
-To find what a name stands for runs the user's file. A name is therefore followed only where a run is started, resumed, loaded or
-checked, or where an auditor asks for it, and never where files are listed, reported or verified. With each goes the hash of the file that defines it.
+Finding what a name stands for runs the user's file. So a name is followed only when a run is started, resumed, loaded or checked, or
+if an auditor asks for it, and never when files are listed, reported or verified. Each is kept with the hash of the file that defines it.
 """
 
 import hashlib
@@ -83,9 +83,9 @@ def changed(about: str, file: Path | None) -> str:
 
 
 def _from_file(about: str, path: Path, kept: Mapping[str, str] | None, text: str) -> ModuleType:
-    """Run a file once for each content that it has, as a module that nobody else imports."""
+    """Run a file, once for each of its contents, as a module that nothing else imports."""
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else f"is not there (looked for in {Path.cwd()})"
+        what = "is a folder" if path.is_dir() else f"does not exist (looked for in {Path.cwd()})"
         raise InvalidInput(f"{about}: the file {path} {what}")
     try:
         source = path.read_bytes()
@@ -146,7 +146,7 @@ def _attribute(about: str, module: ModuleType, place: str, name: str) -> Any:
 
 
 def _defined_in(value: Any, module: ModuleType, text: str) -> tuple[str, Path | None]:
-    """Return under which name something is defined, and the file; an object that is neither function nor class, where it is named."""
+    """Return the name and the file of a definition; for anything but a function or class, the name and file that were given."""
     if inspect.isclass(value) or inspect.isroutine(value):
         origin = sys.modules.get(str(getattr(value, "__module__", None)))
         if origin is not None and origin is not module:

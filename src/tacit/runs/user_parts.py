@@ -1,4 +1,4 @@
-"""What a model, loss, rule, data set or graph of a user's own may be, and how each is made of what a name stands for."""
+"""What a model, loss, rule, data set or graph of a user's own may be, and how each is made from what a name stands for."""
 
 import inspect
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def make_user_part(key: str, own: UserCode, data: Any, seed: int) -> Any:
 
     def divided() -> AgentData:
         if not isinstance(data, AgentData):
-            raise InvalidInput(f"{key} {own.text} is made for the data of the run, which is not here; give data=")
+            raise InvalidInput(f"{key} {own.text} depends on the data of the run, which is not given; give data=")
         return data
 
     if key == "graph":
@@ -134,7 +134,7 @@ def _kind(value: Any) -> str:
 def _parameters(value: Any) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(value).parameters.values())
-    except (TypeError, ValueError):  # written in C: it says nothing about its parameters
+    except (TypeError, ValueError):  # written in C, without a signature
         return []
 
 
@@ -148,7 +148,7 @@ def _asked(about: str, value: Any, known: tuple[str, ...], *, free: int = 0, adv
     needed = [each.name for each in found if each.name not in known and each.default is inspect.Parameter.empty]
     if needed:
         may = f"; it may ask for {' and '.join(known)}" if known else ""
-        raise InvalidInput(f"{about} needs {', '.join(needed)}, which nobody gives it{may}{advice}")
+        raise InvalidInput(f"{about} needs {', '.join(needed)}, which is not provided{may}{advice}")
     return {each.name for each in found if each.name in known and each.kind is not inspect.Parameter.POSITIONAL_ONLY}
 
 

@@ -1,7 +1,7 @@
 """Agents that are away for some rounds, or leave for good: who is away when, and what the others do meanwhile.
 
 An agent that is away sends nothing, hears nothing, and keeps its state. Its neighbours take its weight themselves, so that every round
-still keeps the average of all. Which agents are away in which round is public and fixed beforehand.
+still preserves the average of all. Which agents are away in which round is public and fixed beforehand.
 """
 
 from collections.abc import Sequence
@@ -35,14 +35,14 @@ class Absence:
             value = getattr(self, name)
             optional = name in ("until", "rekey")
             if not (optional and value is None) and (type(value) is not int or value < 0):
-                raise InvalidInput(f"{name} of an absence is {value!r}; it must be a whole number from 0 on")
+                raise InvalidInput(f"{name} of an absence is {value!r}; it must be a whole number, at least 0")
         if self.until is not None and self.until <= self.first:
             raise InvalidInput(
                 f"agent {self.agent} is away from round {self.first} until {self.until}; that is not a single round"
             )
         if self.rekey is not None and (self.until is not None or self.rekey < self.first):
             raise InvalidInput(
-                f"keys are shared without agent {self.agent} from round {self.rekey} on, and it is away from round {self.first} "
+                f"keys are shared without agent {self.agent} from round {self.rekey} on, but it is away from round {self.first} "
                 f"{'for good' if self.until is None else f'until {self.until}'}; only one that has left for good can be left out"
             )
 
@@ -61,7 +61,7 @@ class Absences:
                 raise InvalidInput(f"absences holds {absence!r}; give Absence(agent, first, until)")
             if absence.agent >= agents:
                 raise InvalidInput(
-                    f"agent {absence.agent} is to be away, and agents are numbered from 0 to {agents - 1}"
+                    f"agent {absence.agent} is to be away, but agents are numbered from 0 to {agents - 1}"
                 )
 
     def __bool__(self) -> bool:
@@ -72,7 +72,7 @@ class Absences:
         return frozenset(absence.agent for absence in self._each if absence.covers(round))
 
     def left_out(self, round: int) -> frozenset[int]:
-        """Return without whom masks are shared in a round."""
+        """Return the agents without whom masks are shared in a round."""
         return frozenset(each.agent for each in self._each if each.rekey is not None and each.rekey <= round)
 
     @property
@@ -92,7 +92,7 @@ class WithAbsences:
         self._made: dict[tuple[int, frozenset[int]], tuple[Links, Links]] = {}
 
     def at(self, round: int) -> tuple[Links, ...]:
-        """Return the links of a round among those who are there."""
+        """Return the links of a round among the agents that are present."""
         away = self._absences.away(round)
         return tuple(self._among(links, away) for links in self._inner.at(round))
 
@@ -101,8 +101,8 @@ class WithAbsences:
             return links
         if not links.symmetric:
             raise GraphError(
-                "an agent is away on links whose two ends weigh each other differently; what it would have given back is missing, so "
-                "that the average would drift. Give symmetric weights"
+                "an agent is away on links whose weights differ between the two directions; what it would have given back is missing, so "
+                "the average would drift. Give symmetric weights"
             )
         key = id(links), away
         if key not in self._made:
@@ -114,7 +114,7 @@ class WithAbsences:
             among = Links.of(
                 sparse.csr_array(weights + sparse.diags_array(own)), sparse.csr_array(keep @ links.heard @ keep)
             )
-            self._made[key] = links, among  # the first is kept, so that no other can have its number
+            self._made[key] = links, among  # keeping the links keeps their id from being used again
         return self._made[key][1]
 
 

@@ -1,4 +1,4 @@
-"""Public chance: numbers that follow from the run's seed, the round and the agent, the same wherever the agent is hosted."""
+"""Public randomness: numbers that follow from the run's seed, the round and the agent, the same wherever the agent is hosted."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What is refused or warned of before a session begins: units that are not protected as one may think, masks that would not cancel."""
+"""What is refused or warned about before a session begins: units that are protected less than it seems, and masks that would not cancel."""
 
 import logging
 
@@ -22,23 +22,23 @@ def check_masks_are_shared(training: Training, hosted: Hosted) -> None:
 
 
 def warn_of_units(training: Training) -> None:
-    """Warn where ε is for less than what is protected seems to be: a unit at several agents, or one with several records."""
+    """Warn where ε covers less than one might think: a unit at several agents, or several records of one unit."""
     data = training.data.dataset
     if training.unit is not None and training.cancelling is None and training.data.local_units:
         log.warning(
-            "each agent numbers its %ss by itself, so that one may be at several agents, and ε is for what one agent has of a %s: someone at "
-            "several loses more, at most the sum",
+            "each agent numbers its %ss by itself, so one may be at several agents. ε then covers what a single agent holds of a %s; over several agents it is "
+            "higher, at most the sum",
             *[training.unit.name] * 2,
         )
     if training.unit is not None and training.cancelling is not None and training.data.local_units:
         log.warning(
-            "each agent numbers its %ss by itself, so that one may be at several agents. Masks protect such a %s less than ε says: what changes "
+            "each agent numbers its %ss by itself, so one may be at several agents. Masks protect such a %s less than ε says: what changes "
             "at several agents at once shows where masks cancel. Leave noise=Cancelling(...) out unless every %s is at one agent",
             *[training.unit.name] * 3,
         )
     if training.unit is None and isinstance(training.privacy, Privacy) and data.train.units is not None:
         log.warning(
-            "%s says whose each record is, but every record is protected by itself: someone with several loses more. Give "
+            "%s says whose each record is, but every record is protected by itself: for someone with several records, ε is higher. Give "
             "unit=Unit(name, most=...), or --unit NAME:MOST, to protect them",
             data.name,
         )

@@ -1,4 +1,4 @@
-"""How much a run will ask and say, found by playing it through.
+"""How many queries and messages a run will make, found by playing it through.
 
 An algorithm declares nothing about its cost. All its rounds are played with the hosted agents, their links, width, seed and
 step sizes, but with an oracle that answers zero, and what it does is counted. Large models are played on shapes alone, so that no
@@ -21,11 +21,11 @@ from tacit.privacy.votes import Ballot
 from tacit.training.rounds import Play
 from tacit.training.schedules import Schedule
 
-# Makes a network of the hosted agents for tensors on a device; what neighbours say on it is not looked at.
+# Makes a network of the hosted agents for tensors on a device; what neighbours send on it is not read.
 Connect = Callable[[torch.device], Network]
 
 _SHAPES, _NUMBERS = torch.device("meta"), torch.device("cpu")
-_MOST_QUERIES = 1_000_000  # of a run; a rule that asks for ever is found in a minute
+_MOST_QUERIES = 1_000_000  # of a run; a rule that never stops asking is found in a minute
 _FEW = 2**18  # numbers of all hosted agents with which playing is faster than on shapes
 _REHEARSED = "This was a rehearsal with made-up answers, which counts its queries; no data was asked"
 _MOST_NUMBERS = 2**22  # of the rows by which it is seen whether a rule mixes them
@@ -66,7 +66,7 @@ def count(
         except Exception as error:
             if device == _NUMBERS or (isinstance(error, TacitError) and not isinstance(error, RuleError)):
                 raise
-            continue  # it reads values, or does what cannot be done without them
+            continue  # it reads values, or does something that needs them
         return Cost(
             queries=oracle.queries,
             messages=play.messages,
@@ -165,8 +165,8 @@ class _Counting:
         self.queries += 1
         if self.queries > _MOST_QUERIES:
             raise InvalidInput(
-                f"the rule asks more than {_MOST_QUERIES:,} times when it is played to be counted; does it ask until the answer "
-                "looks right? How often it asks must be known beforehand"
+                f"the rule asks more than {_MOST_QUERIES:,} times when it is played to be counted; does it repeat a query until the "
+                "answer looks right? The number of queries must be known beforehand"
             )
 
     def query(self, per_sample: Any, *public: Tensor, width: int | None = None) -> Tensor:

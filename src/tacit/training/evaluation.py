@@ -45,7 +45,7 @@ def evaluate(
     loss = torch.zeros(agents, dtype=torch.float64, device=device)
     right = torch.zeros(agents, dtype=torch.float64, device=device)
 
-    # Calling a small model takes longer than what it computes. Large ones are faster one by one.
+    # For a small model, the call takes longer than the computation. Large ones are faster one by one.
     at_once = _MODELS_AT_ONCE if model.size <= _SMALL_MODEL and not one_by_one else 1
 
     def scored(theta: Tensor, inputs: Inputs, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,9 +66,7 @@ def evaluate(
                 loss[some] += losses.double().sum(-1)
                 if classification:
                     right[some] += (labels == targets).sum(-1)
-    right[~theta.isfinite().all(dim=1)] = (
-        torch.nan
-    )  # the largest of numbers that are none is the first, and often right
+    right[~theta.isfinite().all(dim=1)] = torch.nan  # the argmax of NaNs is the first class, which would often be right
     accuracy = (right / len(records)).cpu().numpy() if classification else None
     return Score((loss / len(records)).cpu().numpy(), accuracy)
 

@@ -47,8 +47,8 @@ class SnapshotSchedule(NamedTuple):
 def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: int, validation: int) -> SnapshotSchedule:
     """Plan snapshots that score at most a tenth as many records as are trained on, by `agents` models in all.
 
-    All validation records are scored in the end. What that leaves of the tenth, or half of it if it leaves less, is for
-    the snapshots before: one `every` so many rounds if that is given, else twenty or fewer, each on a hundred records or more.
+    All validation records are scored in the end. What that leaves of the tenth, but at least half of it, is for
+    the snapshots before: one in `every` rounds if that is given, else twenty or fewer, each on a hundred records or more.
     """
     if not validation:
         return SnapshotSchedule(every or -(-rounds // _SNAPSHOTS), 0)
@@ -58,7 +58,7 @@ def plan_snapshots(*, rounds: int, every: int | None, trained: float, agents: in
     if every is None:
         snapshots = min(_SNAPSHOTS, max(1, int(left / least)))
         every = -(-rounds // snapshots)
-    snapshots = -(-rounds // every)  # at the start, and then every so many rounds before the end
+    snapshots = -(-rounds // every)  # at the start, and then at regular intervals before the end
     return SnapshotSchedule(every, max(least, min(validation, int(left / snapshots))))
 
 
@@ -71,8 +71,8 @@ def scored_share(schedule: SnapshotSchedule, *, rounds: int, trained: float, age
 class Monitor:
     """Takes snapshots of the hosted agents of every trial; `histories` holds them, trial by trial.
 
-    `seconds` is how long that took. `gather` returns all agents' rows of something, or None where nobody has them: then scores are those
-    of the hosted agents, and how far models are apart is unknown, NaN.
+    `seconds` is how long that took. `gather` returns the rows of all agents, or None if no process has them: then scores are those
+    of the hosted agents, and the distance between models is unknown, NaN.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Monitor:
     def public_loss(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, " agents"]:
         """Return every model's mean loss on the validation records, which are public: the same wherever it is hosted."""
         if self._validation is None:
-            raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+            raise InvalidInput("the rule asks for the loss on public records, but the data has no validation records")
         score = evaluate(self._model, theta, self._validation, self._prepare, classification=False, one_by_one=True)
         return torch.from_numpy(score.loss).to(theta)
 
@@ -161,7 +161,7 @@ class Monitor:
 
 
 def public_sample(records: Records, count: int) -> Records:
-    """Return so many of some public records: always the same ones, and those of a smaller sample are among those of a larger."""
+    """Return `count` of these public records: always the same ones, so that a larger sample contains a smaller one."""
     if count >= len(records):
         return records
     order = torch.randperm(len(records), generator=torch.Generator().manual_seed(_SAMPLE_SEED))

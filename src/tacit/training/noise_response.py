@@ -1,12 +1,12 @@
 """What a rule makes of noise on its graph: how far the agents' own noise and their masks move an agent's last model.
 
-The rule is played with noise for gradients and nothing else, in many coordinates at once. Rules that average gradients
-linearly take masks out of the average, and keep them in the differences between agents as long as mixing takes; a rule that is not
+The rule is played with noise for gradients and nothing else, in many coordinates at once. In rules that average
+gradients linearly, masks cancel in the average and stay in the differences between agents until mixing removes them. A rule that is not
 linear in its gradients, such as one with Adam inside, has no such response.
 
-With a loss, agents also forget noise: of the average, where masks save most, as well as of their differences. A rule that takes
-differences away no faster than a loss takes noise away gains little from masks, and noise alone does not show that: DiNNO pulls agents together by its weak ρ. So the rule
-is played once more on a quadratic loss, with a curvature in the middle of those that the run's steps can descend.
+A loss also makes agents forget noise, in their average, where masks save most, and in their differences. A rule that removes differences
+no faster than a loss removes noise, as DiNNO with a weak ρ, gains little from masks, and noise alone does not show that. So the rule is
+played once more on a quadratic loss, with a curvature in the middle of those that the run's steps can descend.
 """
 
 import math
@@ -25,7 +25,7 @@ from tacit.privacy.votes import Ballot
 from tacit.training.rounds import Play
 from tacit.training.schedules import Schedule, only_rows
 
-_DRAWS = 200  # coordinates: the mean of so many squares is right to about a tenth
+_DRAWS = 200  # coordinates: the mean of this many squares is right to about a tenth
 _UNLIKE, _TOLERANCE = 1000.0, 1e-6
 _LITTLE = 0.8  # of the mean square that noise without masks leaves: where masks leave more, they gain little
 _MORE = (
@@ -56,7 +56,7 @@ def expected_response(
 ) -> Expected | None:
     """Return how the rule responds to noise on the graph where masks disturb most; None if it is not linear in its gradients.
 
-    That is its response to noise alone. Where masks against so many `removed` would gain little with a loss, and more with DSGT, it is
+    That is its response to noise alone. Where masks against `removed` curious agents would gain little with a loss, and more with DSGT, it is
     the response with that loss.
     """
 
@@ -101,7 +101,7 @@ def noise_response(
 ) -> Response | None:
     """Return what the rule makes of unit noise, or None where it is not linear in its gradients.
 
-    With a `curvature` every agent's loss is so many halves of |θ|²; None also where that is too much for the rule's steps, or where the
+    With a `curvature` c, every agent's loss is c/2·|θ|²; None also if that is too much for the rule's steps, or if the
     rule asks for something other than gradients.
     """
     agents = topology.agents

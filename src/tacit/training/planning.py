@@ -50,7 +50,7 @@ def count_queries(
 
     cost = count(rule, rounds, schedule, echo, seed, **shape, gossip_rounds=training.gossip_rounds)
     if cost.messages and training.graph is None and hosted.total > 1:
-        raise GraphError(f"the algorithm exchanges messages among {hosted.total} agents; say along which graph")
+        raise GraphError(f"the algorithm exchanges messages among {hosted.total} agents; give a graph")
     if len(agents) * trials > 1:
         some, of_trials = rows_to_check(len(agents), trials, width)
         rows = [trial * len(agents) + agent for trial in range(of_trials) for agent in range(some)]
@@ -106,7 +106,7 @@ def settle_plan(
     width: int,
     ballot: Ballot | None = None,
 ) -> Plan:
-    """Settle every agent's mechanism for so many queries. Masks are chosen for the graph and, with ratio "auto", for the rule on it.
+    """Settle every agent's mechanism for this many queries. Masks are chosen for the graph and, with ratio "auto", for the rule on it.
 
     Trials may have a graph each. All have the same masks: the size is chosen for the graph on which masks disturb most.
     `width` is the number of parameters, and `ballot` is what teachers are asked in a query, where they are.
@@ -135,7 +135,7 @@ def settle_plan(
         if expected is None:
             _refuse_codec(training, noise, topologies, pairs, schedule)
             log.warning(
-                "%s is not linear in its gradients, so masks would not cancel in it: every agent adds noise of its own alone",
+                "%s is not linear in its gradients, so masks would not cancel in it: every agent adds only its own noise",
                 name_of(rule),
             )
             return _check_noise(replace(training.privacy, noise=None).plan(sizes, queries))
@@ -143,8 +143,8 @@ def settle_plan(
     plan = training.privacy.plan(sizes, queries, pairs=pairs, response=response)
     if plan.masks is None:
         log.warning(
-            "masks would disturb the agents' models under %s on this graph more than the noise that they save: every agent adds noise "
-            "of its own alone",
+            "masks would disturb the agents' models under %s on this graph more than the noise that they save: every agent adds only "
+            "its own noise",
             name_of(rule),
         )
     elif expected is not None and expected.left is not None:
@@ -163,7 +163,7 @@ def _common_pairs(noise: Cancelling, topologies: Sequence[Topology], rounds: int
     pairs, *others = [edges_over(topology, rounds) for topology in topologies]
     if noise.keys == "graph" and any(set(other) != set(pairs) for other in others):
         raise PrivacyError(
-            "keys='graph' lets neighbours share masks, and the trials have different graphs; give one graph for all trials, keys='complete', or a "
+            "keys='graph' lets neighbours share masks, but the trials have different graphs; give one graph for all trials, keys='complete', or a "
             "graph of keys"
         )
     return pairs
@@ -199,7 +199,7 @@ def _refuse_codec(
     if _expect(whole, noise, topologies, pairs, schedule) is not None:
         raise PrivacyError(
             f"masks do not cancel in messages that {codec} shortens or rounds; send them whole (codec 'dense'), or let every agent "
-            "add noise of its own alone"
+            "add only its own noise"
         )
 
 
@@ -218,6 +218,6 @@ def _check_teachers(ballot: Ballot, sizes: Sequence[int]) -> None:
     fewest = min(sizes)
     if ballot.teachers > fewest:
         raise InvalidInput(
-            f"there are {ballot.teachers} teachers for each agent, and agent {list(sizes).index(fewest)} has {fewest} records; "
+            f"there are {ballot.teachers} teachers for each agent, but agent {list(sizes).index(fewest)} has {fewest} records; "
             "each teacher needs records of its own, and ten or more to be of use"
         )

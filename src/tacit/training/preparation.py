@@ -118,21 +118,21 @@ def _topology(
     if not isinstance(graph, nx.Graph):
         if graph.agents != agents:
             raise GraphError(
-                f"the topology is for {graph.agents} agents and the data has {agents}; they must be as many"
+                f"the topology is for {graph.agents} agents, but the data has {agents}; the numbers must be equal"
             )
         if not isinstance(mixing, str) or mixing != "metropolis":
-            raise GraphError("mixing weighs the neighbours of a graph; a topology has weights of its own")
+            raise GraphError("mixing gives weights to the links of a graph, but a topology has its own; leave it out")
         check_topology(graph, rounds)
         return graph
     fixed = as_graph(graph)
     if len(fixed) != agents:
-        raise GraphError(f"the graph has {len(fixed)} nodes and the data {agents} agents; they must be as many")
+        raise GraphError(
+            f"the graph has {len(fixed)} nodes, but the data has {agents} agents; the numbers must be equal"
+        )
     heard = adjacency(fixed)
     if (weights := graph.graph.get("weights")) is not None:
         if not isinstance(mixing, str) or mixing != "metropolis":
-            raise GraphError(
-                "the graph's file has weights of its own, so that mixing means nothing; leave one of them out"
-            )
+            raise GraphError("the graph's file has its own weights, so mixing has no effect; leave one of them out")
         return Static(Links.of(check_mixing_matrix(weights, fixed), heard))
     if isinstance(mixing, str):
         return Static(Links.of(mixing_matrix(fixed, mixing, allow_drift=allow_drift), heard))
@@ -182,7 +182,7 @@ def declared_sizes(
         column = require_units(data.dataset.train.units, unit, data.dataset.name)
         if sum(data.units_held or ()) > len(column[torch.cat(data.indices)].unique()):
             raise DataError(
-                f"the records of a {unit.name} are held by two agents: it would lose ε at both, and neither says so. Give all "
+                f"the records of a {unit.name} are held by two agents: its ε would be the sum of both, and neither states that. Give all "
                 f"records of a {unit.name} to one agent, as split does"
             )
     if sizes is None:

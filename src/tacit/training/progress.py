@@ -11,7 +11,7 @@ from rich.text import Text
 
 @contextmanager
 def rounds_bar(shown: bool, name: str, rounds: int, done: int = 0) -> Iterator[Callable[..., None]]:
-    """Yield what to call after every round, with what there is to say. Nothing is drawn where there is no terminal to draw on."""
+    """Yield a function to call after every round, with words to show. Nothing is drawn without a terminal."""
     console = Console(stderr=True)
     if not (shown and console.is_terminal):
         yield lambda words="": None

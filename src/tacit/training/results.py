@@ -77,7 +77,7 @@ class Result:
     data: AgentData
     schema: Schema
     sizes: tuple[int, ...]
-    """How many records each agent declares; `data` knows how many there are."""
+    """How many records each agent declares; `data.sizes` are the true numbers."""
     plan: Plan
     ledger: Ledger
     history: list[Snapshot]
@@ -143,8 +143,8 @@ class Result:
     def guarantees(self, observer: Observer | None = None) -> list[Guarantee]:
         """Derive every agent's ε from the ledger's record of this run; ε=∞ for a run without privacy.
 
-        It holds against `observer` or, unless that is given, the planned one: everybody else together or, with masks, so many curious
-        agents.
+        It holds against `observer`, by default the planned one: everybody else together or, with masks, the planned number of
+        curious agents.
 
         A run that was not played to its end counts with all queries that it was planned for.
         """
@@ -191,7 +191,7 @@ class Result:
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
-        Rows before the last are ε of so many queries of the plan, and no guarantee to whoever chose to stop there. The last
+        Rows before the last are ε of part of the plan's queries, and not a guarantee for a run that was stopped there. The last
         row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
         """
         spent = self.plan.epsilons([snapshot.queries for snapshot in self.history[:-1]])

@@ -24,7 +24,7 @@ LabelledGradient = Callable[[Tensor, Tensor], Tensor]
 
 
 class Asked(Protocol):
-    """Whoever answers a rule's queries."""
+    """What answers a rule's queries."""
 
     def gradient(self, theta: Tensor) -> Tensor:
         """Return every row's gradient at its θ."""
@@ -98,16 +98,16 @@ class Round:
 
 
 def _no_public_loss(theta: Tensor) -> Tensor:
-    raise InvalidInput("the rule asks for the loss on public records, and the data has no validation records")
+    raise InvalidInput("the rule asks for the loss on public records, but the data has no validation records")
 
 
 def no_labelled_gradient(theta: Tensor, labels: Tensor) -> Tensor:
     """Refuse: nobody has labelled any public record."""
-    raise InvalidInput("the rule learns from labelled public records, and this run has none")
+    raise InvalidInput("the rule learns from labelled public records, but this run has none")
 
 
 class Play:
-    """A rule between two rounds, with how much it asked and sent so far."""
+    """A rule between two rounds, with the queries and bytes so far."""
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Play:
             return self.algorithm.round(self.state, Round(self, lr, before))
 
     def _gossip(self) -> Any:
-        """Mix the models and nothing else: no query, and so free of privacy."""
+        """Mix the models and nothing else; without a query, this costs no privacy."""
         if not hasattr(self.state, "_replace"):
             raise InvalidInput(
                 f"gossip_rounds mix the models in the state of {name_of(self.algorithm)}, which must be a NamedTuple for that"

@@ -38,7 +38,7 @@ class NetworkSettings:
 
 
 class Runtime(Protocol):
-    """Which agents are hosted here, how they reach the others, and what can be had of those.
+    """Which agents are hosted here, how they reach the others, and what can be collected from those.
 
     A session's data are those of the hosted agents, in their order. Everything else about the others is public: how many
     there are, what they declare, and who talks to whom.
@@ -49,13 +49,13 @@ class Runtime(Protocol):
         """How many independent systems lie side by side."""
 
     def host(self, parts: int) -> Hosted:
-        """Return who is hosted, given for how many agents there are records here."""
+        """Return which agents are hosted; `parts` is the number of agents whose records are here."""
 
     def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
         """Return the network of the hosted agents."""
 
     def gather(self, rows: Float[Tensor, "rows params"]) -> Float[Tensor, "agents params"] | None:
-        """Return all agents' rows of something public, or None where nobody collects them."""
+        """Return all agents' rows of something public, or None if no process collects them."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class OneAgent(ABC):
     def host(self, parts: int) -> Hosted:
         """Return the one agent."""
         if parts != 1:
-            raise InvalidInput(f"one agent is hosted here, and the data is that of {parts}; give its own alone")
+            raise InvalidInput(f"one agent is hosted here, but the data is that of {parts}; give only its own")
         return Hosted((self.agent,), self.agents)
 
     def connect(self, topologies: Sequence[Topology], wanted: NetworkSettings) -> Network:
@@ -153,7 +153,7 @@ class Sharded:
         own = self.shards[self.rank]
         if parts != len(own):
             raise InvalidInput(
-                f"rank {self.rank} hosts {len(own)} agents, and the data is that of {parts}; give theirs alone"
+                f"rank {self.rank} hosts {len(own)} agents, but the data is that of {parts}; give only theirs"
             )
         return Hosted(own, sum(map(len, self.shards)))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tacit.errors import InvalidInput
 
-# The step size at a round, of so many: a number, or one for each agent of the stack.
+# The step size at a round, given the number of rounds: a number, or one for each agent of the stack.
 Schedule = Callable[[int, int], float | Tensor]
 
 

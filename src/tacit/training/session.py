@@ -140,7 +140,7 @@ class Session:
         self.accounts: list[Account] = list(accounts(self) if callable(accounts) else accounts or [])
         if any(line.release != training.is_release for account in self.accounts for line in account.lines):
             raise PrivacyError("these accounts were opened for lots and noise of another kind: release or not")
-        opened = len(self.accounts) == 0  # those that were handed in are not this session's to close
+        opened = len(self.accounts) == 0  # accounts that were passed in are closed by their owner
         try:
             if opened:
                 self.accounts += self._open_own_accounts()
@@ -195,7 +195,7 @@ class Session:
         self.oracle = self._play.oracle = wrap(self.oracle)
 
     def withhold_public_loss(self, why: str) -> None:
-        """Refuse the loss on validation records to the rule, where these are not everybody's."""
+        """Refuse the rule the loss on validation records, since not all agents have the same ones."""
 
         def refuse(theta: Tensor) -> Tensor:
             raise InvalidInput(why)
@@ -279,7 +279,7 @@ class Session:
     def close(self) -> None:
         """Close the accounts: as finished if all rounds were played with exactly the queries that were counted, else as stopped.
 
-        A rule that asks more often than was counted may do so because of the answers; it is charged its whole allowance.
+        A rule that makes more queries than were counted may do so because of the answers; it is charged its whole allowance.
         """
         private = self.plan.privacy is not None
         needed = self.cost.queries if private else 0

@@ -35,20 +35,20 @@ class Training:
         the agents, those of these agents alone.
     privacy: `Privacy(...)`, or `NoPrivacy(lot_size=...)`.
     rounds: how many rounds to play.
-    gossip_rounds: rounds after these in which agents only mix their models: no query, so that they cost no privacy. They take out what masks,
-        or uneven data, have left between the agents.
-    exchanges_per_query: how often neighbours exchange where a rule exchanges once: so many rounds of the graph's links, one after another.
+    gossip_rounds: rounds after these in which agents only mix their models: no query, so they cost no privacy. They remove the differences
+        between agents that masks or uneven data have left.
+    exchanges_per_query: how many exchanges, over successive rounds of the graph's links, take the place of each exchange of a rule.
         For rules that mix; with `tacit.networks.base_graphs` a few of them are an exact average.
     absences: agents that are away for some rounds or for good, each an `Absence(agent, first, until)`.
     lr: the step size: a number, one for each agent, or a schedule such as `LogSpaced(0.06, 0.005)`.
     graph: who talks to whom: a networkx graph, or one that changes from round to round, such as `tacit.networks.Cycle`; a list
         gives every trial its own. Not needed by rules that never exchange.
-    mixing: how neighbours are weighed: `metropolis`, `max_degree`, `uniform`, or a matrix of your own.
-    any_order: let a matrix product add neighbours' values up in an order of its own: faster where everyone has many neighbours.
-        Such a run agrees with the same run on another runtime to a tolerance, and not to the bit.
-    allow_drift: let weights through that move the average; only for reproducing the published code.
+    mixing: how neighbours are weighted: `metropolis`, `max_degree`, `uniform`, or a matrix of your own.
+    any_order: let a matrix product choose the order in which neighbours' values are added: faster where everyone has many
+        neighbours. Such a run agrees with the same run on another runtime to a tolerance, not to the bit.
+    allow_drift: accept weights that move the average; only for reproducing the published code.
     loss: maps a batch of outputs and targets to one loss per record; cross-entropy unless given.
-    seed: drives all public chance: initialisation and `at.chance`. Lots and noise never come from it.
+    seed: drives all public randomness: initialisation and `at.chance`. Lots and noise never come from it.
     sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
         run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
     ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without
@@ -117,7 +117,7 @@ class Training:
                 raise InvalidInput(f"{name} is {value!r}; it must be a whole number, at least {least}")
         if is_pooled(self.algorithm) and self.data.agents > 1:
             raise InvalidInput(
-                f"{name_of(self.algorithm)} trains one agent and the data has {self.data.agents}: pass data.pooled(), or use Local for "
+                f"{name_of(self.algorithm)} trains one agent, but the data has {self.data.agents}: pass data.pooled(), or use Local for "
                 "agents that learn alone"
             )
         line, privacy = line_of(self.algorithm), self.privacy
@@ -131,7 +131,7 @@ class Training:
             raise InvalidInput("the targets are not class labels, so cross-entropy does not apply; give loss=")
         self._check_robust()
         if isinstance(self.privacy, NoPrivacy) and self.private_diagnostics:
-            raise InvalidInput("private_diagnostics describe clipping, and a run without privacy does not clip")
+            raise InvalidInput("private_diagnostics describe clipping, but a run without privacy does not clip")
 
     def _check_robust(self) -> None:
         """Refuse what a robust mean would break, or what would mix without one."""
@@ -144,13 +144,13 @@ class Training:
             return
         if self.cancelling is not None:
             raise InvalidInput(
-                "masks cancel in a weighted mean of all agents, and a robust mean is not one; leave out Robust or noise=Cancelling(...)"
+                "masks cancel in a weighted mean of all agents, but a robust mean is not one; leave out Robust or noise=Cancelling(...)"
             )
         if self.gossip_rounds:
             raise InvalidInput("gossip_rounds mix by weights, which a robust mean is to avoid; leave them out")
 
     def _check_kinds(self) -> None:
-        """Say what was expected where something else was given; these are the mistakes that are made first."""
+        """Say what was expected where something else was given: the most common mistakes."""
         for key in ("algorithm", "data", "model", "loss"):
             check_kind(key, getattr(self, key))
         if not isinstance(self.privacy, Privacy | NoPrivacy):
@@ -185,7 +185,7 @@ class Training:
             raise InvalidInput(f"device is {self.device!r}, which cannot be used here: {error}") from None
 
     def __repr__(self) -> str:
-        # Where sizes are declared, the true numbers of records are nobody else's business.
+        # If sizes are declared, the true numbers of records are private.
         shown = {field.name: repr(getattr(self, field.name)) for field in fields(self)}
         shown["data"] = self.data.described(None if self.sizes is None else ())
         return f"Training({', '.join(f'{name}={value}' for name, value in shown.items())})"
@@ -209,7 +209,7 @@ class Training:
 
     @property
     def cancelling(self) -> Cancelling | None:
-        """How noise cancels between agents; None where every agent adds noise of its own alone."""
+        """How noise cancels between agents; None if every agent adds only its own noise."""
         noise = self.privacy.noise if isinstance(self.privacy, Privacy) else None
         return noise if isinstance(noise, Cancelling) else None
 
@@ -220,7 +220,7 @@ class Training:
 
     @property
     def is_release(self) -> bool:
-        """Whether what comes of the run may be shown to others with its ε."""
+        """Whether the results of the run may be shown to others with its ε."""
         return isinstance(self.privacy, Privacy) and self.chosen_sources.secret and not self.private_diagnostics
 
 

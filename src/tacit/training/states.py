@@ -22,7 +22,7 @@ def flatten(state: Any, name: str = "state") -> dict[str, Tensor]:
 
 
 def restore(template: Any, tensors: Mapping[str, Tensor], name: str = "state") -> Any:
-    """Put tensors back into a state of the template's make."""
+    """Put tensors back into a state with the template's structure."""
     if isinstance(template, tuple):
         parts = [restore(part, tensors, f"{name}.{i}") for i, part in enumerate(template)]
         return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)

@@ -1,4 +1,4 @@
-"""What an observer of answers with bands does: undo the bands, and look only where the record's group has its turn.
+"""What an observer of answers with bands does: undo the bands, and look only at the turns of the record's group.
 
 With y = S + C⁻¹Z the observer computes Cy = CS + Z, whose noise is independent. A record in the lot of query j is in b of these, with the
 weights c. So Σ c_k (Cy)_{j+k}, one number for each turn of its group, is sufficient, and the turns are independent.

@@ -1,8 +1,8 @@
-"""The coalition: curious agents who hear everything, pool the masks that they share with others, and ask whether a record is there.
+"""The coalition: curious agents who hear everything, pool the masks that they share with others, and ask whether a record is present.
 
 They subtract their own masks from the messages. What is left is Gaussian with the covariance that the accounting assumes, so the
-likelihood ratio is as strong as the stated ε against that many agents. Three more statistics show no more than is stated on a sound system
-and much on a faulty one: differences between rounds, in which masks that are drawn once cancel; all rounds together, where masks come back
+likelihood ratio is as strong as the stated ε against that many agents. Three more statistics show no more than is stated on a sound system,
+and more on a faulty one: differences between rounds, in which masks that are drawn once cancel; all rounds together, where masks repeat
 after some rounds (`repeats`); and the sum over the agents that are not curious, in which only their own noise is left.
 """
 
@@ -73,7 +73,7 @@ class Coalition(Neighbor):
 
 
 def worst_coalition(masks: Masks, target: int, curious: int) -> list[int]:
-    """Return the coalition of so many agents from whom masks protect the target least, of all that can be tried."""
+    """Return the coalition of `curious` agents from whom masks protect the target least."""
     others = [agent for agent in range(masks.keys.agents) if agent != target]
     if not 1 <= curious <= len(others):
         raise InvalidInput(f"curious is {curious}; there are {len(others)} other agents")

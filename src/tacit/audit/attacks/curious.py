@@ -44,7 +44,7 @@ class CuriousAgents:
             raise InvalidInput("observers need a graph; this world trains in one place")
 
     def refuse_target(self) -> None:
-        """Refuse observers of whom one is the target."""
+        """Refuse the target as an observer."""
         if self.world.target in self.observers:
             raise InvalidInput(f"agent {self.world.target} is the target and cannot be an observer of itself")
 
@@ -122,7 +122,7 @@ class CuriousAgents:
 
     @property
     def event(self) -> Event:
-        """The target's mechanism, as stated against so many curious agents."""
+        """The target's mechanism, as stated against this number of curious agents."""
         if self.plan.masks is None:
             return self.world.event
         return self.plan.mechanism(self.world.target).event(self.plan.queries, Observer(len(set(self.observers))))

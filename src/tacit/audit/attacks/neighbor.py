@@ -1,4 +1,4 @@
-"""The curious neighbour: it sees the messages that reach its place in the graph, and asks whether a record is there.
+"""The curious neighbour: it sees the messages that reach it, and asks whether a record is present.
 
 It reconstructs the target's noisy gradients as well as its messages allow (`linear.views`), projects them on the direction of the
 record's gradient, and scores each run: a high score means that the record seems present. Several statistics look for several faults;

@@ -1,11 +1,11 @@
-"""What a coalition does about masks that come back: it finds out after how many queries they do, and looks at all rounds together.
+"""What a coalition does about masks that repeat: it finds their period in queries, and looks at all rounds together.
 
-Masks of two queries that are equal vanish from the difference of the answers. For every period, fresh masks among them, the noise that is
-left for the honest agents over all queries is Gaussian with a covariance of its own,
+Masks of two queries that are equal vanish from the difference of the answers. For each possible period, and for fresh masks, the noise of
+the honest agents over all queries is Gaussian with its own covariance,
 
     Σ = diag(a²) ⊗ I + b²·Lap ⊗ R,   R_ts = 1 where the queries t and s have the same masks,
 
-and in every run the period is taken under which the answers are most likely. The likelihood ratio then uses that covariance. With fresh masks
+and each run is scored by the likelihood ratio under the period that makes its answers most likely. With fresh masks
 this is the likelihood ratio of a sound system, which shows no more than is stated.
 """
 

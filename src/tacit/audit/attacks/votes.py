@@ -1,8 +1,8 @@
 """Votes of teachers under attack: does a record show in the labels more than is claimed?
 
-The world is as bad as it can be: the record is the only one of its teacher, which votes for class 1 with it and for class 0 without it, on all
-public records, and the other teachers are divided evenly. Teachers are dealt, trained and asked as in a run. The attacker knows all of this, sees the
-labels of one query, and where none is given, and scores a run by its log-likelihood ratio.
+This is the worst case: the record is its teacher's only one, so that this teacher votes for class 1 with it and for class 0 without it, on all
+public records, and the other teachers are divided evenly. Records are dealt to teachers, and these are trained and asked, as in a run. The attacker
+knows all of this, sees the labels of one query and which records get none, and scores a run by its log-likelihood ratio.
 """
 
 from collections.abc import Sequence
@@ -76,10 +76,10 @@ class VoteAttack:
 
     @cached_property
     def _numbers(self) -> tuple[list[int], int]:
-        """The second numbers of the other records, one for each of half of the teachers, and that of the canary, which has its own teacher."""
+        """The second numbers of the other records, one each for half of the teachers, and of the canary, which has a teacher to itself."""
         wanted, number = (self.votes.teachers + 1) // 2 + 1, 0
         numbers: dict[int, int] = {}
-        while len(numbers) < wanted:  # the first number that is dealt to each teacher
+        while len(numbers) < wanted:  # the first number that goes to each teacher
             record = torch.tensor([[1.0, float(number)]])
             rows = np.zeros(1, dtype=np.int64)
             (teacher,) = group_records(record, torch.tensor([1]), rows, self.votes.teachers, group_key(_SEED))
@@ -99,14 +99,14 @@ class VoteAttack:
         return AgentData(dataset=made, indices=(torch.arange(len(held)),), owners=("target",), partition="one agent")
 
     def scores(self, trials: int, *, present: bool, seed: int) -> Scores:
-        """Ask so many times, with fresh noise, and score each run."""
+        """Ask `trials` times, with fresh noise, and score each run."""
         sources = (self.sources or Secret()).make(trials, 2 * seed + present)
         labels = _TeachersRoom(self.data(present=present), self.votes).ask(sources)
         return {"likelihood": self._log_ratio(labels.numpy(), without=len(self._numbers[0]))}
 
     def _log_ratio(self, labels: Int[np.ndarray, "runs records"], *, without: int) -> Float[np.ndarray, " runs"]:
         votes, passed = self.votes, labels != NO_ANSWER
-        # Once as many as may be are answered, nothing is seen of the rest.
+        # Once the allowed number of answers is given, nothing is seen of the rest.
         seen = np.cumsum(passed, axis=1) - passed < votes.answers
         sides = []
         for ones in (without, without + 1):
@@ -121,7 +121,7 @@ class VoteAttack:
 
 
 class _TeachersRoom(Teachers):
-    """The oracle's room with one agent's teachers, who are asked again and again; there is nothing to charge, since all records are made up."""
+    """One agent's teachers in the oracle, asked again and again; nothing is charged, since all records are made up."""
 
     def __init__(self, data: AgentData, votes: Votes) -> None:
         model = FlatModel(FirstNumber(), cross_entropy)

@@ -100,7 +100,7 @@ class World:
         cost = count(self.algorithm, self.rounds, schedule, lambda device: StackedNetwork(topology, device=device), 0)
         if cost.ballot is not None:
             raise InvalidInput(
-                "this attack follows noisy sums of gradients, and the rule asks teachers for votes; `tacit audit votes` attacks these"
+                "this attack follows noisy sums of gradients, but the rule asks teachers for votes; `tacit audit votes` attacks those"
             )
         training = Training(data=self.data, **self.settings)
         width = FlatModel(make_module(self.model, 0), self.loss).size

@@ -2,7 +2,7 @@
 
 The curve is made from δ(ε) by Rényi divergences of whole orders, which are proven (`tacit.privacy.rounding`). It lies on or below the true one.
 
-The ε of a refuted noise is one that this noise has at least: that of a record along one axis, which adds C in whole steps of the grid. There the
+When noise is refuted, its ε is bounded from below by that of a record along one axis, which adds C in whole steps of the grid. There the
 noise is one-dimensional, and its privacy loss distribution, rounded down, is a lower bound. What an accountant states is an upper bound, which an
 audit must not use in its place.
 """
@@ -25,7 +25,7 @@ _LOST, _LARGEST_CELL = 0.004, 2.0**-7  # share of ε that rounding losses down m
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The grid of discrete noise: how many whole steps the clipping norm has, and the length that a rounded vector has at most, in steps."""
+    """The grid of discrete noise: the whole steps in the clipping norm, and the largest length of a rounded vector, in steps."""
 
     steps: int
     bound: float
@@ -52,7 +52,7 @@ def renyi_deltas(event: Event, epsilons: Float[np.ndarray, " lines"]) -> Float[n
 
 @lru_cache(maxsize=1024)
 def least_epsilon(event: Event, grid: Grid, delta: float) -> float:
-    """Return an ε that discrete noise of the event's size on this grid has at least."""
+    """Return a lower bound on the ε of discrete noise of the event's size on this grid."""
     if not event.discrete or len(event.cases) > 1:
         raise PrivacyError("this bound is for one kind of discrete noise")
     interval = min(2 * _LOST * accounting._rough([event], delta) / event.count, _LARGEST_CELL)

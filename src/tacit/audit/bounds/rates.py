@@ -176,7 +176,7 @@ def least_epsilon(alarm: ArrayLike, miss: ArrayLike, delta: float) -> Float[np.n
 
 
 def upper_rate(errors: Int[np.ndarray, "*n"], runs: int, risk: float) -> Float[np.ndarray, "*n"]:
-    """Return the rates at which so few errors, or fewer, have probability `risk` (Clopper & Pearson 1934)."""
+    """Return the rates at which this many errors, or fewer, have probability `risk` (Clopper & Pearson 1934)."""
     return np.where(errors < runs, betaincinv(errors + 1, np.maximum(runs - errors, 1), 1 - risk), 1.0)
 
 

@@ -8,7 +8,7 @@ Errors are on the safe side: the accountant's δ(ε) is an upper bound, so the c
 with finitely many lines lower still. What is refuted here is therefore refuted for the true curve. The last step, ε of σ', is the
 accountant's as well and may exceed the true ε by its numeric error, about a hundredth of a percent.
 
-Of discrete noise, accountants know upper bounds that are not as tight. There both steps have bounds of their own (`discrete`).
+For discrete noise, accountants have only looser upper bounds. There both steps have bounds of their own (`discrete`).
 """
 
 import math

@@ -136,7 +136,7 @@ def _view(plan: Plan, curious: Sequence[int], total: Float[np.ndarray, "queries 
 
 
 def undo_bands(answers: Float[np.ndarray, "agents queries width"], bands: Sequence[float]) -> np.ndarray:
-    """Return Cy for answers y: what noise of its own every query had, where sums are zero."""
+    """Return Cy for answers y: the independent noise of every query, where sums are zero."""
     if not bands:
         return answers
     return np.asarray(
@@ -149,7 +149,7 @@ def undo_bands(answers: Float[np.ndarray, "agents queries width"], bands: Sequen
 
 
 def _fitting_width(plan: Plan, agents: int, lot: float, width: int) -> int:
-    """Return how wide answers are: as the model's, or less where records, answers or masks would take too much memory or time."""
+    """Return the width of answers: the model's, or less if records, answers or masks would take too much memory or time."""
     width = int(min(width, _MOST_WIDTH, max(1, _MOST_INPUTS / (lot * max(1, len(plan.bands))))))
     if plan.masks is None:
         return width
@@ -171,7 +171,7 @@ def _same_noise(plan: Plan, agents: int, lots: Sequence[float]) -> Privacy:
         return replace(settings, noise=plan.rounding, accountant="rdp")
     if plan.masks is None:
         return settings
-    # Masks follow from the noise that agents need without any, so that this is what must be the same.
+    # The size of masks follows from the noise that agents need without any, so this noise must be the same.
     sizes = [round(lot / rate) for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
     without = replace(plan.privacy, noise=None, bands=len(plan.bands) or 1).plan(sizes, plan.queries)
     needed = [s * c / lot for s, c, lot in zip(without.noise_multipliers, plan.clips, plan.lot_sizes, strict=True)]

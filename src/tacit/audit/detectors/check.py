@@ -40,7 +40,7 @@ def check(
     line = line_of(training.algorithm)
     if line is not None and line.votes:
         raise InvalidInput(
-            f"{name_of(training.algorithm)} asks teachers for votes, and these checks are of clipped gradients, lots and the noise of their sums; "
+            f"{name_of(training.algorithm)} asks teachers for votes, but this checks clipped gradients, lots and the noise of their sums; "
             "`tacit audit votes` attacks votes"
         )
     if not 0 < false_alarm < 1:

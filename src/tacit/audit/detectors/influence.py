@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tacit.algorithms import Local
 from tacit.audit.detectors.made_up import SCALES, ascend, hostile_records, ordinary_inputs, ordinary_targets
-from tacit.audit.detectors.report import CheckFinding, Outcome
+from tacit.audit.detectors.report import CheckFinding, CheckOutcome
 from tacit.data import AgentData, Records
 from tacit.data.inputs import Inputs, kinds, mapped, parts
 from tacit.data.prepare import isolate
@@ -192,7 +192,7 @@ def _points(session: Session, generator: torch.Generator) -> Iterator[Float[Tens
 
 
 def _findings(worst: _Worst, protected: str, room: float) -> list[CheckFinding]:
-    def outcome(bad: bool) -> Outcome:
+    def outcome(bad: bool) -> CheckOutcome:
         return "inconclusive" if not worst.trials else "fail" if bad else "pass"
 
     def by(effect: tuple[float, str]) -> str:
@@ -216,7 +216,7 @@ def _check_odd_records(session: Session, worst: _Worst) -> CheckFinding:
     )
     if raised:
         measured = f"the oracle raises an error ({', '.join(sorted(worst.errors))}): {raised[0]}"
-    outcome: Outcome = "fail" if raised else "pass"
+    outcome: CheckOutcome = "fail" if raised else "pass"
     return CheckFinding("influence", "odd records", outcome, measured, "counts as zero, or is refused on loading")
 
 

@@ -3,8 +3,8 @@
 The real oracle draws for the user's own numbers of records, rates and agents. Who was drawn is read from the answers, and the draws
 are tested for independence between rounds, records and agents (`lot_dependence`).
 
-With bands, groups of records take turns. A record's draws are then those of its group's turns, each with the rate of a turn, and it must be in no
-other lot. So a round of these tests is a turn of all groups.
+With bands, groups of records take turns. A record can then be drawn only in the turns of its group, each time at the rate of a turn. So a round of
+these tests is one turn of every group.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Made-up records in the shape of one's own: ordinary ones, hostile ones, and ones found by gradient ascent.
+"""Made-up records in the shape of the user's own: ordinary ones, hostile ones, and ones found by gradient ascent.
 
 Only public facts are read: shapes, types, numbers of classes and records, and held-out records, which belong to nobody.
 """

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Outcome = Literal["pass", "fail", "inconclusive"]
+CheckOutcome = Literal["pass", "fail", "inconclusive"]
 CheckVerdict = Literal["no fault found", "fault found"]
 
 CANNOT_SHOW = (
@@ -27,7 +27,7 @@ class CheckFinding:
 
     part: str
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     measured: str
     bound: str
     p_value: float | None = None
@@ -36,7 +36,7 @@ class CheckFinding:
 
 def compare(part: str, name: str, p_value: float, false_alarm: float, measured: str, bound: str) -> CheckFinding:
     """Return the finding of a statistical test, which fails where its p-value is below its false-alarm rate."""
-    outcome: Outcome = "fail" if p_value < false_alarm else "pass"
+    outcome: CheckOutcome = "fail" if p_value < false_alarm else "pass"
     measured, bound = f"{measured}; p = {p_value:.2g}", f"{bound}; p ≥ {false_alarm:.2g}"
     return CheckFinding(part, name, outcome, measured, bound, p_value, false_alarm)
 
@@ -68,7 +68,7 @@ class CheckReport:
         """Return the findings of one detector: influence, bits, noise or lots."""
         return tuple(each for each in self.findings if each.part == part)
 
-    def outcome(self, part: str, name: str) -> Outcome:
+    def outcome(self, part: str, name: str) -> CheckOutcome:
         """Return the outcome of one finding."""
         return next(each.outcome for each in self.of(part) if each.name == name)
 

@@ -1,4 +1,4 @@
-"""What every agent can learn of every other one when noisy values are averaged by gossip: ε(u→v), from all that v sees together.
+"""What every agent can learn about every other when noisy values are averaged by gossip: ε(u→v), from all that v sees.
 
 Everyone adds noise to a value of its own once, and then all gossip. v sees its neighbours' messages of all exchanges, and its own.
 These are jointly Gaussian and far from independent, so what v learns of u is one number, µ²(u→v) = Bᵀ Σ⁺ B, of the whole view. Adding
@@ -49,7 +49,7 @@ class Pairwise:
 
 
 def pairwise(graph: nx.Graph, *, exchanges: int, gap: float | None = None) -> Pairwise:
-    """Return who learns how much of whom if noisy values are mixed `exchanges` times along a graph with Metropolis weights.
+    """Return how much each agent learns about each other if noisy values are mixed `exchanges` times along a graph with Metropolis weights.
 
     With `gap`, the spectral gap of the weights, gossip is accelerated as in `Muffliato`. This is about one value that everybody gossips
     once. In training, hidden models flow back through later gradients, so it bounds nothing there.

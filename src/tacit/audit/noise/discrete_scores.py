@@ -17,7 +17,7 @@ _LEAST = 1e-300  # in place of a probability of 0
 def stated_deviation(noise: DiscreteGaussian, clip: float) -> float:
     """Return the standard deviation, in steps, from which ε is derived: σ times the length that a rounded vector has at most.
 
-    It is not asked of the code that makes the noise: that could have forgotten what rounding adds.
+    It is not taken from the code that makes the noise, which might forget what rounding adds.
     """
     return noise.multiplier * noise.rounding.bound(clip) / noise.rounding.step(clip)
 

@@ -198,7 +198,7 @@ def _describe_noise(document: Document) -> ResultText:
                 title="Stated and estimated",
                 head=(">agent", "quantity", ">stated", ">estimated", "interval"),
                 rows=[(str(each["agent"]), *row) for each in document["agents"] for row in _quantities(each)],
-                before="σ is the noise in clipping norms, q the probability of a record to be in a lot. "
+                before="σ is the noise in clipping norms, q the probability that a record is in a lot. "
                 f"{_ABOUT_EPSILON} The intervals have the confidence of the verdict.",
             ),
             _list_tests(document),

@@ -70,7 +70,7 @@ def reach(document: Document) -> str:
     """Say how much this many runs can show."""
     found = document["within_reach"]
     if not found > 0:
-        return "So few runs would show nothing even of a system that spends all of its claim; use more."
+        return "So few runs would show nothing even for a system that spends all of its claim; use more."
     return f"For a system that spends all of its claim, this many runs would show about ε ≥ {lower(found)} to an attacker who sees everything."
 
 

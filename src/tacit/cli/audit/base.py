@@ -1,4 +1,4 @@
-"""What all audits share: an audit is a dataclass of options that makes cases to play, and its documents are kept and printed."""
+"""What all audits share. An audit is a dataclass of options: it makes the cases to play, then saves and prints what was found."""
 
 import os
 from abc import abstractmethod
@@ -50,7 +50,7 @@ class AttackCase(AuditCase):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Options):
-    """An audit. A subclass finds something out, and prints it."""
+    """An audit; a subclass says how it is run and how the result is printed."""
 
     kind: ClassVar[str]
     hidden: ClassVar[bool] = False
@@ -58,7 +58,7 @@ class Audit(Options):
 
     @abstractmethod
     def find(self) -> tuple[Document, Path | None]:
-        """Run the audit; return what it found, and the folder in which that is kept. Where it is interrupted, it says what is kept."""
+        """Run the audit; return what it found, and the folder with the result. If it is interrupted, it prints what is kept."""
 
     def show(self, document: Document, folder: Path | None) -> None:
         """Print what was found, as its page says it."""
@@ -84,7 +84,7 @@ class Audit(Options):
 
 @contextmanager
 def saying(words: str) -> Iterator[None]:
-    """Print some words where the work is interrupted."""
+    """Print these words if the work is interrupted."""
     try:
         yield
     except KeyboardInterrupt:
@@ -92,9 +92,19 @@ def saying(words: str) -> Iterator[None]:
         raise
 
 
+def check_bound(runs: int, delta: float, confidence: float) -> None:
+    """Refuse numbers from which no lower bound on ε can follow."""
+    from tacit.audit.bounds.findings import LEAST_RUNS
+    from tacit.audit.bounds.rates import check_terms
+
+    check_terms(delta, confidence, positive=True)
+    if runs < LEAST_RUNS:
+        raise InvalidInput(f"runs is {runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+
+
 @dataclass(frozen=True, kw_only=True)
 class SingleAudit(Audit):
-    """An audit that runs in one go: nothing of it is kept until it is complete."""
+    """An audit that runs in one go: nothing is kept until it is complete."""
 
     folder: of.NewFolder = None
 
@@ -148,15 +158,11 @@ class BatchedAudit(Audit):
         return 2 * self.runs / self.processes
 
     def find(self) -> tuple[Document, Path]:
-        """Play the cases; what was finished in a folder that is given is not played again."""
+        """Play the cases. Batches that are finished in the given folder are not played again."""
         with saying("stopped before the first run"), working("preparing"):
-            from tacit.audit.bounds.findings import LEAST_RUNS
-            from tacit.audit.bounds.rates import check_terms
             from tacit.cli.audit.batches import play_batches
 
-            check_terms(self.delta, self.confidence, positive=True)
-            if self.runs < LEAST_RUNS:
-                raise InvalidInput(f"runs is {self.runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+            check_bound(self.runs, self.delta, self.confidence)
             options = {"audit": self.kind, **self.recorded()}
             cases = {case.description["algorithm"]: case for case in self.cases()}
         several = len(cases) > 1

@@ -11,9 +11,9 @@ from tacit.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True)
 class CoalitionAudit(BatchedAudit):
-    """Curious agents who pool their masks: does more leak to so many of them than is claimed?
+    """Curious agents who pool their masks: do they learn more than is claimed?
 
-    They hear all messages and subtract the masks that they share. The claim is the ε against as many agents as there are observers.
+    They hear all messages and subtract the masks that they share. The claim is the ε against that number of curious agents.
 
     The record is the worst possible one: for any model its gradient is clipped to its full length and points in one direction.
 
@@ -67,7 +67,7 @@ class CoalitionAudit(BatchedAudit):
         masks = world.plan.masks
         if masks is None:
             raise InvalidInput(
-                f"masks do not pay for {self.algorithm} on this graph, so none are used; give --mask-ratio, or attack with "
+                f"masks would not help {self.algorithm} on this graph, so none are used; give --mask-ratio, or attack with "
                 "tacit audit neighbor"
             )
         observers = sorted(set(self.observers or worst_coalition(masks, self.target, self.curious)))

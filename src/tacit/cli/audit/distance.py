@@ -123,7 +123,7 @@ class DistanceAudit(Audit):
         return str(Observer(1 if self.curious is None else self.curious))
 
     def _is_symmetric(self, observers: Sequence[int]) -> bool:
-        """Say whether one observer sees the same of all agents at one distance, by the kind of graph; not in most tori."""
+        """Say whether one observer learns the same about all agents at one distance, by the kind of graph; most tori do not count."""
         return len(observers) == 1 and self.noise == "local" and self.graph.strip().replace("-", "_") in _SYMMETRIC
 
     def _leaks(self, rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ class DistanceAudit(Audit):
         check_terms(self.delta, self.confidence, positive=True)
         check_agents(graph, "observer", observers)
         if len(graph) == len(observers):
-            raise InvalidInput("all agents are observers, and nobody is left to be observed")
+            raise InvalidInput("all agents are observers, so none is left to observe")
         targets = nearest_at_each_distance(graph, observers) if nearest else None
         names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
         terms = {name: getattr(self, name) for name in names}

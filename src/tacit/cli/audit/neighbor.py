@@ -33,8 +33,8 @@ class NeighborAudit(BatchedAudit):
 
     The neighbour sees all messages that reach it, and infers what it can.
 
-    With --noise cancelling, observers also subtract the masks that they share, and the claim is the ε against so many of them. With --bands they
-    undo the correlation of noise, and look where the record's group has its turn.
+    With --noise cancelling, observers also subtract the masks that they share, and the claim is the ε against that number of curious
+    agents. With --bands, they undo the correlation of the noise and look at the turns of the record's group.
 
     With --canary blank, a network learns images, and the record is a blank one. The observers must then see all answers.
 
@@ -138,7 +138,7 @@ class NeighborAudit(BatchedAudit):
     def _describe_noise(self, masked: bool) -> list[str]:
         """Name noise that is not each agent's own and independent, for the line about the system."""
         found = [f"masks: {self.keys or 'complete'} keys"] if masked else []
-        found += ["no masks, which would not pay"] if self.noise == "cancelling" and not masked else []
+        found += ["no masks, which would not help"] if self.noise == "cancelling" and not masked else []
         found += ["discrete noise"] if self.noise == "discrete" else []
         return found + ([f"{self.bands} bands"] if self.bands > 1 else [])
 

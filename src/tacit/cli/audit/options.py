@@ -78,10 +78,10 @@ RoundingBits = Annotated[
 Curious = Annotated[
     int | None, system("N", "cancelling: how many curious agents the ε is claimed against; default 1.", min=0)
 ]
-Pairs = Literal["complete", "graph"] | None
-KeyPairs = Annotated[Pairs, system("PAIRS", f"cancelling: {_KEYS}", "--keys")]
+KeysChoice = Literal["complete", "graph"] | None
+KeyPairs = Annotated[KeysChoice, system("PAIRS", f"cancelling: {_KEYS}", "--keys")]
 MaskRatio = Annotated[float | None, system("NUMBER", f"cancelling: {_RATIO}")]
-OwnKeyPairs = Annotated[Pairs, system("PAIRS", _KEYS.capitalize(), "--keys")]
+OwnKeyPairs = Annotated[KeysChoice, system("PAIRS", _KEYS.capitalize(), "--keys")]
 OwnMaskRatio = Annotated[float | None, system("NUMBER", _RATIO.capitalize())]
 Runs = Annotated[int, execution("N", "Runs with the record, and as many without it.")]
 Batch = Annotated[

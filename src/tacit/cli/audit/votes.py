@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from tacit.cli.audit import options as of
-from tacit.cli.audit.base import SingleAudit, SingleCase
+from tacit.cli.audit.base import SingleAudit, SingleCase, check_bound
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import system
 from tacit.errors import InvalidInput
@@ -14,8 +14,8 @@ from tacit.errors import InvalidInput
 class VotesAudit(SingleAudit):
     """Labels by votes of teachers, as PATE asks for them: does more leak than is claimed?
 
-    The record is the only one of its teacher and moves its vote on every public record; all other teachers are divided evenly. The attacker sees
-    the labels of one query.
+    The record is its teacher's only one and decides that teacher's vote on every public record; the other teachers are divided evenly. The
+    attacker sees the labels of one query.
 
     Exit code 1 means that the claim is broken.
 
@@ -25,8 +25,8 @@ class VotesAudit(SingleAudit):
     kind: ClassVar[str] = "votes"
     teachers: Annotated[int, system("N", "Teachers of the agent.", min=2)] = 10
     records: Annotated[int, system("N", "Public records that they are asked about.", min=1)] = 20
-    answers: Annotated[int, system("N", "How many of these get a label at most.", min=1)] = 8
-    threshold: Annotated[float, system("SHARE", "The share of teachers that must agree, but for noise.")] = 0.5
+    answers: Annotated[int, system("N", "At most how many of these get a label.", min=1)] = 8
+    threshold: Annotated[float, system("SHARE", "The share of teachers that must agree, apart from noise.")] = 0.5
     caution: Annotated[float, system("SHARE", "The share of the privacy loss that is spent on this check.")] = 0.25
     epsilon: of.Epsilon = 1.0
     delta: of.Delta = 1e-2
@@ -37,15 +37,12 @@ class VotesAudit(SingleAudit):
         """Return the attack on one query."""
         from tacit.audit.attacks.collection import collect
         from tacit.audit.attacks.votes import VoteAttack
-        from tacit.audit.bounds.findings import LEAST_RUNS, judge
-        from tacit.audit.bounds.rates import check_terms
+        from tacit.audit.bounds.findings import judge
         from tacit.privacy.votes import Voting
 
-        check_terms(self.delta, self.confidence, positive=True)
-        if self.runs < LEAST_RUNS:
-            raise InvalidInput(f"runs is {self.runs}; fewer than {LEAST_RUNS} on a side prove nothing")
+        check_bound(self.runs, self.delta, self.confidence)
         if self.answers > self.records:
-            raise InvalidInput(f"answers is {self.answers}, and only {self.records} records are asked about")
+            raise InvalidInput(f"answers is {self.answers}, but only {self.records} records are asked about")
         names = ("epsilon", "delta", "teachers", "answers", "threshold", "caution")
         voting = Voting(**{name: getattr(self, name) for name in names})
         attack = VoteAttack(voting=voting, records=self.records)
@@ -62,8 +59,8 @@ class VotesAudit(SingleAudit):
             "agents": 1,
             "graph": None,
             "target": 0,
-            "saw": "The attacker sees the labels of one query, and where none is given. It knows all settings and what every teacher but one votes for.",
-            "record": "The record is the only one of its teacher, which votes for another class without it, on every public record. The other "
+            "saw": "The attacker sees the labels of one query, and which records get none. It knows all settings and the votes of all teachers but one.",
+            "record": "The record is its teacher's only one; without it, this teacher votes for another class on every public record. The other "
             "teachers are divided evenly, so that one vote counts most.",
         }
         return SingleCase(play=play, settings={}, description=description)

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
 from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, Terms
+from tacit.cli.commands.budget_bands import band_facts, choose_bands, print_bands
 from tacit.cli.commands.budget_masks import OF_RESPONSE, MaskedBudget, plan_masks, print_masks
 from tacit.cli.terminal.command import Json, option
 from tacit.cli.terminal.files import check_picture, save_picture
@@ -51,11 +52,11 @@ COMMAND_CLASS = BudgetCommand
     },
     epsilon="find the noise for this ε",
     noise_multiplier="find the ε of this σ",
-    agents="cancelling: how many agents, all with such records and lots",
+    agents="cancelling: number of agents, all with these numbers of records and lots",
     keys="cancelling: who shares masks: complete, graph (neighbours, with --graph), a kind such as ring, or a file \\[complete]",
-    algorithm="cancelling: the rule that masks are to suit; dsgt if only its graph or steps are given",
-    graph="cancelling: the graph that masks are to suit; ring if only the rule or its steps are given",
-    mixing="cancelling: how neighbours are weighed on it \\[metropolis]",
+    algorithm="cancelling: choose masks for this rule; dsgt if only its graph or steps are given",
+    graph="cancelling: choose masks for this graph; ring if only the rule or its steps are given",
+    mixing="cancelling: how neighbours are weighted on it \\[metropolis]",
     exchanges_per_query="cancelling: rounds of its links in each exchange \\[1]",
     rounds="cancelling: rounds of the rule; as many as queries unless given",
     lr="cancelling: step size of the rule, in the first round if it changes \\[0.5]",
@@ -73,7 +74,7 @@ def command(
     ] = None,
     **settings: Any,
 ) -> None:
-    """Find how much noise an ε needs, or how much ε a noise spends.
+    """Find how much noise an ε needs, or how much ε some noise spends.
 
     Give --epsilon or --noise-multiplier. The answer is for one data owner whose records are used for nothing else. ε holds against
     everybody else together. With --noise cancelling --agents N, it holds against any K curious agents, and ε against more is shown, too; σ is
@@ -102,7 +103,8 @@ def command(
     compared: list[BandChoice] = []
     with working("accounting"):
         if config.bands != 1:
-            planned, compared = _choose_bands(planned, epsilon, asked, config.bands)
+            bands, compared = choose_bands(planned, epsilon, asked, None if config.bands == "auto" else config.bands)
+            planned = replace(planned, bands=bands)
         sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
         assert sigma is not None
         spent = planned.finite_epsilon(sigma, asked)
@@ -127,7 +129,7 @@ def command(
                 "table": [asdict(row) for row in rows],
                 "curve": [{"queries": count, "epsilon": value} for count, value in curve],
                 **({"observer": str(EVERYBODY)} if masked is None else masked.facts(against)),
-                **({} if config.bands == 1 else _band_facts(planned, compared)),
+                **({} if config.bands == 1 else band_facts(planned, compared)),
             }
         )
         return
@@ -136,7 +138,7 @@ def command(
     lots = f"lots of {lot_size:g} out of {dataset_size:,} records"
     _print_answer(screen, planned, sigma, spent, epsilon, lots, observer)
     if config.bands != 1:
-        _print_bands(screen, planned, compared)
+        print_bands(screen, planned, compared)
     if masked is not None:
         print_masks(screen, masked, config, against, f"ε by who is curious ({adjacency}, {accountant})")
     _print_table(screen, rows, sigma, epsilon)
@@ -205,7 +207,7 @@ def _drawn_counts(planned: PlannedQueries) -> list[int]:
 
 
 def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:
-    """Refuse masks without a number of agents, what only masks need if there are none, and discrete noise that cannot be counted."""
+    """Refuse masks without a number of agents, options of masks without masks, and discrete noise that cannot be accounted."""
     if config.noise == "discrete" and config.accountant != "rdp":
         raise PrivacyError(
             f"--accountant is {config.accountant!r}; discrete noise has a bound by Rényi divergences alone, so use --accountant rdp"
@@ -220,32 +222,11 @@ def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:
 
 
 def _one(config: RunConfig, key: str) -> float | None:
-    """Return a setting that agents of a run may have different values of, and the data owner of a budget has one."""
+    """Return a setting that may differ between the agents of a run; the one data owner of a budget has one value."""
     value: float | list[float] | None = getattr(config, key)
     if isinstance(value, list):
         raise InvalidInput(f"{as_option(key)} has {len(value)} values; a budget is that of one data owner")
     return value
-
-
-def _choose_bands(
-    planned: PlannedQueries, epsilon: float | None, asked: Terms, wanted: int | Literal["auto"]
-) -> tuple[PlannedQueries, "list[BandChoice]"]:
-    from tacit.cli.commands.budget_bands import compare
-
-    bands, compared = compare(planned, epsilon, asked, None if wanted == "auto" else wanted)
-    return replace(planned, bands=bands), compared
-
-
-def _band_facts(planned: PlannedQueries, compared: "Sequence[BandChoice]") -> dict[str, Any]:
-    from tacit.cli.commands.budget_bands import facts
-
-    return facts(planned, compared)
-
-
-def _print_bands(screen: Console, planned: PlannedQueries, compared: "Sequence[BandChoice]") -> None:
-    from tacit.cli.commands.budget_bands import print_bands
-
-    print_bands(screen, planned, compared)
 
 
 def _print_answer(

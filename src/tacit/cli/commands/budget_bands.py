@@ -1,20 +1,25 @@
 """What `tacit budget --bands` adds: noise in sums of answers by number of bands, at one ε, and what is charged."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from tacit.cli.commands.budget_accounting import PlannedQueries, Terms
 from tacit.cli.terminal.output import digits, plain_table
 from tacit.errors import PrivacyError
-from tacit.privacy.bands import BandChoice, best_bands, check_rate, compare_bands
+
+if TYPE_CHECKING:
+    from tacit.privacy.bands import BandChoice
 
 
-def compare(
+def choose_bands(
     planned: PlannedQueries, epsilon: float | None, terms: Terms, wanted: int | None
-) -> tuple[int, list[BandChoice]]:
+) -> "tuple[int, list[BandChoice]]":
     """Return how many bands to use, and how numbers of bands compare at this ε; nothing is compared without one."""
+    # Imported here: most budgets need no linear algebra.
+    from tacit.privacy.bands import best_bands, check_rate, compare_bands
+
     if terms[0] == "replace_one":
         raise PrivacyError(
             "bands divide records into groups, and a record that replaces another may be in another; use --adjacency add_remove"
@@ -33,7 +38,7 @@ def compare(
     return best_bands(compared) if wanted is None else wanted, compared
 
 
-def facts(planned: PlannedQueries, compared: Sequence[BandChoice]) -> dict[str, Any]:
+def band_facts(planned: PlannedQueries, compared: "Sequence[BandChoice]") -> dict[str, Any]:
     """Return what is added to the JSON document."""
     event = planned.event(1.0)
     return {
@@ -43,7 +48,7 @@ def facts(planned: PlannedQueries, compared: Sequence[BandChoice]) -> dict[str, 
     }
 
 
-def print_bands(screen: Console, planned: PlannedQueries, compared: Sequence[BandChoice]) -> None:
+def print_bands(screen: Console, planned: PlannedQueries, compared: "Sequence[BandChoice]") -> None:
     """Print what is charged, and the comparison."""
     event, bands = planned.event(1.0), planned.bands
     if bands > 1:

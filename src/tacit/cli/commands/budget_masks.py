@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tacit.cli.commands.budget_accounting import PlannedQueries, Terms
 from tacit.cli.terminal.output import digits, plain_table, round_up
-from tacit.errors import GraphError, InvalidInput
+from tacit.errors import InvalidInput
 from tacit.privacy.mechanisms import EVERYBODY, Mechanism, Observer
 from tacit.privacy.observers import find_cut_off, observers_of
 from tacit.report.wording import explain_cut_off, span
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.privacy.keys import Keys
 
 OF_RESPONSE = ("algorithm", "graph", "mixing", "exchanges_per_query", "rounds", "lr", "lr_final", "averaging")
-"""Settings of a run from which it follows how its rule responds to masks, and so how large these are best."""
+"""Settings of a run that decide how its rule responds to masks, and so their best size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,24 +150,14 @@ def _respond(config: RunConfig, noise: "Cancelling", rounds: int) -> "tuple[list
 
 
 def _key_graph(config: RunConfig, given: Mapping[str, Any]) -> "Literal['complete', 'graph'] | nx.Graph":
-    from tacit.runs.specs import is_schedule, parse_graph
+    from tacit.runs.specs import parse_keys
 
-    text = config.keys.strip()
-    if text == "complete":
-        return "complete"
-    if text == "graph":
-        if "graph" in given:
-            return "graph"
+    if config.keys.strip() == "graph" and "graph" not in given:
         raise InvalidInput(
-            "--keys graph means the neighbours in a run's graph, which is not known here; name it by --graph, or name the kind of keys, such "
+            "--keys graph means the neighbours in a run's graph, which is not known here; name it with --graph, or name the kind of keys, such "
             "as ring"
         )
-    if is_schedule(text):
-        raise InvalidInput(f"--keys is {text!r}, whose links change; masks are shared by the same pairs in all rounds")
-    try:
-        return parse_graph(text, config.agents, config.seed)
-    except GraphError as error:
-        raise InvalidInput(f"--keys is {text!r}; give complete, or a graph of those who share masks: {error}") from None
+    return parse_keys(config.keys, config.agents, config.seed, "--keys")
 
 
 def print_masks(

@@ -222,7 +222,7 @@ def _schedule_rows(measures: "ScheduleMeasures", period: int | None) -> list[tup
         ("pairs", f"{measures.pairs:,}", "that exchange messages in some round"),
         ("neighbours", f"{measures.most_neighbors}", "that an agent hears in one exchange, at most"),
         ("messages", digits(measures.messages), "that an agent sends in a round, on average"),
-        ("symmetric", "yes" if measures.symmetric else "no", "neighbours weigh each other alike, as real peers must"),
+        ("symmetric", "yes" if measures.symmetric else "no", "weights are equal in both directions, as peers need"),
         ("contraction", digits(measures.contraction), left),
     ]
     return rows if exact else [*rows, ("  of a round", digits(measures.of_a_round), "on average")]

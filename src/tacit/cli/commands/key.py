@@ -1,4 +1,4 @@
-"""`tacit key`: make the keys that sign heads."""
+"""`tacit key`: make keys for signing heads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ command = typer.Typer(cls=Commands, rich_markup_mode="rich", no_args_is_help=Tru
 
 @command.callback()
 def _key() -> None:
-    """Make keys that sign heads.
+    """Make keys for signing the heads of ledgers and runs.
 
     Example: tacit key new owner.key
     """

@@ -94,7 +94,7 @@ def show(
         print_json(
             {
                 "ledger": str(path),
-                "whole": not problems if verify else None,
+                "complete": not problems if verify else None,
                 "problems": problems,
                 "missing": missing,
                 "exposed": snapshot.exposed(asked),
@@ -108,7 +108,7 @@ def show(
         notes = [*snapshot.unknown_observers(asked), *explain_dropped(name for name in named if name in dropped)]
         print_ledger(snapshot, rows, asked, every=every, terms=f"δ={chosen:g}{why}", notes=notes)
         for problem in problems:
-            console().print(f"NOT WHOLE: {problem}")
+            console().print(f"DOES NOT HOLD: {problem}")
         if missing and not verify:
             note(
                 f"not in this ledger, although their folders are here: {', '.join(missing)}. What they spent is missing above. Was the "
@@ -127,7 +127,7 @@ def _problems(snapshot: LedgerSnapshot, durable: DurableLedger, runs: Path, earl
 
     yield from durable.verify()
     if earlier is not None and earlier not in [kept for _, kept in durable.log]:
-        yield f"the head {earlier[:16]}… is not on record: rows from before it was noted are changed or missing"
+        yield f"the head {earlier[:16]}… is not on record: rows before it were changed or removed"
     yield from find_misstatements(snapshot.ledger, durable, runs)
 
 
@@ -164,8 +164,7 @@ def abandon(
     """Give up a run that was killed or stopped: it makes no more queries, and those it has not made are free for other runs.
 
     Queries that it made stay charged, and its own ε stays that of its plan. If the budget was raised after the run began, nothing
-    becomes free. An abandoned run cannot be resumed. A run that a process
-    is still working on is refused.
+    becomes free. An abandoned run cannot be resumed. A run that a process is still working on is refused.
 
     Example: tacit ledger abandon dsgt-digits-1 --reason "the machine is gone"
     """

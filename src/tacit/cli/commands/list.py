@@ -45,7 +45,7 @@ _FACTS = (
     "release",
 )
 _NAMES = {EVERYBODY.key: "all", "0": "outsiders"}
-"""Observers in a narrow column: all other agents together, those who see messages only, or any so many agents."""
+"""Observers in a narrow column: all other agents together, those who see messages only, or any k agents."""
 
 
 def command(runs: RunsFolder = Path("runs"), json: Json = False) -> None:

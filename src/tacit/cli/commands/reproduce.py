@@ -65,7 +65,7 @@ class Reproduce(Options):
         return not (self.json or self.quiet)
 
     def workers_for(self, seconds: float) -> int:
-        """Return how many processes play what takes so long on one core; each needs some seconds to start."""
+        """Return how many processes to use for work that takes this long on one core; each needs some seconds to start."""
         if self.workers is not None or self.device != "cpu" or seconds < _WORTH_PROCESSES:
             return self.workers or 1
         return os.cpu_count() or 1

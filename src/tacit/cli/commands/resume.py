@@ -9,8 +9,8 @@ from tacit.cli.terminal.command import Json, NamedRun, Quiet, RunsFolder
 def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, quiet: Quiet = False) -> None:
     """Resume a run that was stopped or killed; no query is made twice.
 
-    A run from Python is resumed, too, if everything that it was given can be imported by name; if not, the error says how to resume
-    it there.
+    A run that was started from Python can be resumed here if everything it was given can be imported by name; if not, the error
+    says how to resume it from Python.
 
     Example: tacit resume dsgt-digits-1
     """

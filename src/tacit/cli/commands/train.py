@@ -57,7 +57,7 @@ def command(
     restarts: Annotated[int, option("N", "with --workers: how often all start again when one is killed", min=0)] = 3,
     deadline: Annotated[
         float,
-        option("SECONDS", "with --workers: give up one that does not answer for so long", min=1),
+        option("SECONDS", "with --workers: give up on one that has not answered for this long", min=1),
     ] = 600,
     json: Json = False,
     quiet: Quiet = False,
@@ -111,7 +111,7 @@ def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Bud
 
     if epsilon is None:
         if against != "all":
-            raise InvalidInput("--budget-against says whom a budget limits ε against, and --budget is missing")
+            raise InvalidInput("--budget-against says whom a budget limits ε against, but --budget is missing")
         return None
     try:
         observer = Observer.of_key(against)
@@ -120,7 +120,7 @@ def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Bud
     if observer.curious is not None and observer.curious >= config.agents - 1:
         others = counted(config.agents - 1, "other agent")
         raise InvalidInput(
-            f"--budget-against is {against}, and there are {others}; --budget-against all is against all of them together"
+            f"--budget-against is {against}, but there are {others}; --budget-against all is against all of them together"
         )
     if not config.private:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""`tacit tune`: search for settings of a run, on public records for nothing or on private ones for the price of all trials."""
+"""`tacit tune`: search for settings of a run: free on public records, and at the price of all trials on private ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Tune(Options):
     sum of them; it is refused if that does not fit the budget. What repeat-and-select would give is printed for comparison, and never charged
     instead of the sum.
 
-    Ctrl-C ends a search after a round: the best settings so far are written. A search cannot be resumed. A file that is there is not overwritten.
+    Ctrl-C ends a search after a round: the best settings so far are written. A search cannot be resumed. An existing file is not overwritten.
 
     Example: tacit tune settings.toml --parameter lr=log:0.1..10 --parameter clip=log:0.1..4 --population 8 --generations 4
     """
@@ -60,7 +60,7 @@ class Tune(Options):
         check_picture(self.plot)
         if self.output.exists():
             raise InvalidInput(
-                f"{self.output} is there already, and is not overwritten: name another file by --output, or move it away"
+                f"{self.output} already exists, and is not overwritten: name another file with --output, or move it away"
             )
         parameters = tuple(parse_parameter(text) for text in self.parameter)
         search = Search(parameters=parameters, population=self.population, generations=self.generations)
@@ -109,7 +109,7 @@ class Tune(Options):
 
             if not public:
                 raise InvalidInput(
-                    "--on ray searches on published data sets only: its workers would not share one ledger. Leave it out"
+                    "--on ray searches on published data sets only, since its workers would not share one ledger; leave it out"
                 )
             return tune_on_ray(config, search)
         if public:
@@ -155,7 +155,7 @@ def _price(accounts: Sequence["Account"], config: "RunConfig", search: "Search")
     mean = len(accounts)
     claimed = ceil_digits(max(repeat_and_select(event, mean=mean, delta=config.delta) for event in largest))
     return (
-        f"{words}. If their number were random, geometric with mean {len(accounts)}, and nobody ever saw it or anything of a trial but the best, "
+        f"{words}. If their number were random, geometric with mean {mean}, and nobody ever saw it or anything of a trial but the best, "
         f"repeat-and-select would give ε={claimed:g} by RDP; the ledger charges the sum"
     )
 

@@ -76,7 +76,7 @@ def new(
         )
         path = version_file(here, 1)
         if path.exists():
-            raise InvalidInput(f"{site / path} is there already; move it away to begin another agreement")
+            raise InvalidInput(f"{site / path} already exists; move it away to begin another agreement")
         agreement.save(path)
     console().print(f"{site / path}: one member. Add the others with tacit peer agreement add CARD", soft_wrap=True)
 
@@ -118,7 +118,7 @@ def change(
     gone: Annotated[list[str] | None, option("NAME", "A member without whom the others continue.")] = None,
     from_round: Annotated[int, option("N", "The round from which masks are shared without it.", min=0)] = 0,
     card: Annotated[list[Path] | None, option("CARD", "A new card: another address, or a renewed key.")] = None,
-    days: Annotated[float | None, option("N", "Let the agreement hold for so many days from now.")] = None,
+    days: Annotated[float | None, option("N", "Let the agreement hold for this many days from now.")] = None,
     site: SiteFolder = HERE,
 ) -> None:
     """Write the next version of the agreement: a member that is gone, an address, a renewed key, another day of expiry.

@@ -30,7 +30,7 @@ def command(
     epsilon: Annotated[float, option("ε", "Highest ε of any record.", min=0)] = 8.0,
     seeded: Annotated[bool, option("", "Repeatable lots and noise: not a release.", "--seeded")] = False,
     folder: Annotated[Path | None, option("FOLDER", "Where to put the sites; default: a new one.")] = None,
-    seconds: Annotated[float, option("SECONDS", "Give up after so long.", min=1)] = 600.0,
+    seconds: Annotated[float, option("SECONDS", "Give up after this long.", min=1)] = 600.0,
 ) -> None:
     """Run a consortium on this machine: real processes with their own keys, ports and folders, by one command.
 

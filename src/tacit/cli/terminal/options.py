@@ -1,6 +1,6 @@
 """Options that are settings of a run: all of them for `tacit train`, in the panels of its help, and some for other commands.
 
-A new setting of `RunConfig` has its option by that. A setting that is on or off has two options: help shows the one that
+A new setting of `RunConfig` gets its option automatically. A setting that is on or off has two options: help shows the one that
 changes the default; the other is hidden, and reverses a setting in a file.
 """
 

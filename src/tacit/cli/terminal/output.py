@@ -66,7 +66,7 @@ def print_whole(result: RenderableType) -> None:
 
 
 def print_sentence(screen: Console, words: str) -> None:
-    """Print a sentence that is wrapped also where it has a slash, as the names of owners have, unless a word is too long for a line."""
+    """Print a sentence that may also be wrapped at a slash, as in names of owners, unless a word is too long for a line."""
     screen.print(words, soft_wrap=any(len(word) > screen.width for word in words.split()))
 
 
@@ -79,7 +79,7 @@ def print_apart(screen: Console, *results: RenderableType) -> None:
 
 
 def break_command(command: str, width: int) -> str:
-    """Return a command on lines that fit a width, broken before options as a shell reads it, with a backslash at the end of each but the last."""
+    """Return a command on lines that fit a width, broken before options, with a backslash at the end of each line but the last."""
     first, *options = command.split(" --")
     lines = [first]
     for each in options:
@@ -126,7 +126,7 @@ class PlainTable(Table):
 
 
 def plain_table(heading: str | None = None, *columns: str, no_wrap: bool = False) -> PlainTable:
-    """Return an empty table with these columns; a name that begins with > is of one that is aligned to the right."""
+    """Return an empty table with these columns; a column whose name begins with > is aligned to the right."""
     table = PlainTable(heading)
     for column in columns:
         justify: JustifyMethod = "right" if column.startswith(">") else "left"
@@ -141,7 +141,7 @@ def bar(share: float, width: int) -> str:
 
 
 def digits(value: float, count: int = 4) -> str:
-    """Return a number with so many digits, and with an exponent only if it is very small or large."""
+    """Return a number with this many digits, and with an exponent only if it is very small or large."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     if 1e-4 <= abs(value) < 10**count:

@@ -64,13 +64,13 @@ def _data(runner: Runner) -> str:
 
 
 def _graph(runner: Runner) -> str:
-    """Say who talks to whom, and how neighbours are weighed."""
+    """Say who talks to whom, and how neighbours are mixed."""
     planned = runner.folder.events().plan
     assert planned is not None, "a plan is on record before it is shown"
     words = f"{runner.config.graph}, {counted(len(planned.edges), 'link')}"
     if planned.changing:
         return f"{words}, some of them in each round"
-    return f"{words}; neighbours are weighed by {runner.config.mixing}"
+    return f"{words}; mixing: {runner.config.mixing}"
 
 
 def _codec(runner: Runner) -> str:
@@ -93,7 +93,7 @@ def _guarantee(runner: Runner) -> Iterator[tuple[str, str]]:
     if plan.bands:
         yield "bands", f"noise is correlated over {len(plan.bands)} queries; as many groups of records take turns"
     elif runner.config.bands == "auto":
-        yield "bands", "none: at this ε and number of queries they would not pay"
+        yield "bands", "none: at this ε and number of queries they would not help"
     if plan.ballot is None:
         yield "sampling rate q", _span(plan.sample_rates)
     name, stated = (

@@ -47,7 +47,7 @@ _METADATA = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"
 
 @contextmanager
 def style(points: float = 9) -> Iterator[None]:
-    """Draw with text of so many points, whatever the user's own settings are."""
+    """Draw with text of this many points, whatever the user's own settings are."""
     with mpl.rc_context():
         mpl.rcdefaults()
         sizes = {"font.size": points, "axes.titlesize": points + 0.5, "legend.fontsize": points - 0.5}

@@ -71,15 +71,14 @@ def badge(run: RecordedRun) -> str:
 
 
 def _header(run: RecordedRun, spent: Spending | None) -> str:
-    plan = run.plan
+    plan, central = run.plan, run.plan.agents == 1 and run.plan.site is None
     if not plan.private:
         claim, terms = "ε: none, there is no guarantee", "lots as in a private run, without clipping or noise"
     elif spent is None:
         claim, terms = "ε could not be derived", f"{run.record.problem}; ε has no other source"
     else:
         kept = spent.guarantee
-        alone = plan.agents == 1 and plan.site is None
-        claim, who = wording.claim(spent), "" if spent.masked or alone else f"against {EVERYBODY} · "
+        claim, who = wording.claim(spent), "" if spent.masked or central else f"against {EVERYBODY} · "
         adjacency, accountant = ADJACENCIES[kept.adjacency], ACCOUNTANTS[kept.accountant]
         terms = f"{who}{adjacency} adjacency · by {accountant} · derived from {_charged(run)}"
     started = f" · started {plan.time:%Y-%m-%d %H:%M}"
@@ -89,7 +88,7 @@ def _header(run: RecordedRun, spent: Spending | None) -> str:
         f'<p class="about">{text(describe_run(run) + started)}</p>'
         f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
         f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(explain_guarantee(spent, central=plan.agents == 1 and plan.site is None, private=plan.private))}</p></section>"
+        f"<p>{text(explain_guarantee(spent, central=central, private=plan.private))}</p></section>"
     )
 
 

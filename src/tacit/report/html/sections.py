@@ -141,7 +141,7 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
         return ""
     kept = spent.guarantee
     even, caught = attacks(kept.epsilon, kept.delta)
-    which = "was used or not" if kept.adjacency == "add_remove" else "is the one used, of two"
+    which = "was used or not" if kept.adjacency == "add_remove" else "or another was used"
     supposed = "" if kept.release else " All of this assumes secret lots and noise, which this run did not have."
     everybody = ""
     if spent.masked:
