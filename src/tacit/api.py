@@ -18,6 +18,7 @@ from tacit.training.results import Result
 from tacit.training.runtimes import Stacked
 from tacit.training.session import Session
 from tacit.training.settings import Training, explain_undivided
+from tacit.training.trials import play_trials
 
 # Names of settings in other libraries.
 _OTHER_NAMES = {
@@ -25,6 +26,7 @@ _OTHER_NAMES = {
     "epochs": "give the number of rounds",
     "iterations": "give the number of rounds",
     "batch_size": "the lot size is one of the privacy settings: Privacy(lot_size=...)",
+    "workers": "one run is shared by several processes with tacit train --workers, and trials with tacit.train_trials(..., workers=...)",
     "epsilon": "give privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
 }
 _DIVISION = ("agents", "split")
@@ -65,7 +67,7 @@ def train(
             if value is not None and value is not False:
                 advice = "; for a run that is not kept, pass ledger=Ledger(Budget(...))" if name == "budget" else ""
                 raise InvalidInput(f'{name} is for a run that is kept; give it a name with run="NAME"{advice}')
-        return train_trials(1, algorithm, **settings)[0]
+        return _play_here(_training(algorithm, settings)[0], 1)[0]
     from tacit.runs.python_runs import SPARE_QUERIES, train_kept
 
     private = isinstance(settings.get("privacy"), Privacy)
@@ -75,13 +77,25 @@ def train(
     return train_kept(training, names, run, "runs" if runs is None else runs, **how)
 
 
-def train_trials(trials: int, algorithm: Algorithm[Any] | str, **settings: Any) -> list[Result]:
-    """Train several independent systems on the same data, side by side; trial t starts from `seed + t`."""
+def train_trials(
+    trials: int, algorithm: Algorithm[Any] | str, *, workers: int | None = None, **settings: Any
+) -> list[Result]:
+    """Train several independent systems on the same data, side by side; trial t starts from `seed + t`.
+
+    workers: share the trials out to so many processes of this machine, with one thread each. With seeded sources the models are the same, to the
+        bit, for every number of workers. Without it, all trials are played here, in larger steps and with all threads, and last bits
+        may differ. All queries of a trial are charged before it begins. A script needs `if __name__ == "__main__":` around the
+        call, and what it passes must be found by other processes: no lambda.
+    """
     if "run" in settings or "runs" in settings:
         raise InvalidInput(
             "a folder keeps one run; train several with tacit.train(..., run=...), each under its own name"
         )
     training, _ = _training(algorithm, settings)
+    return _play_here(training, trials) if workers is None else play_trials(training, trials, workers)
+
+
+def _play_here(training: Training, trials: int) -> list[Result]:
     with Session(training, Stacked(trials)) as session:
         with rounds_bar(training.progress, name_of(training.algorithm), training.rounds) as advanced:
             while not session.finished:

@@ -2,13 +2,17 @@
 
 import os
 import signal
+from io import StringIO
 
 import pytest
 from invoking import complaint, one_line
+from rich.console import Console
 
+from tacit.cli.terminal.progress import show_search
 from tacit.privacy import DurableLedger
 from tacit.runs.config import RunConfig
 from tacit.training.session import Session
+from tacit.tuning.search import SearchProgress
 
 SETTINGS = """
 algorithm = "dsgd"
@@ -79,6 +83,33 @@ def test_a_file_that_is_there_is_not_lost(settings, monkeypatch):
     assert kept.read_text() == "mine"
     assert "is not a folder" in complaint(*given, "--output", kept / "tuned.toml")
     assert "a picture is saved as" in complaint(*given, "--output", "new.toml", "--plot", "scores.txt")
+
+
+def test_a_plain_search_says_how_far_it_is(tacit, settings):
+    settings.write_text(SETTINGS.replace("rounds = 6", "rounds = 40"))
+    code, _, told = tune(tacit)
+    assert code == 0
+    lines = [line for line in told.splitlines() if line.startswith("round ")]
+    assert lines == [f"round {number} of 40" for number in range(2, 41, 2)]
+    code, printed, told = tune(tacit, "--output", "other.toml", of="rounds=20,40")
+    assert code == 0, printed
+    assert told.index("stack 1 of 2: one trial") < told.index("round 18 of 60 of all stacks")
+    assert told.index("round 18 of 60") < told.index("stack 2 of 2: one trial") < told.index("round 60 of 60")
+    code, printed, told = tune(tacit, "--output", "third.toml", "--json")
+    assert (code, told) == (0, "")
+
+
+def test_on_a_terminal_a_search_has_a_bar_of_its_rounds():
+    screen = Console(file=StringIO(), force_terminal=True, width=80, highlight=False)
+    with show_search(screen, shown=True, lines=True) as show:
+        show(SearchProgress(3, 12, 1, 2))
+        screen.print("stack 2 of 2")
+        show(SearchProgress(7, 12, 2, 2))
+    drawn = screen.file.getvalue()
+    assert "rounds" in drawn
+    assert "7/12" in drawn
+    assert "stack 2 of 2" in drawn
+    assert "round 7 of 12" not in drawn
 
 
 def test_ctrl_c_keeps_the_best_so_far_and_says_that_a_search_cannot_be_resumed(tacit, settings, monkeypatch):

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from invoking import complaint
 
 from benchmarks.cluster_kills import play
+from tacit.cluster.on_ray import copied
 from tacit.privacy import DurableLedger
 
 SETTINGS = """
@@ -122,6 +124,36 @@ def test_torchrun_and_ray_start_killed_ranks_again_and_the_run_ends_as_if_nobody
     assert found["charged"] == 1500 + found["lost"]
     assert found["lost"] <= 2
     assert found["wrong_with_the_ledger"] == []
+
+
+@pytest.mark.slow
+def test_a_run_on_ray_is_shown_as_any_other(settings):
+    pytest.importorskip("ray")
+    words = ["train", "run.toml", "--workers", "2", "--rounds", "20", "--on", "ray", "--name"]
+    code, out, errors = finished(start(*words, "one"))
+    assert code == 0, errors
+    assert "2, each with 2 to 3 agents" in out
+    assert "round 20/20: accuracy" in errors
+    assert "one: 20 rounds in" in out
+    code, out, errors = finished(start(*words, "two", "--json"))
+    assert code == 0, errors
+    assert json.loads(out)["models_sha256"] == sha("one") == sha("two")
+    assert not list(Path("runs").glob(".ray-*"))
+
+
+def test_lines_that_another_process_writes_are_copied_whole_and_once(tmp_path):
+    results, messages = tmp_path / "results.txt", tmp_path / "messages.txt"
+    here, there = StringIO(), StringIO()
+    with copied({results: here, messages: there}):
+        results.write_text("one\ntw")
+        until = time.monotonic() + LIMIT
+        while here.getvalue() != "one\n" and time.monotonic() < until:
+            time.sleep(0.01)
+        assert here.getvalue() == "one\n"
+        with results.open("a") as file:
+            file.write("o\nthree é\n")
+        messages.write_text("said\n")
+    assert (here.getvalue(), there.getvalue()) == ("one\ntwo\nthree é\n", "said\n")
 
 
 @pytest.mark.slow

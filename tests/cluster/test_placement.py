@@ -8,7 +8,7 @@ import pytest
 
 from tacit import graphs
 from tacit.cluster import place
-from tacit.cluster.placement import count_halo
+from tacit.cluster.placement import count_halo, whole_weights
 from tacit.errors import InvalidInput
 from tacit.networks import RandomMatchings, as_topology
 from tacit.networks.sharded import find_crossing, ranks_of
@@ -42,6 +42,14 @@ def test_lots_are_shared_out_evenly_and_everyone_hosts_somebody():
     assert shards[0] == (0,)
     assert all(shards)
     assert [len(own) for own in place(None, 8, lots)[0].shards] == [1] * 8
+
+
+def test_weights_of_any_number_of_agents_fit_what_metis_adds_them_up_in():
+    lots = np.array([100.0, 50.0, 0.01])
+    assert whole_weights(lots).tolist() == [1000, 500, 1]
+    many = whole_weights(np.tile([64.0, 32.0], 2_500_000))
+    assert many.sum() < 2**31
+    assert many[0] == pytest.approx(2 * many[1], rel=0.01)
 
 
 def test_halo_counts_what_crosses_on_links_that_change():

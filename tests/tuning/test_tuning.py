@@ -237,6 +237,34 @@ def test_trials_that_are_not_stacked_may_share_processes():
     ]
 
 
+@pytest.mark.parametrize(
+    ("of", "generations", "ledger", "why"),
+    [
+        ("lr=0.1,1", 1, None, "all trials are in one stack"),
+        ("lr=0.1,1", 2, None, "all trials are in one stack"),
+        ("rounds=2,4", 1, Ledger(), "records are private"),
+    ],
+)
+def test_a_search_says_so_where_workers_have_nothing_to_share(of, generations, ledger, why):
+    said = []
+    search = Search(parameters=(parse_parameter(of),), population=2, generations=generations)
+    tune(config(rounds=2), search, ledger=ledger, workers=2, say=said.append)
+    assert said[0].startswith("one process plays all trials: ")
+    assert said[0].endswith(why)
+
+
+def test_a_search_reports_every_round_of_all_its_stacks():
+    seen = []
+    tune(config(), Search(parameters=(parse_parameter("rounds=2,4"),), population=2), on_progress=seen.append)
+    assert {(now.total, now.stacks) for now in seen} == {(6, 2)}
+    assert [now.done for now in seen] in ([0, 1, 2, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 4, 5, 6])
+    seen.clear()
+    population = Search(parameters=(parse_parameter("lr=log:0.1..1"),), population=4, generations=3)
+    tune(config(), population, on_progress=seen.append)
+    assert sorted({now.done for now in seen}) == list(range(7))
+    assert {now[1:] for now in seen} == {(6, 1, 1)}
+
+
 def test_a_search_that_is_stopped_compares_only_trials_that_were_played_as_far():
     """Of several stacks those that ended count; of one, all trials as they are."""
     rounds = Search(parameters=(parse_parameter("rounds=2,4,6"),), population=3)

@@ -18,6 +18,7 @@ from tacit.networks.topology import rounds_of
 
 Kind = Literal["auto", "contiguous", "metis"]
 _ROUNDS = 16  # of links that change, by which a placement is judged
+_WEIGHTS = 2**30  # all of them together
 _SLACK = 1.05  # how much more than a contiguous placement's busiest rank METIS's may have to do
 
 
@@ -101,6 +102,12 @@ def _has_metis() -> bool:
     return find_spec("pymetis") is not None
 
 
+def whole_weights(lots: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the lots as whole numbers, the largest at most 1000, whose sum METIS can hold in 32 bits however many agents there are."""
+    largest = min(1000.0, _WEIGHTS / len(lots))
+    return np.maximum(1, np.round(largest * lots / lots.max())).astype(np.int64)
+
+
 def _partition(exchanges: list[Links], lots: NDArray[np.float64], ranks: int) -> tuple[tuple[int, ...], ...] | None:
     """Return METIS's parts of all links together; None if one of them is empty."""
     try:
@@ -113,9 +120,8 @@ def _partition(exchanges: list[Links], lots: NDArray[np.float64], ranks: int) ->
         (links.heard + links.heard.T for links in exchanges[1:]), exchanges[0].heard + exchanges[0].heard.T
     ).tocsr()
     union.sort_indices()
-    weights = np.maximum(1, np.round(1000 * lots / lots.max())).astype(int).tolist()
     adjacency = pymetis.CSRAdjacency(adj_starts=union.indptr.tolist(), adjacent=union.indices.tolist())
-    _, parts = pymetis.part_graph(ranks, adjacency=adjacency, vweights=weights)
+    _, parts = pymetis.part_graph(ranks, adjacency=adjacency, vweights=whole_weights(lots).tolist())
     rank_of = np.asarray(parts)
     shards = tuple(tuple(np.flatnonzero(rank_of == rank).tolist()) for rank in range(ranks))
     return shards if all(shards) else None

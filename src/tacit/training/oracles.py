@@ -21,6 +21,7 @@ from tacit.privacy.gradients.choice import Chosen
 from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.groups import group_key
 from tacit.privacy.masks import share_masks
+from tacit.privacy.randomness import MaskSource
 from tacit.privacy.teacher_oracle import TeacherOracle
 from tacit.privacy.units import UnitModel
 from tacit.training.preparation import public_lot, public_units
@@ -79,15 +80,15 @@ def make_oracle(
     plan: Plan,
     hosted: Hosted,
     *,
-    trials: int,
+    trials: Sequence[int],
     run: str,
     accounts: Sequence[Account],
     diagnostics: list[Diagnostics] | None,
     device: torch.device,
 ) -> PrivateOracle | PlainOracle | TeacherOracle:
-    """Return the oracle of the hosted agents of all trials, side by side as in `plan`."""
+    """Return the oracle of the hosted agents of all trials, side by side as in `plan`; trials have the sources of their numbers."""
     sources = training.chosen_sources
-    everyone = [sources.make(hosted.total, trial) for trial in range(trials)]
+    everyone = [sources.make(hosted.total, trial) for trial in trials]
     drawn = [of_trial[agent] for of_trial in everyone for agent in hosted.agents]
     common: dict[str, Any] = {"data": training.data, "plan": plan, "sources": drawn, "accounts": accounts}
     if plan.ballot is not None:
@@ -103,5 +104,9 @@ def make_oracle(
     }
     if plan.privacy is None:
         return PlainOracle(**common)
-    shared = share_masks(plan.masks, hosted.agents, lambda pairs, trial: sources.make_masks(pairs, run, trial), trials)
+
+    def make_masks(pairs: Sequence[tuple[int, int]], place: int) -> Sequence[MaskSource]:
+        return sources.make_masks(pairs, run, trials[place])
+
+    shared = share_masks(plan.masks, hosted.agents, make_masks, len(trials))
     return PrivateOracle(**common, shared=shared, diagnostics=diagnostics, group_key=group_key(training.seed))

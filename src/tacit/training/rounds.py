@@ -80,7 +80,10 @@ class Round:
         if like.is_meta:
             return like.new_empty(len(like), *shape)
         agents = self.agents.reshape(play.network.trials, -1).tolist()
-        rows = [chance(play.seed + trial, own, self.round, draw, shape, like.dtype) for trial, own in enumerate(agents)]
+        rows = [
+            chance(play.seed + trial, own, self.round, draw, shape, like.dtype)
+            for trial, own in enumerate(agents, play.first_trial)
+        ]
         return torch.cat(rows).to(like.device)
 
     def shared_chance(self, *shape: int) -> Tensor:
@@ -107,7 +110,7 @@ def no_labelled_gradient(theta: Tensor, labels: Tensor) -> Tensor:
 
 
 class Play:
-    """A rule between two rounds, with the queries and bytes so far."""
+    """A rule between two rounds, with the queries and bytes so far. `first_trial` is the number of the first of its trials."""
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class Play:
         network: Network,
         oracle: Asked,
         seed: int,
+        first_trial: int = 0,
         public_loss: PublicLoss = _no_public_loss,
         labelled_gradient: LabelledGradient = no_labelled_gradient,
         gossip_rounds: int = 0,
@@ -126,7 +130,7 @@ class Play:
     ) -> None:
         self.algorithm, self.rounds, self._schedule = algorithm, rounds, schedule
         self.network, self.oracle, self.seed, self.public_loss = network, oracle, seed, public_loss
-        self.labelled_gradient = labelled_gradient
+        self.first_trial, self.labelled_gradient = first_trial, labelled_gradient
         self.gossip_rounds, self._absences = gossip_rounds, absences
         self.round = self.messages = self.vectors = self.draws = 0
         self.labels: Tensor | None = None  # that each row's teachers gave so far; None before they are asked

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from jaxtyping import Float
@@ -61,6 +61,13 @@ _CHECKED_RECORDS = 7
 log = logging.getLogger(__name__)
 
 
+class TrialShare(NamedTuple):
+    """Which trials of a larger stack a session plays: from number `first` on, by the plan that was settled for all of them."""
+
+    first: int
+    plan: Plan
+
+
 class Session:
     """The agents of a training that are hosted here, between two rounds.
 
@@ -68,7 +75,8 @@ class Session:
     independent trials may lie side by side. Rows of tensors, data, accounts and answers are those of hosted agents; `plan` and
     `sizes` are everybody's, and public. `accounts`, one for each trial, are those of a run that is resumed, or a function
     that opens or finds them once the plan is settled; otherwise the ledger opens new ones. `privacies`, one for each trial, take the place
-    of the training's privacy settings where trials differ in lots, clipping norms or noise.
+    of the training's privacy settings where trials differ in lots, clipping norms or noise. With a `share`, these are some of more trials, of
+    which others are played elsewhere: each has the start, lots, noise and public chance that follow from its number there.
     """
 
     def __init__(
@@ -77,7 +85,9 @@ class Session:
         runtime: Runtime | None = None,
         accounts: Sequence[Account] | Callable[["Session"], Sequence[Account]] | None = None,
         privacies: Sequence[Privacy | NoPrivacy] = (),
+        share: TrialShare | None = None,
     ) -> None:
+        self._first = 0 if share is None else share.first
         self.training, self.runtime = training, runtime or Stacked()
         self.hosted, self.trials = self.runtime.host(training.data.agents), self.runtime.trials
         self.sizes = declared_sizes(training.data, training.sizes, self.hosted.total, training.unit)
@@ -93,7 +103,8 @@ class Session:
 
         theta = self._make_models()
         # Calibration takes seconds, so it comes after whatever can be wrong with models and records.
-        plans = settle_plans(
+        plans = [] if share is None else [share.plan] * self.trials
+        plans = plans or settle_plans(
             training,
             privacies,
             self.sizes,
@@ -135,7 +146,8 @@ class Session:
 
         self.ledger = Ledger() if training.ledger is None else training.ledger
         name = training.name or fresh_label(self.ledger, name_of(training.algorithm))
-        self.runs = [name] if self.trials == 1 else [f"{name}/{trial}" for trial in range(self.trials)]
+        alone = self.trials == 1 and share is None
+        self.runs = [name] if alone else [f"{name}/{self._first + trial}" for trial in range(self.trials)]
         self.diagnostics: list[Diagnostics] | None = [] if training.private_diagnostics else None
         self.accounts: list[Account] = list(accounts(self) if callable(accounts) else accounts or [])
         if any(line.release != training.is_release for account in self.accounts for line in account.lines):
@@ -150,7 +162,7 @@ class Session:
                 queried,
                 self._stacked_plan,
                 self.hosted,
-                trials=self.trials,
+                trials=range(self._first, self._first + self.trials),
                 run=self.runs[0],
                 accounts=self.accounts,
                 diagnostics=self.diagnostics,
@@ -165,6 +177,7 @@ class Session:
                 network=self.network,
                 oracle=self.oracle,
                 seed=training.seed,
+                first_trial=self._first,
                 public_loss=self.monitor.public_loss,
                 labelled_gradient=self._labelled_gradient(theta.device),
                 gossip_rounds=training.gossip_rounds,
@@ -336,7 +349,7 @@ class Session:
         theta = starts(
             self.model,
             training.model,
-            seed=training.seed,
+            seed=training.seed + self._first,
             trials=self.trials,
             agents=self.hosted.agents,
             same_start=training.same_start,

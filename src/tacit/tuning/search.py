@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,18 @@ from tacit.tuning.space import Parameter, draw_values
 from tacit.tuning.stack import OF_MECHANISMS, STACKED, Stack, make_stack, stacked_names
 
 Say = Callable[[str], None]
+
+
+class SearchProgress(NamedTuple):
+    """How many of the rounds of all stacks are played, and which stack is being played, counted from 1."""
+
+    done: int
+    total: int
+    stack: int = 1
+    stacks: int = 1
+
+
+OnProgress = Callable[[SearchProgress], None]
 _QUARTER = 4  # of a population, the worst of which take over the best
 
 
@@ -115,28 +127,36 @@ def tune(
     workers: int = 1,
     say: Say = lambda _: None,
     on_plan: Callable[[Sequence[Account]], None] = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> SearchOutcome:
     """Search, and return all trials. `ledger` is charged for every trial; without one, only published records are searched on.
 
-    `on_plan` is called with all accounts before the first query. `workers` processes share the trials of a plain search on public
-    records that cannot be stacked. Once `stop()` is true the search ends after a round, with trials that were played to the end or, if there
-    is none, with those that were being played, as they are.
+    `on_plan` is called with all accounts before the first query, and `on_progress` after every round that is played in this process.
+    `workers` processes share the trials of a plain search on public records that cannot be stacked. Once `stop()` is true the search ends
+    after a round, with trials that were played to the end or, if there is none, with those that were being played, as they are.
     """
     check_scored(config, charged=ledger is not None)
     search.check(config, charged=ledger is not None)
     drawn = draw_values(search.parameters, search.population, config.seed)
     configs = [RunConfig.of(config.model_dump() | values) for values in drawn]
+    groups = [] if search.generations > 1 else _groups(drawn, stacked_names(config))
+    apart = ledger is None and len(groups) > 1
+    if workers > 1 and not apart:
+        say(
+            "one process plays all trials: workers share stacks of a plain search on published records, and here "
+            + ("records are private" if ledger is not None else "all trials are in one stack")
+        )
     if search.generations > 1:
-        return _train_population(configs, drawn, search, ledger, name, say, on_plan, stop)
-    groups = _groups(drawn, stacked_names(config))
-    if ledger is None and workers > 1 and len(groups) > 1:
+        return _train_population(configs, drawn, search, ledger, name, say, on_plan, on_progress, stop)
+    if workers > 1 and apart:
         jobs = [[(number, configs[number]) for number in group] for group in groups]
         on_plan([])
         found = []
         with closing(spread(partial(_play_apart), jobs, workers)) as parts:
             for _, scores in parts:
                 found += scores
+                say(f"{len(found)} of {len(drawn)} trials are played")
                 if stop():
                     break
         played = [TrialOutcome(number=number, values=drawn[number], score=score) for number, score in found]
@@ -146,10 +166,13 @@ def tune(
     with _opened(configs, groups, ledger, name, config.total_rounds) as stacks:
         accounts = [account for stack in stacks for account in stack.session.accounts]
         on_plan(accounts)
+        before, total = 0, sum(stack.session.training.total_rounds for stack in stacks)
         for place, stack in enumerate(stacks, 1):
             count = len(stack.numbers)
             say(f"stack {place} of {len(stacks)}: {'one trial' if count == 1 else f'{count} trials side by side'}")
-            stack.play(stop=stop)
+            report = partial(_report, on_progress, SearchProgress(before, total, place, len(stacks)))
+            stack.play(stop=stop, on_round=report)
+            before += stack.session.training.total_rounds
             if not stack.session.finished:
                 if outcomes or not stack.session.round:
                     break  # those that were played to the end are not compared with others
@@ -162,6 +185,11 @@ def tune(
                 break
     stopped = rounds is not None or len(outcomes) < len(drawn)
     return replace(_ranked(outcomes, accounts if ledger is not None else []), stopped=stopped, rounds=rounds)
+
+
+def _report(on_progress: OnProgress, start: SearchProgress, round: int) -> None:
+    """Report a round of a stack that began at `start`."""
+    on_progress(start._replace(done=start.done + round))
 
 
 def check_scored(config: RunConfig, *, charged: bool) -> None:
@@ -224,6 +252,7 @@ def _train_population(
     name: str,
     say: Say,
     on_plan: Callable[[Sequence[Account]], None],
+    on_progress: OnProgress,
     stop: Callable[[], bool],
 ) -> SearchOutcome:
     """Play all trials at once; after each generation, the worst quarter continues from the best quarter's states with changed values."""
@@ -233,10 +262,11 @@ def _train_population(
     courses, seen = [[dict(each)] for each in drawn], [list[float]() for _ in drawn]
     with _opened(configs, [range(len(configs))], ledger, name, length) as (stack,):
         on_plan(stack.session.accounts)
+        report = partial(_report, on_progress, SearchProgress(0, base.total_rounds))
         while True:
             until = stack.session.round + length
             last = until >= base.rounds
-            stack.play(None if last else until, stop)
+            stack.play(None if last else until, stop, report)
             last, stopped = last or stop(), not stack.session.finished and stop()
             scores = stack.scores()
             for history, score in zip(seen, scores, strict=True):

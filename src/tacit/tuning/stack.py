@@ -74,10 +74,17 @@ class Stack:
     steps: TrialSteps
     rules: TrialRule
 
-    def play(self, until: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
-        """Play to the end or until a round, or until `stop()` is true before one."""
+    def play(
+        self,
+        until: int | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        on_round: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Play to the end or until a round, or until `stop()` is true before one. `on_round` gets the number of rounds played, from the start on."""
+        on_round(self.session.round)
         while not self.session.finished and (until is None or self.session.round < until) and not stop():
             self.session.advance()
+            on_round(self.session.round)
 
     def scores(self) -> list[float]:
         """Return how good each trial is now on public validation records: its agents' mean accuracy, or minus their loss."""

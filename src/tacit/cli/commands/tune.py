@@ -90,6 +90,7 @@ class Tune(Options):
         from contextlib import closing
 
         from tacit.cli.terminal.output import messages
+        from tacit.cli.terminal.progress import show_search
         from tacit.errors import InvalidInput
         from tacit.privacy import DurableLedger
         from tacit.runs.folder import LEDGER
@@ -114,15 +115,24 @@ class Tune(Options):
             return tune_on_ray(config, search)
         if public:
             say(f"{config.dataset} is published: a search on it costs nothing")
-            return tune(config, search, workers=self.workers, say=say, on_plan=begin, stop=lambda: stopping.asked)
+            with show_search(screen, shown=not self.json, lines=search.generations == 1) as show:
+                how: Any = {"workers": self.workers, "on_plan": begin, "on_progress": show}
+                return tune(config, search, say=say, stop=lambda: stopping.asked, **how)
         self.runs.mkdir(parents=True, exist_ok=True)
-        with closing(DurableLedger(self.runs / LEDGER)) as ledger:
+        shown = show_search(screen, shown=not self.json, lines=search.generations == 1)
+        with closing(DurableLedger(self.runs / LEDGER)) as ledger, shown as show:
 
             def plan(accounts: Sequence["Account"]) -> None:
                 say(_price(accounts, config, search))
                 begin(accounts)
 
-            asked: Any = {"ledger": ledger, "name": self.name, "on_plan": plan}
+            asked: Any = {
+                "ledger": ledger,
+                "name": self.name,
+                "on_plan": plan,
+                "on_progress": show,
+                "workers": self.workers,
+            }
             return tune(config, search, say=say, stop=lambda: stopping.asked, **asked)
 
 

@@ -9,12 +9,11 @@ from typing import NoReturn
 
 import typer
 
-from tacit.cli.terminal.output import complain, note, print_json
+from tacit.cli.terminal.output import complain, note
 from tacit.cluster.group import LOST
 from tacit.cluster.launching import launch
 from tacit.privacy import Budget
 from tacit.runs.config import RunConfig
-from tacit.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +39,7 @@ class WorkersRun:
         _end(code, self.path)
 
     def play_on_ray(self) -> NoReturn:
-        """Play the run on Ray's workers, which must see its folder, and print its summary here."""
+        """Play the run on Ray's workers, which must see its folder, and print here what rank 0 shows."""
         from tacit.cli.rank import play_rank
         from tacit.cluster.on_ray import check_ray, train_on_ray
 
@@ -49,13 +48,8 @@ class WorkersRun:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".ray-") as folder:
             given = {"file": self._write_settings(folder), "name": path.name, "runs": path.parent}
-            given |= {"deadline": self.deadline, "budget": self._budget, "quiet": True}
+            given |= {"deadline": self.deadline, "budget": self._budget, "json": self.json, "quiet": self.quiet}
             train_on_ray(play_rank, given, self._workers, restarts=self.restarts, storage=Path(folder) / "ray")
-        summary = RunFolder(path).summary() or {}
-        if self.json:
-            print_json(summary | {"run": str(path)})
-        elif not self.quiet:
-            note(f"the run is finished, in {path}: tacit list shows it")
         raise typer.Exit(0)
 
     @property

@@ -16,8 +16,10 @@ from tacit.privacy.observers import observers_to_state, short_name
 from tacit.report.wording import amount, span
 from tacit.runs import Runner
 from tacit.training.results import Snapshot
+from tacit.tuning.search import SearchProgress
 
 NO_PRIVACY = "none"
+_LINES = 20  # of a search, at most
 _ROUNDING = 1e-5  # distances of models that are equal
 
 
@@ -58,6 +60,33 @@ def _live(runner: Runner, screen: Console) -> Iterator[Callable[[Runner], None]]
 
         update(runner)
         yield update
+
+
+@contextmanager
+def show_search(screen: Console, *, shown: bool, lines: bool) -> Iterator[Callable[[SearchProgress], None]]:
+    """Yield a function to call after every round of a search. Where there is no terminal, `lines` asks for one at every twentieth of the rounds."""
+    if not shown or not (screen.is_terminal or lines):
+        yield lambda _: None
+    elif screen.is_terminal:
+        columns = (TextColumn("rounds"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=screen, transient=True) as progress:
+            task = progress.add_task("", visible=False)  # until it is known how many rounds there are
+            yield lambda now: progress.update(task, total=now.total, completed=now.done, visible=True)
+    else:
+        yield _search_lines(screen)
+
+
+def _search_lines(screen: Console) -> Callable[[SearchProgress], None]:
+    printed = 0
+
+    def update(now: SearchProgress) -> None:
+        nonlocal printed
+        reached = _LINES * now.done // now.total
+        if reached > printed:
+            screen.print(f"round {now.done} of {now.total}{'' if now.stacks == 1 else ' of all stacks'}")
+        printed = reached
+
+    return update
 
 
 def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
