@@ -66,7 +66,7 @@ def draw(ax: Axes, plot: Plot) -> None:
     for budget in plot.budgets:
         ax.axhline(budget, color=SOFT, ls=(0, (4, 2)), lw=1)
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        ax.annotate(f"budget ε = {number(budget)}", (0, budget), xytext=(2, 2), color=SOFT, fontsize=7.5, **place)
+        ax.annotate(f"planned ε = {number(budget)}", (0, budget), xytext=(2, 2), color=SOFT, fontsize=7.5, **place)
     ax.set(xlabel=plot.x.title, ylabel=plot.y.title, yscale="log" if plot.y.log else "linear")
     _set_axis(ax.xaxis, plot.x, ax.set_xlim)
     _set_axis(ax.yaxis, plot.y, ax.set_ylim)
