@@ -6,6 +6,7 @@ import pytest
 from invoking import answer, complaint, document, is_picture, process
 
 from tacit.cli.terminal.output import bar, digits, round_up
+from tacit.cli.terminal.pictures import Curve, draw_spending
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 
@@ -225,6 +226,12 @@ def test_a_full_disk_is_an_error_with_its_own_exit_code_and_no_traceback():
         done = process("graph", "ring", "--agents", 10, "--json", stdout=full)
     assert done.returncode == 2  # 1 is a verdict, which a full disk must never look like
     assert done.stderr == "error: output: No space left on device\n"
+
+
+def test_a_picture_does_not_round_epsilon_down():
+    spent = Curve(name="pld", queries=[1, 2], epsilons=[0.9, 1.2502], asked=True)
+    (ax,) = draw_spending([spent], title="", budget=None).axes
+    assert ax.get_legend().get_texts()[0].get_text() == "pld: ε = 1.251"
 
 
 def test_numbers_are_short_and_epsilon_rounds_up():
