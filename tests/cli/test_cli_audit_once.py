@@ -89,6 +89,30 @@ def test_bad_input_to_noise_is_refused_with_a_sentence(options, message, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file.txt", "used"]
 
 
+def test_a_folder_that_is_read_only_is_refused_before_anything_is_played(tmp_path, monkeypatch):
+    monkeypatch.setattr(World, "play", None)
+    monkeypatch.setattr("tacit.cli.terminal.files.os.access", lambda folder, _: str(folder) != ".")
+    assert complaint(*NOISE) == "audits/audit.json: cannot be written, because . is read-only"
+    assert "cannot be written, because . is read-only" in complaint(*NOISE, "--folder", "new")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("mishap", "said"),
+    [
+        (OSError(28, "No space left on device", "audit.json"), "error: audit.json: No space left on device"),
+        (MemoryError("8 GB"), "error: this does not fit into memory: 8 GB"),
+    ],
+)
+def test_a_mishap_does_not_end_with_the_exit_code_of_a_broken_claim(mishap, said, monkeypatch):
+    def fail(*args, **options):
+        raise mishap
+
+    monkeypatch.setattr(World, "play", fail)
+    result = CliRunner().invoke(app, [str(word) for word in NOISE])
+    assert (result.exit_code, one_line(result.stderr)) == (2, said)
+
+
 def test_a_stop_keeps_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "play", lambda *args, **options: os.kill(os.getpid(), signal.SIGINT))
     result = CliRunner().invoke(app, [str(word) for word in NOISE])

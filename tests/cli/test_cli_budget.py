@@ -6,6 +6,7 @@ import pytest
 from invoking import answer, complaint, document, is_picture, process
 
 from tacit.cli.terminal.output import bar, digits, round_up
+from tacit.cli.terminal.pictures import Curve, draw_spending
 from tacit.privacy import accounting
 from tacit.privacy.accounting import Event
 
@@ -232,11 +233,17 @@ def test_the_program_answers_in_a_process_of_its_own():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_is_an_error_and_no_traceback():
+def test_a_full_disk_is_an_error_with_its_own_exit_code_and_no_traceback():
     with open("/dev/full", "w") as full:
         done = process("graph", "ring", "--agents", 10, "--json", stdout=full)
-    assert done.returncode == 1
+    assert done.returncode == 2  # 1 is a verdict, which a full disk must never look like
     assert done.stderr == "error: output: No space left on device\n"
+
+
+def test_a_picture_does_not_round_epsilon_down():
+    spent = Curve(name="pld", queries=[1, 2], epsilons=[0.9, 1.2502], asked=True)
+    (ax,) = draw_spending([spent], title="", budget=None).axes
+    assert ax.get_legend().get_texts()[0].get_text() == "pld: ε = 1.251"
 
 
 def test_numbers_are_short_and_epsilon_rounds_up():

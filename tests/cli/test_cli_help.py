@@ -29,6 +29,7 @@ def test_no_option_is_cut_off_in_80_columns(name):
         if option.opts[0].startswith("--") and not option.hidden:
             assert option.opts[0] in shown
     assert "example" in said.lower()
+    assert "[[" not in said
 
 
 def test_values_keep_their_letters_and_defaults_are_shown():

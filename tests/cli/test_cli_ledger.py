@@ -274,6 +274,19 @@ def test_a_budget_is_in_one_table_with_what_was_spent_and_what_it_counts(tacit):
     assert "even if they are planned after seeing others' results" in rows["budget"][1]
 
 
+def test_a_count_past_the_budget_says_that_no_further_run_fits_and_why(tacit):
+    calibrated = ["2" if word == "3" else word.replace("--noise-multiplier", "--epsilon") for word in QUICK]
+    out = one_line(tacit("train", *calibrated, "--spare-queries", "0", "--name", "one", "--budget", "2")[1])
+    document = json.loads(tacit("ledger", "--json")[1])
+    assert document["spent"][0]["epsilon"]["add_remove"] <= 2 < document["budgets"][0]["counted"]
+    assert f"counts {round_up(document['budgets'][0]['counted'])} as used, so no further run fits; see" in out
+    words = budget_table(tacit("ledger")[1])["counted"][1]
+    assert words.endswith(
+        "more than the budget, so no further run fits; a first run is admitted by its own ε, which is tighter"
+    )
+    assert tacit("train", *QUICK, "--noise-multiplier", "100", "--name", "two")[0] == 2
+
+
 def open_under_a_budget(tmp_path, **queries):
     """Make a ledger with one run on each owner, each stopped after one of its queries, and return its options."""
     mechanisms = {"a": gaussians([1.0], [6.0]), "b": gaussians([0.02], [0.8])}
@@ -284,6 +297,17 @@ def open_under_a_budget(tmp_path, **queries):
             account.spend()
             account.close()
     return "--runs", "visits.sqlite"
+
+
+def test_a_run_that_is_not_finished_keeps_its_name_on_one_line_of_80_columns(tacit, tmp_path):
+    with closing(DurableLedger(tmp_path / "visits.sqlite")) as ledger:
+        terms = {"mechanisms": gaussians([0.3], [2.0]), "queries": 32, "release": True}
+        account = ledger.open(run="dsgt-digits-1", owners=["digits/agent 0"], **terms)
+        account.spend()
+        account.close()
+    lines = tacit("ledger", "--runs", "visits.sqlite", "--delta", "1e-3")[1].splitlines()
+    assert any(line.startswith("dsgt-digits-1  agent 0  32 (1 made)") for line in lines)
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_spent_ε_beside_a_budget_is_the_highest_also_where_its_count_is_not(tacit, tmp_path):

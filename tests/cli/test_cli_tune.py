@@ -83,6 +83,8 @@ def test_a_file_that_is_there_is_not_lost(settings, monkeypatch):
     assert kept.read_text() == "mine"
     assert "is not a folder" in complaint(*given, "--output", kept / "tuned.toml")
     assert "a picture is saved as" in complaint(*given, "--output", "new.toml", "--plot", "scores.txt")
+    monkeypatch.setattr("tacit.cli.terminal.files.os.access", lambda folder, _: str(folder) != ".")
+    assert "new.toml: cannot be written, because . is read-only" in complaint(*given, "--output", "new.toml")
 
 
 def test_a_plain_search_says_how_far_it_is(tacit, settings):

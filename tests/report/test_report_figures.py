@@ -10,7 +10,7 @@ from tacit.report import save_comparison, save_figures
 from tacit.report.compared import name_runs
 from tacit.report.figures.axes import draw
 from tacit.report.figures.style import style
-from tacit.report.plots import plot_scores
+from tacit.report.plots import plot_epsilons, plot_scores
 
 KINDS = {"accuracy", "consensus", "epsilon", "partition", "graph"}
 
@@ -58,6 +58,19 @@ def test_names_of_lines_stand_below_the_drawing_and_cover_nothing(runs):
     assert named.y1 <= drawn.y0
     assert named.x1 <= figure.bbox.x1
     assert ax.get_legend() is None
+
+
+@pytest.mark.parametrize(("name", "end"), [("dsgt", "against everybody else together"), ("seeded", "not a release")])
+def test_what_ε_is_stated_with_is_not_cut_off(runs, name, end):
+    with style(8):
+        figure = Figure(figsize=(3.5, 2.5))
+        ax = figure.add_subplot()
+        draw(ax, plot_epsilons(name_runs([runs[name]])))
+        figure.draw_without_rendering()
+    above = ax.get_title(loc="left")
+    assert " ".join(above.split()).lower().endswith(end)
+    assert ax.get_tightbbox().x1 <= figure.bbox.x1
+    assert ax.get_tightbbox().y1 <= figure.bbox.y1
 
 
 def test_runs_of_very_different_length_share_their_axis(runs):

@@ -1,6 +1,7 @@
 """The page of one run: what it shows, what it warns of, and that it loads nothing."""
 
 import json
+import math
 import re
 import shutil
 from functools import partial
@@ -13,8 +14,9 @@ from tampering import edit_lines, edit_log, read_events, write_events
 
 import tacit
 from tacit.errors import StorageError
-from tacit.report import RecordedRun, write_comparison, write_report
+from tacit.report import RecordedRun, derive_spending, write_comparison, write_report
 from tacit.report.html import frame
+from tacit.report.wording import attacks
 
 HOSTILE = '<img src=x onerror="alert(1)"> & <script>'
 
@@ -124,6 +126,44 @@ def test_one_agent_has_a_report_too(runs, tmp_path):
     assert "One agent holds all data." in said
     assert "There is only one agent." in said
     assert [trace["name"] for trace in charts(html)["accuracy"]["data"]] == ["accuracy"]
+
+
+def as_site(folder, tmp_path):
+    """Return a run of one agent as the own view of `north`, one of three sites."""
+    copied = shutil.copytree(folder.parent, tmp_path / "site") / folder.name
+    events = read_events(copied)
+    site = {"agent": 1, "members": ["south", "north", "east"], "neighbors": [0, 2], "agreement": "0" * 64}
+    events[0] |= {"site": site}
+    write_events(copied, events)
+    return RecordedRun.load(copied)
+
+
+def test_the_page_of_a_site_speaks_of_the_site_and_of_what_its_neighbours_see(folders, tmp_path):
+    said = words(page(as_site(folders["alone"], tmp_path), tmp_path))
+    assert "north, one of 3 sites" in said.split("started")[0]
+    assert "split:" not in said.split("started")[0]
+    assert "Suppose someone sees every message" in said
+    assert "published model" not in said
+    assert "A site does not know the models of all others." in said
+    assert "Highest ε: north, against everybody else together" in said
+    assert "highest ε north: ε=" in said
+
+
+@pytest.mark.parametrize("name", ["dsgt", "seeded", "alone"])
+def test_bounds_on_a_page_are_never_rounded_down(runs, tmp_path, name):
+    said = words(page(runs[name], tmp_path))
+    kept = derive_spending(runs[name]).guarantee
+    even, caught = attacks(kept.epsilon, kept.delta)
+    stated = [float(share) / 100 for share in re.findall(r"([\d.]+)\s%", said.split("What ε means")[1])[:2]]
+    times = float(re.search(r"at most ([\d,.]+) \(e to the ε\)", said)[1].replace(",", ""))
+    for claimed, bound in ((times, math.exp(kept.epsilon)), (stated[0], even), (stated[1], caught)):
+        assert bound <= claimed * (1 + 1e-9)
+        assert claimed < 1.02 * bound + 0.001
+
+
+def test_the_line_in_the_chart_of_ε_is_what_was_planned_and_not_a_budget_over_all_runs(runs, tmp_path):
+    (label,) = charts(page(runs["dsgt"], tmp_path))["epsilon"]["layout"]["annotations"]
+    assert label["text"] == "planned ε = 4"
 
 
 def test_pooled_data_is_hidden_from_those_who_see_the_model_and_not_from_the_one_who_pools_it(runs, tmp_path):

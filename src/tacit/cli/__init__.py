@@ -1,4 +1,4 @@
-"""The command line. Errors are sentences, not tracebacks; exit code 2 means that the input was wrong.
+"""The command line. Errors are sentences, not tracebacks; exit code 2 means that a command could not do what was asked.
 
 A command is the module of its name in `tacit.cli.commands`, and a line in `COMMANDS`.
 """

@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.mechanisms import EVERYBODY, Observer
 
 if TYPE_CHECKING:
     from tacit.report.recorded import RecordedRun
     from tacit.report.spending import Spending
+    from tacit.runs.event_types import PlanEvent
     from tacit.runs.python_config import AnyConfig
 
 ADJACENCIES = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
@@ -21,6 +23,11 @@ _MOST_NAMED = 40  # parts of a list of agents whom masks do not protect
 def percent(share: float, digits: int = 1) -> str:
     """Write 0.895 as 89.5 %."""
     return f"{100 * share:.{digits}f}{_THIN}%" if math.isfinite(share) else "–"
+
+
+def percent_at_most(share: float) -> str:
+    """Write a share that is an upper bound, rounded up, so never less than it is."""
+    return percent(math.ceil(1000 * share * (1 - 1e-12)) / 1000)
 
 
 def write_guarantee(epsilon: float, delta: float, adjacency: str = "add_remove") -> str:
@@ -94,16 +101,27 @@ def name_agents(members: list[int]) -> str:
 def describe_run(run: "RecordedRun") -> str:
     """Describe a run in one line."""
     plan, graph, split = run.plan, run.config.get("graph"), run.config.get("split")
-    parts = [f"{plan.algorithm} on {plan.dataset}", counted(plan.agents, "agent")]
-    if isinstance(graph, str) and plan.edges:
+    site = plan.site
+    who = (
+        counted(plan.agents, "agent")
+        if site is None
+        else f"{name_site_or_agent(plan, 0)}, one of {len(site.members):,} sites"
+    )
+    parts = [f"{plan.algorithm} on {plan.dataset}", who]
+    if isinstance(graph, str) and (plan.edges or site is not None):
         parts.append(f"graph: {graph}")
-    if split is not None:
+    if split is not None and site is None:  # a site has records of its own
         parts.append(f"split: {split}")
     rounds = (
         f"{plan.total_rounds:,} rounds" if run.finished else f"{run.round:,} of {plan.total_rounds:,} rounds so far"
     )
     parts.append(rounds + (f", {plan.gossip_rounds:,} of them without queries" if plan.gossip_rounds else ""))
     return " · ".join(parts)
+
+
+def name_site_or_agent(plan: "PlanEvent", agent: int) -> str:
+    """Name an agent of a run, or the site whose own view the run is."""
+    return f"agent {agent}" if plan.site is None else plan.site.members[plan.site.agent]
 
 
 def span(values: Sequence[float], write: Callable[[float], str] = number, between: str = " to ") -> str:
@@ -125,7 +143,8 @@ def explain_guarantee(spent: "Spending | None", *, central: bool = False, privat
         reveals = "the model can reveal records" if central else "the agents’ messages can reveal their records"
         return f"This run clips nothing and adds no noise: {reveals}. Use it only as a baseline, on public or made-up data."
     kept = spent.guarantee
-    factor = math.exp(kept.epsilon) if kept.epsilon < 700 else math.inf
+    stated = ceil_digits(kept.epsilon)
+    factor = ceil_digits(math.exp(stated), 3) if stated < 700 else math.inf
     held, holds = ("the data", "was used") if central else ("an agent’s data", "an agent holds")
     either = f"whether or not any single {kept.unit} is among {held}"
     if kept.adjacency == "replace_one":

@@ -33,11 +33,9 @@ def make_folder(given: Path | None, name: str) -> Path:
 
 
 def refuse_used(folder: Path | None, *names: str) -> None:
-    """Refuse a folder in which another audit has files of these names, before anything is computed."""
-    if folder is None:
-        return
-    check_output(folder / RESULT)
-    if any((folder / name).exists() for name in names):
+    """Refuse a folder that cannot be written, or in which another audit has files of these names, before anything is computed."""
+    check_output((folder or AUDITS) / RESULT)
+    if folder is not None and any((folder / name).exists() for name in names):
         raise InvalidInput(f"{folder} holds another audit; choose another folder")
 
 

@@ -16,7 +16,7 @@ def command(
     output: Annotated[Path, option("FILE", "The page to write.", "--output", "-o")] = Path("comparison.html"),
     figures: Figures = False,
 ) -> None:
-    """Write one page that compares several runs in the same charts; figures are saved beside it.
+    """Write one page that compares several runs in the same charts.
 
     Example: tacit compare dsgt-digits-1 dsgd-digits-1 -o both.html
     """

@@ -21,6 +21,8 @@ _ONE_AGENT_EACH = (
 )
 _SPENT = "what all runs so far have spent"
 _COUNTED = "what the budget's filter counts for these runs; a new run must fit into the rest"
+_FULL = "what the budget's filter counts for these runs: more than the budget, so no further run fits"
+_FIRST = "; a first run is admitted by its own ε, which is tighter"
 _ABANDONED = "an abandoned run is charged its whole plan in what was spent, and with the queries that it made in what the budget counts"
 _HOLDS = "the most that all runs can spend, even if they are planned after seeing others' results"
 _LATE = (
@@ -97,7 +99,7 @@ def _tables(rows: Sequence[OwnerSpending], every: bool) -> Iterator[Table]:
         shown = list(group)
         masked = len({row.add_remove.observer for row in shown}) > 1
         numbers = (">queries", ">ε add-or-remove", ">ε replace-one")
-        if masked:  # on two lines, which leaves room for one more column
+        if masked or any(row.charged != row.queries for row in shown):  # two lines leave room for more beside them
             numbers = (">queries", ">ε add-or-\nremove", ">ε replace-\none")
         against = ["against"] * masked
         table = plain_table(f"{begin}/…" if begin else None, *names, *against, *numbers, "per", "release")
@@ -184,6 +186,7 @@ def _budget_table(budget: Budget, counted: float, together: Guarantee, *, late: 
     table.add_column(per(together.unit), justify="right", no_wrap=True)
     table.add_column("what it is")
     table.add_row("spent", round_up(together.epsilon), _SPENT if planned_once else f"{_SPENT}, {_IF_NOT_ADAPTIVE}")
-    table.add_row("counted", round_up(counted), _COUNTED)
+    full = _FULL if late else _FULL + _FIRST
+    table.add_row("counted", round_up(counted), full if counted > budget.epsilon else _COUNTED)
     table.add_row("budget", f"{budget.epsilon:g}", _LATE if late else _HOLDS)
     return table

@@ -15,7 +15,7 @@ def command(
     what: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN|SIGNATURE]", help="A run, or a signature to countersign; default: the ledger alone."
+            metavar="RUN|SIGNATURE", help="A run, or a signature to countersign; default: the ledger alone."
         ),
     ] = None,
     output: Annotated[

@@ -17,7 +17,8 @@ from tacit.cli.terminal.output import complain
 from tacit.errors import TacitError
 from tacit.io.validation import mistake
 
-WRONG_INPUT, BROKEN_OUTPUT = 2, 1
+FAILED = 2
+"""The exit code where a command could not do what was asked. 1 is a verdict, as that of an audit, and never a mishap."""
 
 
 class Commands(TyperGroup):
@@ -67,19 +68,19 @@ def errors_as_sentences(asked: Callable[[], str], *, debug: bool = False) -> Ite
     except TacitError as error:
         if debug:
             traceback.print_exception(error)
-        fail(str(error), WRONG_INPUT)
+        fail(str(error), FAILED)
     except typer.TyperException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # typer does not export it, and answers it with the help
             raise
         command = getattr(getattr(error, "ctx", None), "command_path", asked())
         fail(f"{_sentence(error)} (see '{command} --help')", error.exit_code)
     except MemoryError as error:
-        fail(f"this does not fit into memory: {error}", BROKEN_OUTPUT)
+        fail(f"this does not fit into memory: {error}", FAILED)
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader has closed the pipe
             raise
         _drop_stdout()
-        fail(f"{error.filename or 'output'}: {error.strerror or error}", BROKEN_OUTPUT)
+        fail(f"{error.filename or 'output'}: {error.strerror or error}", FAILED)
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -21,6 +21,8 @@ def check_output(path: Path | None) -> None:
     nearest = next(folder for folder in path.parents if os.path.lexists(folder))
     if not os.path.isdir(nearest):
         raise InvalidInput(f"{path}: cannot be written, because {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidInput(f"{path}: cannot be written, because {nearest} is read-only")
 
 
 def check_picture(path: Path | None) -> None:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from tacit.cli.terminal.output import round_up
 from tacit.networks import Topology
 from tacit.networks.topology import rounds_of
 from tacit.report.figures import maps
@@ -39,7 +40,7 @@ def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) 
         for place, curve in enumerate(curves):
             look: dict[str, Any] = {"color": SERIES[place], "ls": LINES[place]}
             look |= {"lw": 2.6, "zorder": 3} if curve.asked else {"lw": 1.3}
-            spent = f"{curve.name}: ε = {curve.epsilons[-1]:#.3g}"
+            spent = f"{curve.name}: ε = {round_up(curve.epsilons[-1])}"
             ax.plot(curve.queries, curve.epsilons, label=spent, clip_on=False, **look)
         if budget is not None:
             ax.axhline(budget, color=GREY, lw=1, ls=(0, (4, 3)), label=f"budget ε = {budget:g}")

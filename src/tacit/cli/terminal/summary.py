@@ -81,8 +81,9 @@ def _print_all_runs(runner: Runner) -> None:
         if kept.basis in ("plans", "filter"):
             words += ", if no run was planned after seeing another's results"
         screen.print(words)
-    if counted is not None:
-        screen.print(f"the budget of {budget} counts {round_up(counted)} as used; see tacit ledger")
+    if budget is not None and counted is not None:
+        full = ", so no further run fits" if counted > budget.epsilon else ""
+        screen.print(f"the budget of {budget} counts {round_up(counted)} as used{full}; see tacit ledger")
     for words in notes:
         print_sentence(screen, f"Note: {words}")
 

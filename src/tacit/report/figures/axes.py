@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tacit.report.wording import number, opacity
 
 _SIZE, _POINTS = (3.5, 2.5), 8  # inches: one column; and the size of text
 _LONGEST, _HALF = 48, 20  # letters of a name that fit the width of a figure, and half of it
+_WIDEST = 54  # letters of a line above the drawing
 _LINE = 0.17  # inches
 _LINES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 
@@ -66,13 +68,13 @@ def draw(ax: Axes, plot: Plot) -> None:
     for budget in plot.budgets:
         ax.axhline(budget, color=SOFT, ls=(0, (4, 2)), lw=1)
         place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        ax.annotate(f"budget ε = {number(budget)}", (0, budget), xytext=(2, 2), color=SOFT, fontsize=7.5, **place)
+        ax.annotate(f"planned ε = {number(budget)}", (0, budget), xytext=(2, 2), color=SOFT, fontsize=7.5, **place)
     ax.set(xlabel=plot.x.title, ylabel=plot.y.title, yscale="log" if plot.y.log else "linear")
     _set_axis(ax.xaxis, plot.x, ax.set_xlim)
     _set_axis(ax.yaxis, plot.y, ax.set_ylim)
     if plot.y.percent and plot.y.ends is None:
         ax.set_ylim(top=min(1.0, ax.get_ylim()[1]))
-    ax.set_title(plot.terms, loc="left", fontsize=7)
+    ax.set_title(fill(plot.terms, _WIDEST), loc="left", fontsize=7)
     if plot.several:
         _name_below(ax, [shorten(line.name + line.remark, _LONGEST) for line in plot.lines], drawn)
     elif plot.legend:

@@ -147,5 +147,5 @@ def _budgets(budgets: Sequence[float]) -> Chart:
     label["font"] = {"color": "--soft", "size": 12}
     return {
         "shapes": [line | {"y0": value, "y1": value} for value in budgets],
-        "annotations": [label | {"y": value, "text": f"budget ε = {number(value)}"} for value in budgets],
+        "annotations": [label | {"y": value, "text": f"planned ε = {number(value)}"} for value in budgets],
     }

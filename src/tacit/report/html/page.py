@@ -184,12 +184,12 @@ def _panels(each: ComparedRun) -> Iterator[Panel]:
         "Root mean square distance of the agents’ models from their average. Logarithmic.",
         draw(plot_distances([each])),
         kind="" if spent is not None else "full",
-        missing="There is only one agent." if plan.agents == 1 else "No distance was recorded.",
+        missing=_no_distance(run),
     )
     if spent is not None:
         kept = spent.guarantee
         words = (
-            f"Highest ε: agent {spent.agent}, against {kept.observer}, at δ = {kept.delta:g}, {ADJACENCIES[kept.adjacency]}, of the queries made by each round. "
+            f"Highest ε: {text(wording.name_site_or_agent(plan, spent.agent))}, against {kept.observer}, at δ = {kept.delta:g}, {ADJACENCIES[kept.adjacency]}, of the queries made by each round. "
             "Derived from the ledger."
         )
         words += "" if run.release else " <strong>Not a release.</strong>"
@@ -203,6 +203,13 @@ def _panels(each: ComparedRun) -> Iterator[Panel]:
     if plan.counts is not None:
         held += " Counts by class are known because this is a simulation: ε does not cover them, and real parties would not share them."
     yield Panel("partition", "Who holds what", text(held), maps.partition(run), kind="tall")
+
+
+def _no_distance(run: RecordedRun) -> str:
+    """Say why there is no distance between models to draw."""
+    if run.plan.site is not None:
+        return "A site does not know the models of all others."
+    return "There is only one agent." if run.plan.agents == 1 else "No distance was recorded."
 
 
 def _scored_on(run: RecordedRun) -> str:

@@ -14,7 +14,17 @@ from tacit.report.errata import list_errata
 from tacit.report.html.frame import card, listing, table, text
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
-from tacit.report.wording import agents, attacks, counted, epsilon, number, percent, span
+from tacit.report.wording import (
+    agents,
+    attacks,
+    counted,
+    epsilon,
+    name_site_or_agent,
+    number,
+    percent,
+    percent_at_most,
+    span,
+)
 from tacit.runs.config import AbsenceSettings
 from tacit.runs.event_types import PlanEvent
 
@@ -103,7 +113,7 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         ("queries of each", f"{run.spent:,} of {plan.queries:,} planned{lost}"),
         ("charged", f"{run.charged:,}{unfinished}"),
         ("counted by", "the ledger, one row per query"),
-        ("highest ε", f"agent {spent.agent}: {kept}"),
+        ("highest ε", f"{name_site_or_agent(plan, spent.agent)}: {kept}"),
         ("other adjacency", str(other)),
     ]
     if spent.masked:
@@ -148,15 +158,15 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
         most, found = attacks(spent.everybody.epsilon, kept.delta)
         everybody = (
             f"<p>If <strong>all other agents together</strong> do this, ε = {epsilon(spent.everybody.epsilon)} allows "
-            f"<strong>{percent(most)}</strong> of even bets, and <strong>{percent(found)}</strong> found. Who must not collude is for the "
+            f"<strong>{percent_at_most(most)}</strong> of even bets, and <strong>{percent_at_most(found)}</strong> found. Who must not collude is for the "
             "agents’ agreement to say; see docs/masks.md.</p>"
         )
     return card(
         "What ε means",
         f"<p>Suppose {_attacker(run, kept)} all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
         f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
-        f"<strong>{percent(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
-        f"others, it finds at most <strong>{percent(caught)}</strong> of those it looks for.</p>{everybody}"
+        f"<strong>{percent_at_most(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
+        f"others, it finds at most <strong>{percent_at_most(caught)}</strong> of those it looks for.</p>{everybody}"
         "<p>These are bounds, not measurements: real attacks usually do worse. Smaller ε is safer: ε = 1 bounds even bets at "
         f"{percent(attacks(1, 0)[0], 0)}, ε = 0.1 at {percent(attacks(0.1, 0)[0], 0)}.{supposed}</p>"
         f'<p class="note">ε covers single {text(kept.unit)}s, not groups of them, and not <em>that</em> an agent takes part. The numbers '
@@ -167,7 +177,7 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
 
 def _attacker(run: RecordedRun, kept: Guarantee) -> str:
     """Say who attacks and what they see, up to what they know of the records."""
-    if run.plan.agents == 1:
+    if run.plan.agents == 1 and run.plan.site is None:
         return "someone sees the published model and every model before it, knows"
     if kept.observer == EVERYBODY or kept.observer.curious == 0:
         return "someone sees every message, knows"
