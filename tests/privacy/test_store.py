@@ -121,7 +121,7 @@ def test_a_disk_that_refuses_to_write_spends_nothing(path):
     account.spend()
     account._ledger._database.execute("PRAGMA max_page_count = 1")  # as good as a full disk
     account._ledger._database.execute("PRAGMA query_only = ON")
-    with pytest.raises(StorageError, match="nothing was spent"):
+    with pytest.raises(StorageError, match="what it could not record was not released"):
         account.spend()
     assert account.spent == 1
     assert DurableLedger(path).entries("a")[0].spent == 1
