@@ -22,9 +22,8 @@ from tacit.data.inputs import Inputs, mapped, parts, same_structure, stack_recor
 from tacit.data.products import EvenProducts
 from tacit.errors import DataError
 
-_MOST_COPIED = (
-    2**26
-)  # bytes that a preparation may hold to be copied for a test: it may be the method of a whole data set
+# Bytes that a preparation may hold to be copied for a test: it may be the method of a whole data set.
+_MOST_COPIED = 2**26
 Prepare = Callable[[Any], Any]
 """Maps the inputs of a batch to what the model reads: a tensor, or a tuple or dictionary of some, both."""
 

@@ -70,7 +70,9 @@ def reported(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        raise StorageError(f"the ledger {path} cannot be used: {error}; what it could not record was not released") from error
+        raise StorageError(
+            f"the ledger {path} cannot be used: {error}; what it could not record was not released"
+        ) from error
     except sqlite3.DatabaseError as error:
         raise StorageError(f"{path} is not a ledger, or is damaged: {error}; it was left as it is") from error
     except OSError as error:
