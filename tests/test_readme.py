@@ -120,6 +120,8 @@ _SLOW = (
     "concepts.md",
     "evidence.md",
     "peers.md",
+    "masks.md",
+    "votes.md",
 )
 RUNNING = [
     pytest.param(page, marks=[pytest.mark.slow] if page.name in _SLOW else [], id=page.name)
@@ -144,6 +146,7 @@ def test_the_readme_has_snippets():
     assert len([block for block in blocks(README) if block[0] == "python"]) >= 2
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run(tmp_path, monkeypatch):
     """All lines that begin with `tacit`, in order, in an empty folder."""
     monkeypatch.chdir(tmp_path)

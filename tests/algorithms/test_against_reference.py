@@ -111,7 +111,9 @@ def data():
 
 
 @pytest.mark.parametrize("private", [True, False], ids=["private", "non-private"])
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize(
+    "graph", [name if name == "irregular" else pytest.param(name, marks=pytest.mark.slow) for name in GRAPHS]
+)
 @pytest.mark.parametrize("name", PAIRS)
 def test_agrees_with_the_equations(name, graph, private, data):
     algorithm, run = PAIRS[name]

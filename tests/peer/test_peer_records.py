@@ -72,7 +72,7 @@ def test_someone_at_several_sites_is_not_covered_and_every_site_says_so(begun, m
         lr=0.1,
     )
     tacit.Session(training).close()
-    assert "one may be at several agents, and ε is for what one agent has of a patient" in caplog.text
+    assert "so one may be at several agents. ε then covers what a single agent holds of a patient" in caplog.text
     config = config_of(consortium.agreement).model_copy(update={"unit": "patient:3"})
     assert privacy_terms(config).startswith("per patient of one site alone at δ=")
 

@@ -249,6 +249,7 @@ def play_counted(tell, folder, count):
         runner.play(stop=lambda: False)
 
 
+@pytest.mark.slow
 def test_kill_9_in_a_loop_ends_bit_for_bit_and_within_the_budget(tmp_path):
     """Killed at random moments until it is done: the ledger has every answer that ever left the oracle, and few others."""
     changes = {"rounds": 150, "spare_queries": 12, "checkpoint_every": 20, "evaluate_every": 50}
