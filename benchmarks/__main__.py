@@ -4,7 +4,7 @@ import argparse
 import importlib
 import json
 
-NAMES = ("step", "audit", "scale", "resnet", "rounds", "limit", "noise", "bands", "scores", "cluster", "peer")
+NAMES = ("step", "audit", "scale", "resnet", "rounds", "limit", "noise", "masks", "bands", "scores", "cluster", "peer")
 
 
 def main() -> None:

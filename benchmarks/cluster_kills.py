@@ -46,7 +46,7 @@ _RESTARTS, _LONGEST = 1000, 1.5  # seconds that a rank plays before it is killed
 
 
 def start(launcher: str, folder: Path, ranks: int) -> "subprocess.Popen[str]":
-    """Start a run named `one` with so many ranks."""
+    """Start a run named `one` on `ranks` ranks."""
     tacit, cluster = [sys.executable, "-m", "tacit"], ["-m", "tacit.cluster", "run.toml", "--name", "one", "--quiet"]
     agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "0.1"]
     command = {
@@ -84,22 +84,25 @@ def find_ranks(runs: Path) -> dict[int, int]:
 def play(
     folder: Path, *, launcher: str, kills: int, ranks: int, rounds: int, seed: int, seconds: float
 ) -> dict[str, Any]:
-    """Play the run with so many kills and once without, and return what was found."""
+    """Play the run with `kills` kills and once without, and return what was found, with the seconds of each restart."""
     chance, started, killed = random.Random(seed), time.monotonic(), [0] * ranks
     (folder / "run.toml").write_bytes(tomli_w.dumps(SETTINGS | {"rounds": rounds}).encode())
     runs, run = folder / "runs", start(launcher, folder, ranks)
-    before: set[int] = set()
+    before, last, restarts = set[int](), started, list[float]()
     try:
         while run.poll() is None and time.monotonic() - started < seconds:
             playing = find_ranks(runs)
-            if sum(killed) < kills and len(playing) == ranks and not before & set(playing.values()):
-                time.sleep(chance.uniform(0.0, _LONGEST))
-                victim = chance.randrange(ranks)
-                with suppress(ProcessLookupError):
-                    os.kill(playing[victim], signal.SIGKILL)
-                    killed[victim] += 1
-                    before = set(playing.values())
-            time.sleep(0.05)
+            if len(playing) == ranks and not before & set(playing.values()):
+                restarts.append(time.monotonic() - last)  # the first is the start
+                before = set(playing.values())
+                if sum(killed) < kills:
+                    time.sleep(chance.uniform(0.0, _LONGEST))
+                    victim = chance.randrange(ranks)
+                    with suppress(ProcessLookupError):
+                        os.kill(playing[victim], signal.SIGKILL)
+                        killed[victim] += 1
+                        last = time.monotonic()
+            time.sleep(0.2)  # to look at all processes costs the ranks time
         ended = run.poll() == 0
     finally:
         if run.poll() is None:
@@ -110,7 +113,9 @@ def play(
     subprocess.run([*again, "--runs", "unharmed"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     if not (runs / LEDGER).exists():
         raise SystemExit(f"the run did not begin:\n{(folder / 'log.txt').read_text()[-2000:]}")
-    return {"launcher": launcher, "kills": killed, "ended": ended, "seconds": round(took, 1), **_count(folder, rounds)}
+    restarted = [round(each, 1) for each in restarts[1:]]
+    facts = {"launcher": launcher, "kills": killed, "ended": ended, "seconds": round(took, 1), "restarts": restarted}
+    return facts | _count(folder, rounds)
 
 
 def _count(folder: Path, rounds: int) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def resident_kib(process: int) -> int:
 
 
 def watch(demo: Demo, seconds: float) -> dict[str, list[MemorySample]]:
-    """Sample all sites until the time is over."""
+    """Sample all sites until the time is over, or until one has played all its rounds."""
     until = time.monotonic() + _START_SECONDS
     while any(site.ask().get("round", 0) < 1 for site in demo.sites):
         demo.check()
@@ -60,6 +60,8 @@ def watch(demo: Demo, seconds: float) -> dict[str, list[MemorySample]]:
     found: dict[str, list[MemorySample]] = {site.name: [] for site in demo.sites}
     while (now := time.monotonic() - started) <= seconds:
         demo.check()
+        if not all(site.running for site in demo.sites):
+            break
         for site in demo.sites:
             found[site.name].append(sample(site, now))
         time.sleep(_EVERY)
@@ -80,6 +82,7 @@ def summarise(samples: list[MemorySample]) -> dict[str, Any]:
     by_time = statistics.linear_regression([each.seconds for each in steady], [each.kib for each in steady])
     by_round = statistics.linear_regression([each.round for each in steady], [each.kib for each in steady])
     return {
+        "minutes": round(last / 60, 1),
         "rounds": samples[-1].round,
         "mib_at_quarters": [round(each.kib / 1024, 1) for each in quarters],
         "mib_per_hour": round(by_time.slope * 3600 / 1024, 2),
@@ -92,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peer_soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--sites", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=50_000, help="planned; more than fit into the time")
+    parser.add_argument("--rounds", type=int, default=200_000, help="planned; more than fit into the time")
     given = parser.parse_args()
     config = RunConfig.of({}, {**SETTINGS, "agents": given.sites, "rounds": given.rounds})
     with (

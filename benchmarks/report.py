@@ -68,4 +68,4 @@ class Report:
                 table.add_row(row.name, f"{row.value:,.4g}", row.unit, "" if ratio is None else f"{ratio:.2f}")
             screen.print(table)
         for words in self._notes:
-            screen.print(words)
+            screen.print(words, soft_wrap=True)

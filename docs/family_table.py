@@ -1,18 +1,28 @@
 """Writes what `tacit reproduce family` found into the pages on algorithms and votes: `python docs/family_table.py`.
 
-The rows are those in `docs/results/family/points.jsonl`, which `docs/collect_results.py` copied. What stands between two marks of a page is replaced.
+The rows are those in `docs/results/family/points.jsonl`, which `docs/collect_results.py` copied. What stands between two marks of a page is replaced, and so is the last
+cell of every rule's line in the table of rules.
 """
 
 import json
 import re
 from pathlib import Path
 
-from tacit.experiments.family_finding import NONSENSE, SCHEDULES, describe_runs, describe_votes, make_table, pick
+from tacit.experiments.family_finding import (
+    NONSENSE,
+    SCHEDULES,
+    describe_accuracy,
+    describe_runs,
+    describe_votes,
+    make_table,
+    pick,
+)
 
 DOCS = Path(__file__).parent
 POINTS = DOCS / "results" / "family" / "points.jsonl"
 BEGIN, END = "<!-- by docs/family_table.py -->", "<!-- until here -->"
-NOT_YET = "These figures are not here yet: `tacit reproduce family --profile laptop` makes them, in about an hour of an idle core."
+HEADER = "| trust | accuracy |"
+NOT_YET = "These figures are not here yet: `tacit reproduce family --profile laptop` makes them."
 
 
 def read_rows(file: Path = POINTS) -> list[dict]:
@@ -48,6 +58,27 @@ def insert(page: str, block: str) -> str:
     )
 
 
+def fill(page: str, rows: list[dict]) -> str:
+    """Return a page whose table of rules ends with their measured accuracies."""
+    begin, header, rest = page.partition(HEADER)
+    table, blank, after = rest.partition("\n\n")
+    lines = [_fill_line(line, rows) for line in table.split("\n")]
+    return begin + header + "\n".join(lines) + blank + after
+
+
+def _fill_line(line: str, rows: list[dict]) -> str:
+    if not line.startswith("| `"):
+        return line
+    cells = line.split(" | ")
+    return " | ".join([*cells[:-1], f"{describe_accuracy(rows, cells[0].strip('| `'))} |"])
+
+
+def write(page: str, name: str, rows: list[dict]) -> str:
+    """Return a page with everything that follows from the rows."""
+    return fill(insert(page, blocks(rows)[name]), rows)
+
+
 if __name__ == "__main__":
-    for name, block in blocks(read_rows()).items():
-        (DOCS / name).write_text(insert((DOCS / name).read_text(), block))
+    collected = read_rows()
+    for name in blocks(collected):
+        (DOCS / name).write_text(write((DOCS / name).read_text(), name, collected))

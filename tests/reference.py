@@ -169,18 +169,19 @@ def run_dsgt(oracle, links, thetas, lrs):
         yield thetas
 
 
-def run_dinno(oracle, links, thetas, lrs, *, rho, growth, inner, step, carry):
+def run_dinno(oracle, links, thetas, lrs, *, rho, growth, inner, step, carry, sent=None):
     n = len(thetas)
     dual = [torch.zeros_like(t) for t in thetas]
     carried = step()
     for number, lr in enumerate(lrs):
         _, near = links(number)
-        dual = [dual[i] + rho * sum((thetas[i] - thetas[j]) for j in near[i]) for i in range(n)]
+        read = thetas if sent is None else sent(number, thetas)
+        dual = [dual[i] + rho * sum((read[i] - read[j]) for j in near[i]) for i in range(n)]
         psi, descend = list(thetas), carried if carry else step()
         for _ in range(inner):
             g = oracle.all(psi)
-            # ∇ of ψᵀy + ρ Σ_j ‖ψ − (θ_i + θ_j)/2‖²
-            pull = [sum(2 * rho * (psi[i] - (thetas[i] + thetas[j]) / 2) for j in near[i]) for i in range(n)]
+            # ∇ of ψᵀy + ρ Σ_j ‖ψ − (θ_i + θ_j)/2‖², where θ_j is θ_i and how the two differ as they are read
+            pull = [sum(2 * rho * (psi[i] - thetas[i] - (read[j] - read[i]) / 2) for j in near[i]) for i in range(n)]
             psi = [psi[i] - lr * descend(i, g[i] + dual[i] + pull[i]) for i in range(n)]
         thetas, rho = psi, rho * growth
         yield thetas

@@ -1,5 +1,6 @@
 """What pages say about the rules of the family is what the collected rows say."""
 
+import re
 import sys
 from dataclasses import fields
 from itertools import combinations
@@ -55,7 +56,7 @@ def rows():
 @pytest.mark.parametrize("page", ["algorithms.md", "votes.md"])
 def test_pages_have_the_figures_that_were_collected(page):
     text = (DOCS / page).read_text()
-    assert family_table.insert(text, family_table.blocks(family_table.read_rows())[page]) == text
+    assert family_table.write(text, page, family_table.read_rows()) == text
 
 
 def test_what_to_pick_follows_from_the_rows():
@@ -63,12 +64,45 @@ def test_what_to_pick_follows_from_the_rows():
     assert "`dsgt` is the most accurate without masks (80.0 ± 0.0 %)" in block
     assert "`d2` is within a point of it (79.5 ± 0.0 %) and sends 2.0 times fewer bytes" in block
     assert "masks bring +10.0 points" in block
-    assert "| `dsgd` | 60.0 ± 0.0 % | 4.0 | 60.0 ± 0.0 % | 4.0 | 1 |" in block
+    assert "| `dsgd` | 60.0 ± 0.0 % | 4.0 | 60.0 ± 0.0 % | 4.0 | 2 | 1 |" in block
 
 
 def test_a_step_at_the_edge_of_the_grid_is_named():
     edge = [row | {"start": 4.0} if row["system"] == "dsgd" else row for row in rows()]
-    assert "At the edge of the grid: dsgd." in family_table.blocks(edge)["algorithms.md"]
+    assert "At the edge of what was tried: dsgd." in family_table.blocks(edge)["algorithms.md"]
+
+
+def test_a_grid_that_was_extended_is_named():
+    further = '{"0.25": 0.5, "1.0": 0.6, "4.0": 0.7, "16.0": 0.4}'
+    wider = [row | {"start": 4.0, "tried": further} if row["system"] == "dsgd" else row for row in rows()]
+    text = describe_runs(wider)
+    assert "the first step of 0.25, 1, 4 (for" in text
+    assert "further steps were tried: dsgd (also 16)." in text
+    assert "At the edge" not in text
+    assert "further steps" not in describe_runs(rows())
+
+
+def test_systems_with_fewer_trials_are_named():
+    fewer = [row for row in rows() if row["system"] != "d2" or row["trial"] == 0]
+    assert "100 rounds, 2 trials, the same seeds for all; 1 of d2; ε = 1" in describe_runs(fewer)
+    assert "100 rounds, 2 trials, the same seeds for all; ε = 1" in describe_runs(rows())
+
+
+def test_the_table_of_rules_has_measured_accuracies():
+    page = (
+        "| rule | trust | accuracy |\n|---|---|---|\n| `dsgt` | all others | 1.0 % |\n| `local` | nobody |  |\n\n"
+        "| `dsgt` | x |\n"
+    )
+    filled = family_table.fill(page, rows())
+    assert "| `dsgt` | all others | 80.0 and 80.0 % |\n| `local` | nobody |  |\n\n| `dsgt` | x |\n" in filled
+    assert family_table.fill(filled, rows()) == filled
+
+
+def test_every_shipped_rule_has_a_line_in_the_table_of_rules():
+    table = (DOCS / "algorithms.md").read_text().partition(family_table.HEADER)[2].partition("\n\n")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", "\n".join(line.split(" | ")[0] for line in table.split("\n")))) == set(
+        RULES.lines
+    )
 
 
 def test_options_that_are_not_defaults_are_named():

@@ -49,8 +49,8 @@ def test_what_only_prints_words_loads_nothing_that_computes(words):
 def three_runs(tmp_path):
     """A folder with a finished private run, one without privacy, which has read the same records, and one from Python."""
     small = {"agents": 2, "split": "iid", "lot_size": 24, "rounds": 2}
-    for name, promise in (("private", {"noise_multiplier": 3.0}), ("plain", {"private": False})):
-        with Runner.start(tmp_path / "runs", name, RunConfig.of({**small, **promise})) as runner:
+    for name, noise in (("private", {"noise_multiplier": 3.0}), ("plain", {"private": False})):
+        with Runner.start(tmp_path / "runs", name, RunConfig.of({**small, **noise})) as runner:
             runner.play(stop=lambda: False)
     data = tacit.data.synthetic(200, held_out=20).split(2, tacit.data.IID())
     settings = {
@@ -60,8 +60,8 @@ def three_runs(tmp_path):
         "rounds": 2,
         "lr": 0.1,
     }
-    promise = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
-    tacit.train(tacit.DSGT(), **settings, privacy=promise, run="kept", runs=tmp_path / "runs")
+    privacy = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=20)
+    tacit.train(tacit.DSGT(), **settings, privacy=privacy, run="kept", runs=tmp_path / "runs")
     return tmp_path
 
 

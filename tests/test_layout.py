@@ -1,6 +1,7 @@
 """Dependencies point one way, so that an algorithm reaches data only through the oracle, and every package can be read by itself."""
 
 import ast
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,6 +127,14 @@ def test_the_table_has_every_package_and_every_room():
     found |= {f"{path.parent.parent.name}/{path.parent.name}" for path in ROOT.glob("*/*/__init__.py")}
     assert found - {"__init__", "__main__"} == set(BY_NAME)
     assert not list(ROOT.glob("*/*/*/__init__.py")), "a room in a room"
+
+
+def test_contributing_has_every_package_and_every_room():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    tree = text.partition("```text")[2].partition("```")[0]
+    for name in BY_NAME:
+        shown = f"{name.rpartition('/')[2]}/" if (ROOT / name).is_dir() else f"{name}.py"
+        assert re.search(rf"(?<!\w){re.escape(shown)}", tree), f"CONTRIBUTING.md does not show {name}"
 
 
 @pytest.mark.parametrize("name", BY_NAME)

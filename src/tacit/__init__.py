@@ -4,9 +4,9 @@ Each agent talks only to its neighbours on a graph, and everything it says is (Î
 construction. Start with `tacit.train`.
 """
 
-from typing import TYPE_CHECKING
-
 from tacit.lazy import lazily
+
+TYPE_CHECKING = False  # of typing, which takes longer to import than the rest of this, and type checkers know the name
 
 if TYPE_CHECKING:
     from tacit import algorithms, data, graphs, models, networks, privacy

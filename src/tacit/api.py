@@ -7,7 +7,7 @@ from typing import Any
 from tacit.algorithms import Algorithm
 from tacit.algorithms.averaged import is_pooled, name_of
 from tacit.data import DataSet
-from tacit.errors import InvalidInput, choose
+from tacit.errors import InvalidInput, choose, setting_called
 from tacit.privacy import Budget, Privacy
 from tacit.runs.config import RunConfig
 from tacit.runs.shipped import BY_NAME, by_name
@@ -20,14 +20,11 @@ from tacit.training.session import Session
 from tacit.training.settings import Training, explain_undivided
 from tacit.training.trials import play_trials
 
-# Names of settings in other libraries.
-_OTHER_NAMES = {
-    "learning_rate": "the step size is lr",
-    "epochs": "give the number of rounds",
-    "iterations": "give the number of rounds",
-    "batch_size": "the lot size is one of the privacy settings: Privacy(lot_size=...)",
+# Settings of the command line that are elsewhere in Python, besides those of `Privacy`.
+_ELSEWHERE = {
     "workers": "one run is shared by several processes with tacit train --workers, and trials with tacit.train_trials(..., workers=...)",
-    "epsilon": "give privacy=Privacy(epsilon=..., delta=..., clip=..., lot_size=...)",
+    "step": "give the algorithm a step, as in DSGT(step=Adam())",
+    "momentum": "give the algorithm a step, as in DSGT(step=Momentum(0.9))",
 }
 _DIVISION = ("agents", "split")
 _OF_SAVED_RUNS = ("run", "runs", "budget", "checkpoint_every", "tensorboard")  # parameters of `train`
@@ -109,9 +106,7 @@ def _training(
 ) -> tuple[Training, dict[str, UserCode | str]]:
     """Return all settings in one object, and what was given by name: the user's own, and names of what is shipped."""
     for key in settings:
-        if key in _OTHER_NAMES:
-            raise InvalidInput(f"there is no setting {key!r}; {_OTHER_NAMES[key]}")
-        choose("setting", key, [*_DIVISION, *_OF_SAVED_RUNS, *(field.name for field in fields(Training))])
+        _check_name(key)
     needed = [field.name for field in fields(Training) if field.default is MISSING and field.name != "algorithm"]
     if missing := [name for name in needed if name not in settings]:
         raise InvalidInput(
@@ -129,6 +124,19 @@ def _training(
     if "data" in names and is_pooled(found["algorithm"]):
         found["data"] = found["data"].pooled()
     return Training(**found, **(more or {})), names
+
+
+def _check_name(key: str) -> None:
+    """Refuse a setting that `train` does not have, and say where it is, or which one was meant."""
+    known = [*_DIVISION, *_OF_SAVED_RUNS, *(field.name for field in fields(Training))]
+    setting = setting_called(key)[0] or key
+    if key not in known and setting in _ELSEWHERE:
+        raise InvalidInput(f"there is no setting {key!r}; {_ELSEWHERE[setting]}")
+    if key not in known and setting in {field.name for field in fields(Privacy)}:
+        raise InvalidInput(
+            f"there is no setting {key!r}; give privacy=Privacy({setting}=..., ...), which has all settings of privacy"
+        )
+    choose("setting", key, known)
 
 
 def _divide(data: Any, division: dict[str, Any], seed: int, *, named: bool) -> Any:

@@ -1,9 +1,14 @@
 """Names of a package that are imported on first use: `tacit --version` does not need PyTorch."""
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # as in `tacit`
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 
 def lazily(

@@ -108,12 +108,12 @@ RULES = Registry(
             linear=False,
             discrete=True,
         ),
-        "dp-srm": ShippedRule("tacit.algorithms.dp_srm:DPSRM", queries=1),
+        "dp-srm": ShippedRule("tacit.algorithms.dp_srm:DPSRM", queries=1, robust=True),
         "leasgd": ShippedRule("tacit.algorithms.leasgd:LEASGD", mixes=False, linear=False),
         "muffliato": ShippedRule("tacit.algorithms.muffliato:Muffliato", queries=1, robust=True),
         "ad-psgd": ShippedRule("tacit.algorithms.ad_psgd:ADPSGD", "with --graph matchings", queries=1, linear=False),
         "pate": ShippedRule(
-            "tacit.algorithms.pate:PATE", "votes of teachers, for --split iid", linear=False, votes=True
+            "tacit.algorithms.pate:PATE", "votes of teachers, for --split iid", linear=False, votes=True, robust=True
         ),
     }
 )
@@ -184,6 +184,7 @@ AUDITS = Registry(
         "noise": Shipped("tacit.cli.audit.noise:NoiseAudit"),
         "one-run": Shipped("tacit.cli.audit.one_run:OneRunAudit"),
         "distance": Shipped("tacit.cli.audit.distance:DistanceAudit"),
+        "gossip": Shipped("tacit.cli.audit.gossip:GossipAudit"),
         "votes": Shipped("tacit.cli.audit.votes:VotesAudit"),
     }
 )

@@ -10,7 +10,7 @@ import pytest
 import tacit.training.oracles
 import tacit.training.planning
 from tacit.models import FlatModel
-from tacit.privacy import Fast, Sources, VmapEngine, mechanisms
+from tacit.privacy import Fast, Sources, VmapEngine, noise_kinds
 from tacit.privacy.banded_noise import BandedNoise
 from tacit.privacy.gradients.batches import BatchRunner
 from tacit.privacy.gradients.clipping import Clipped, Lot, Sample
@@ -178,7 +178,7 @@ def charge_only_every(steps: int, patch: pytest.MonkeyPatch) -> None:
 
     def too_few(*args: Any, **settings: Any) -> Cost:
         cost = count(*args, **settings)
-        return replace(cost, queries=cost.queries // steps)
+        return replace(cost, asked=tuple(queries // steps for queries in cost.asked))
 
     def rarely(self: PrivateOracle) -> None:
         asked[0] += 1
@@ -324,7 +324,7 @@ def add_masks_at_both_ends(patch: pytest.MonkeyPatch) -> None:
     from tacit.privacy import masks, oracle
 
     patch.setattr(masks, "End", lambda mask, sign: End(mask, 1))
-    patch.setattr(oracle, "_check_masks", lambda shared, plan: None)
+    patch.setattr(oracle, "check_masks", lambda shared, plan: None)
 
 
 def keep_the_curious_in_the_graph(patch: pytest.MonkeyPatch) -> None:
@@ -338,7 +338,7 @@ def keep_the_curious_in_the_graph(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(coalitions, "protection", ignorant)
     patch.setattr(cancelling, "protection", ignorant)
-    mechanisms._deviations.cache_clear()
+    noise_kinds._deviations.cache_clear()
 
 
 def scale_bands(factor: float, patch: pytest.MonkeyPatch) -> None:

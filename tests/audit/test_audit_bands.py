@@ -37,6 +37,7 @@ def bound(findings: Findings) -> float:
     return max(each.largest for each in findings.thresholds if each.statistic == "bands")
 
 
+@pytest.mark.slow
 def test_a_sound_system_passes_and_its_bound_comes_close() -> None:
     findings = attack(400)
     assert findings.verdict == "no violation found", findings.to_json()
@@ -54,6 +55,7 @@ def test_the_attack_sees_all_that_is_charged() -> None:
         assert abs(scores.std() / squared**0.5 - 1) < error / 2**0.5
 
 
+@pytest.mark.slow
 def test_behind_masks_the_attack_sees_all_that_is_charged_against_so_many_agents() -> None:
     """As above, with masks of which agent 1 knows its own."""
     noise = Cancelling(curious=1, ratio=2.0)

@@ -18,7 +18,9 @@ from tacit.audit.bounds.rates import (
 )
 from tacit.audit.bounds.tradeoff import event_curve, gaussian_curve, tradeoff_bound
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.privacy.accounting import Event, epsilon, noise_multiplier
+from tacit.privacy.accounting import epsilon
+from tacit.privacy.calibration import noise_multiplier
+from tacit.privacy.event import Event
 
 LOTS = {"sample_rate": 0.1, "count": 100}
 AT = {"delta": 1e-2, "confidence": 0.95}

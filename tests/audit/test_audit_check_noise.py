@@ -20,8 +20,8 @@ from tacit.audit.noise.discrete_scores import normal_scores
 from tacit.audit.noise.noise_statistics import size_p_value
 from tacit.data import AgentData
 from tacit.graphs import ring
-from tacit.privacy import Fast, discrete_noise, mechanisms
-from tacit.privacy.mechanisms import DiscreteGaussian
+from tacit.privacy import Fast, discrete_noise, noise_kinds
+from tacit.privacy.noise_kinds import DiscreteGaussian
 from tacit.privacy.randomness import Sources
 from tacit.training.session import Session
 
@@ -35,7 +35,7 @@ DISCRETE = {"noise": Discrete(3), "accountant": "rdp"}
 @pytest.fixture(autouse=True)
 def forget_planted_accounting() -> Any:
     yield
-    mechanisms._deviations.cache_clear()
+    noise_kinds._deviations.cache_clear()
 
 
 def training(sources: Sources | None = None, **noise: Any) -> Training:

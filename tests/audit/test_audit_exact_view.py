@@ -18,7 +18,8 @@ from tacit.graphs import path, ring
 from tacit.privacy import Cancelling
 from tacit.privacy.cancelling import masks_for
 from tacit.privacy.keys import Keys
-from tacit.privacy.mechanisms import Masks, Observer
+from tacit.privacy.noise_kinds import Masks
+from tacit.privacy.observers import Observer
 
 OWN, SIZE = (0.5, 0.3, 0.4, 0.6, 0.2, 0.5), 0.9
 MASKS = Masks(OWN, SIZE, Keys.of(nx.cycle_graph(6)))

@@ -168,9 +168,8 @@ def attack_inner_steps(steps: int, runs: int) -> Findings:
     return attack(rule, faults.UNKNOWN, rounds=ROUNDS // steps, lot_size=10, runs=runs)
 
 
-@pytest.mark.parametrize(
-    ("steps", "runs"), [(5, 2 * ASKED or 600), pytest.param(2, 5 * ASKED or 5000, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "runs"), [(5, 2 * ASKED or 600), (2, 5 * ASKED or 5000)])
 def test_inner_steps_charged_as_one_are_caught(steps: int, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The published code had two. So many runs catch them by the bound that supposes the stated mechanism, not by the other."""
     faults.charge_only_every(steps, monkeypatch)

@@ -12,7 +12,7 @@ from tacit.audit.bounds.findings import Claim, _estimate, _interval, judge
 from tacit.audit.bounds.rates import Outcomes, clopper_pearson_bound
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 CLAIM = Claim.of(Event(sample_rate=0.1, noise_multiplier=2.0458, count=100), 1e-2)
 

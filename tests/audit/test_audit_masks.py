@@ -25,7 +25,7 @@ from tacit.audit.bounds.findings import Claim, Findings, judge
 from tacit.audit.noise.check import NoiseCheck
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast, Seeded, Sources
-from tacit.privacy.mechanisms import _deviations
+from tacit.privacy.noise_kinds import _deviations
 
 AGENTS, ROUNDS, DELTA = 6, 10, 1e-2
 SOUND = faults.MaskFaults(Fast(1))
@@ -131,6 +131,7 @@ def test_natural_records_behind_masks_are_refused() -> None:
 # Faults that a coalition shows
 
 
+@pytest.mark.slow
 def test_own_noise_that_everybody_forgot_shows_in_the_sum() -> None:
     findings = attack(faults.MaskFaults(Fast(1), forgetful=ALL), [1], runs=100)
     assert findings.verdict == "broken"
@@ -145,6 +146,7 @@ def test_a_key_that_somebody_else_knows_breaks_the_claim() -> None:
     assert findings.verdict == "broken"
 
 
+@pytest.mark.slow
 def test_accounting_with_the_curious_still_in_the_graph_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     faults.keep_the_curious_in_the_graph(monkeypatch)
     findings = attack(SOUND, [1, 5], curious=2, runs=200)

@@ -69,6 +69,7 @@ def test_answers_and_points_are_those_of_the_run(rule: Any) -> None:
     assert torch.allclose(attack.weights @ seen, answered, rtol=1e-4, atol=1e-4 * float(answered.std()))
 
 
+@pytest.mark.slow
 def test_scores_show_where_the_noise_is_small() -> None:
     privacy = Privacy(noise_multiplier=0.05, delta=1e-2, clip=1.0, lot_size=10)
     world = images(load("digits"), DSGD(), privacy=privacy, rounds=10, lr=0.05, compile=False)

@@ -15,7 +15,7 @@ from tacit.audit.bounds.one_run import (
 from tacit.audit.bounds.rates import gaussian_epsilon
 from tacit.audit.bounds.tradeoff import gaussian_curve
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 
 def pure_curve(epsilon, delta=0.0):

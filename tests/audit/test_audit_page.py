@@ -16,9 +16,10 @@ from tacit.audit.detectors.report import CheckFinding, CheckReport
 from tacit.audit.noise.report import AgentNoise, Estimate, NoiseReport, NoiseTest
 from tacit.audit.pages.charts import allowed, roc
 from tacit.audit.pages.page import page, write_page
-from tacit.audit.pages.statements import consequence, lower, unconditional_bound, verdict
+from tacit.audit.pages.statements import consequence, unconditional_bound, verdict
 from tacit.privacy import Privacy
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
+from tacit.report.wording import lower_bound
 
 CLAIM = Claim.of(Event(sample_rate=0.1, noise_multiplier=1.2, count=10), 1e-2)
 
@@ -93,7 +94,7 @@ def test_a_broken_claim_is_reported_with_what_the_bound_assumes():
     weaker = unconditional_bound(document)
     assert weaker < document["lower_bound"]
     assert (
-        f"{lower(document['lower_bound'])} if only the noise may be wrong, and {lower(weaker)} whatever is wrong"
+        f"{lower_bound(document['lower_bound'])} if only the noise may be wrong, and {lower_bound(weaker)} whatever is wrong"
         in verdict(document)
     )
     assert consequence(document) in shown(document)
@@ -112,7 +113,7 @@ def test_the_page_says_what_was_seen_and_what_it_means():
         "estimate (interval)",
         "An estimate takes the counts at face value and proves nothing.",
         "each at 99.1667 % confidence, so that all intervals of this audit hold together at 95 %.",
-        "So few runs would show nothing even for a system that spends all of its claim",
+        "So few runs can hardly tell a system that spends all of its claim from one that leaks nothing",
         "an indication, on which no verdict rests",
         "add-or-remove-one adjacency",
         "2 × 200",
@@ -141,7 +142,7 @@ def test_text_cannot_become_markup():
 
 
 def test_lower_bounds_are_rounded_down():
-    assert [lower(value) for value in (0.0, 0.12999, 0.13, 2.0, None)] == ["0", "0.129", "0.130", "2.000", "–"]
+    assert [lower_bound(value) for value in (0.0, 0.12999, 0.13, 2.0, None)] == ["0", "0.129", "0.130", "2.000", "–"]
 
 
 def test_a_page_is_one_file(tmp_path):

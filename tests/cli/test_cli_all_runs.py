@@ -1,11 +1,13 @@
 """What all runs together may spend, and have spent, of the same data."""
 
 import json
+from contextlib import closing
 
 from invoking import PLAIN, QUICK, one_line
 
 from tacit.cli.terminal.output import round_up
 from tacit.privacy import Budget, DurableLedger
+from tacit.privacy.guarantees import format_epsilon
 
 
 def test_a_second_run_that_would_pass_the_budget_is_refused(tacit, tmp_path):
@@ -25,10 +27,26 @@ def test_a_budget_given_with_a_run_is_stored_in_its_terms_and_holds_for_those_af
     code, _, error = tacit(*words, "--noise-multiplier", 0.9, "--name", "two")
     assert code == 2
     assert (
-        "past its budget of ε=2 at δ=0.0001 (replace-one, against everybody else together). After a first run the Rényi filter"
+        "past its budget of ε=2 at δ=0.0001 (replace-one, against everybody else together). After the first run the Rényi filter"
         in one_line(error)
     )
     assert tacit(*words, "--budget", "2", "--name", "three")[0] == 0
+
+
+def test_a_refusal_says_how_much_is_counted_already_and_what_can_be_done(tacit, tmp_path):
+    tacit("train", *QUICK, "--name", "one")
+    with closing(DurableLedger(tmp_path / "runs" / "ledger.sqlite")) as ledger:
+        (events,) = {tuple(ledger.histories(line.owner)[0]) for line in ledger.accounts[0].lines[:1]}
+        counted = Budget(epsilon=0.1, delta=1e-5).filtered(events)
+    code, _, error = tacit("train", *QUICK, "--name", "two", "--budget", "0.1")
+    assert code == 2
+    said = one_line(error)
+    assert f"from the results of others, and counts {format_epsilon(counted)} already." in said
+    assert "Nothing was spent. No budget was stored: `tacit ledger --runs runs` shows what earlier runs" in said
+    assert tacit("train", *QUICK, "--name", "two", "--budget", "2")[0] == 0
+    code, _, error = tacit("train", *QUICK, "--noise-multiplier", "0.7", "--name", "three", "--budget", "2")
+    assert code == 2
+    assert "the owners may raise the budget: `tacit ledger raise ε --runs runs --reason WHY`" in one_line(error)
 
 
 def test_a_budget_that_the_first_run_would_pass_refuses_it(tacit, tmp_path):

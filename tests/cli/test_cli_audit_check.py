@@ -9,7 +9,7 @@ import torch
 from invoking import _invoke, complaint, one_line
 
 from tacit.audit.detectors.check import training_of
-from tacit.privacy import mechanisms
+from tacit.privacy import noise_kinds
 from tacit.report import RecordedRun, write_report
 from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
@@ -58,7 +58,7 @@ def test_a_run_shows_the_check_of_its_settings_and_the_report_says_so(checked, m
 def test_a_run_of_other_settings_shows_how_to_check_them(checked, monkeypatch):
     monkeypatch.chdir(checked[0])
     result = _invoke(["train", "run.toml", "--name", "other", "--clip", "2"])
-    assert "not checked: tacit audit runs/other/config.toml" in one_line(result.stdout)
+    assert "checked no; to check these settings: tacit audit runs/other/config.toml" in one_line(result.stdout)
     assert "These settings were not checked" in write_report(RecordedRun.load("runs/other"), "other.html").read_text()
 
 
@@ -95,7 +95,7 @@ def test_a_fault_of_the_noise_that_a_file_asks_for_is_found(noise, plant, found,
     assert _invoke(["audit", "run.toml", "--json"]).exit_code == 0
     plant(monkeypatch)
     result = _invoke(["audit", "run.toml", "--json"])
-    mechanisms._deviations.cache_clear()
+    noise_kinds._deviations.cache_clear()
     assert result.exit_code == 1
     assert found in json.loads(result.stdout)["failed"]
 

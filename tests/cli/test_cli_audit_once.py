@@ -91,7 +91,7 @@ def test_bad_input_to_noise_is_refused_with_a_sentence(options, message, tmp_pat
 
 def test_a_folder_that_is_read_only_is_refused_before_anything_is_played(tmp_path, monkeypatch):
     monkeypatch.setattr(World, "play", None)
-    monkeypatch.setattr("tacit.cli.terminal.files.os.access", lambda folder, _: str(folder) != ".")
+    monkeypatch.setattr("tacit.cli.terminal.output.os.access", lambda folder, _: str(folder) != ".")
     assert complaint(*NOISE) == "audits/audit.json: cannot be written, because . is read-only"
     assert "cannot be written, because . is read-only" in complaint(*NOISE, "--folder", "new")
     assert not list(tmp_path.iterdir())
@@ -190,6 +190,8 @@ def test_a_coalition_is_attacked_with_the_epsilon_against_so_many():
     assert one["claimed"]["epsilon"] == pytest.approx(1, abs=1e-3)
     assert two["claimed"]["epsilon"] > 1.5
     assert two["attack"]["against"] == "any 2 other agents together"
+    alone = "They know all masks of agent 0, so only its own noise protects it from them."
+    assert [alone in each["attack"]["saw"] for each in (one, two)] == [False, True], "agent 0 is between 1 and 3"
     assert "curious is 0; it must be at least 1" in complaint(*attack, "--curious", 0)
 
 

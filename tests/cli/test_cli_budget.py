@@ -6,9 +6,9 @@ import pytest
 from invoking import answer, complaint, document, is_picture, process
 
 from tacit.cli.terminal.output import bar, digits, round_up
-from tacit.cli.terminal.pictures import Curve, draw_spending
-from tacit.privacy import accounting
-from tacit.privacy.accounting import Event
+from tacit.cli.terminal.pictures import draw_spending
+from tacit.privacy import accounting, calibration
+from tacit.privacy.event import Event
 
 SETTING = ("--dataset-size", 6000, "--lot-size", 256, "--queries", 2000)
 SMALL = ("--dataset-size", 600, "--lot-size", 60, "--queries", 12)
@@ -55,7 +55,7 @@ def test_epsilon_of_a_noise():
 def test_discrete_noise_is_counted_by_whole_orders_and_says_in_which_units_it_is():
     asked = ("budget", "--epsilon", 3, *SMALL, "--delta", 1e-4, "--noise", "discrete")
     result = document(*asked)
-    (sigma,) = accounting.noise_multipliers(
+    (sigma,) = calibration.noise_multipliers(
         epsilons=[3.0], delta=1e-4, sample_rates=[0.1], queries=12, accountant="rdp", discrete=True
     )
     assert result["noise_multiplier"] == sigma
@@ -241,8 +241,7 @@ def test_a_full_disk_is_an_error_with_its_own_exit_code_and_no_traceback():
 
 
 def test_a_picture_does_not_round_epsilon_down():
-    spent = Curve(name="pld", queries=[1, 2], epsilons=[0.9, 1.2502], asked=True)
-    (ax,) = draw_spending([spent], title="", budget=None).axes
+    (ax,) = draw_spending({"pld": [0.9, 1.2502]}, [1, 2], "pld", title="", budget=None).axes
     assert ax.get_legend().get_texts()[0].get_text() == "pld: ε = 1.251"
 
 

@@ -8,10 +8,10 @@ from invoking import answer, complaint, document, is_picture, one_line, stopped_
 from typer.testing import CliRunner
 
 from tacit.cli import app
-from tacit.cli.commands.graph import ranges
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs import build, find_graph, normalized_algebraic_connectivity, read_graph
 from tacit.registry import GRAPHS
+from tacit.report.wording import list_agents
 from tacit.runs.specs import parse_graph
 
 KEYS = {
@@ -95,6 +95,13 @@ def test_text_lists_measures_and_neighbours():
     for piece in ("normalized_fiedler", "0.1000", "0.2357–0.7071", "spectral_gap", " 0  1–9 ", "0.707 ████████████"):
         assert piece in text
     assert "…" not in text
+
+
+def test_neighbours_in_the_listing_are_numbers_and_ranges_with_spaces_between(tmp_path):
+    path = tmp_path / "links.txt"
+    links = "\n".join(f"0 {other}" for other in (1, 2, 4, 5, 6, 8))
+    path.write_text(f"{links}\n3 4\n7 8\n")
+    assert " 0  1 2 4–6 8  " in answer("graph", path)
 
 
 def test_many_agents_are_measured_but_not_listed():
@@ -301,8 +308,8 @@ def test_a_text_that_names_no_graph_says_why(text, message):
 
 
 def test_consecutive_numbers_are_written_as_ranges():
-    assert ranges([]) == ""
-    assert ranges([0, 1, 3, 4, 5, 9]) == "0 1 3–5 9"
+    assert list_agents([]) == ""
+    assert list_agents([0, 1, 3, 4, 5, 9]) == "0, 1, 3–5, 9"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import typer.main
-from invoking import answer, process
+from invoking import answer, one_line, process
 
 from tacit.cli import app
 from tacit.cli.terminal.options import PANELS
@@ -57,3 +57,8 @@ def test_pages_are_written_without_matplotlib():
     code = "import sys; from tacit.report import RecordedRun, write_report, write_comparison; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize(("name", "usage"), [("audit", "FILE.toml | COMMAND"), ("ledger", "[RUN]... | COMMAND")])
+def test_usage_of_commands_with_commands_says_what_they_also_take(name, usage):
+    assert f"tacit {name} [OPTIONS] {usage}" in one_line(answer(name, "--help"))

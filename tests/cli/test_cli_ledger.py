@@ -133,8 +133,8 @@ def test_groups_that_hold_the_same_records_are_reported(tacit):
     code, out, _ = tacit("train", *QUICK, "--name", "three", "--algorithm", "sgd")
     assert code == 0
     for said in (one_line(out), one_line(tacit("ledger")[1])):
-        assert "digits was divided in 3 ways, so what was spent on a record in each of them adds up" in said
-        assert "A(t=0.5)/seed 0/4 agents; A(t=0.5)/seed 1/4 agents; pooled" in said
+        assert "was divided in 3 ways (A(t=0.5)/seed 0/4 agents; A(t=0.5)/seed 1/4 agents; pooled). What" in said
+        assert "What was spent on a record in each of them adds up: in a line of all runs" in said
     assert max(map(len, [*out.splitlines(), *tacit("ledger")[1].splitlines()])) <= 80
     assert "was divided in" not in tacit("ledger", "two")[1]
 

@@ -8,10 +8,11 @@ import networkx as nx
 import pytest
 from invoking import answer, complaint, document, is_picture, one_line
 
-from tacit.privacy.accounting import Event, ceil_digits, epsilon
+from tacit.privacy.accounting import ceil_digits, epsilon
 from tacit.privacy.cancelling import masks_for
+from tacit.privacy.event import Event
 from tacit.privacy.keys import Keys
-from tacit.privacy.mechanisms import Observer
+from tacit.privacy.observers import Observer
 from tacit.report.wording import explain_cut_off
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
@@ -116,6 +117,7 @@ def test_a_budget_has_no_masks_where_a_run_would_drop_them():
     assert found["epsilon_against"] == {"2": found["epsilon"], "all": found["epsilon"]}
     said = answer("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", "ring", "--curious", 2)
     assert "masks would not help" in said
+    assert "masks have a size" not in one_line(said)
 
 
 def test_a_budget_that_knows_the_rule_and_graph_has_the_masks_of_the_run(tmp_path):

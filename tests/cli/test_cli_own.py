@@ -4,10 +4,11 @@ import json
 import sys
 
 import pytest
-from invoking import one_line
+from invoking import complaint, one_line
 
 import tacit as library
 from tacit.data import IID
+from tacit.errors import InvalidInput
 from tacit.privacy import PrivateOracle
 from tacit.runs import RunFolder
 
@@ -88,7 +89,7 @@ def test_names_can_be_in_a_file_like_other_settings(tacit, own):
         (["--algorithm", "nets.py:net"], "algorithm nets.py:net is a function; name a rule"),
         (["--dataset", "nets.py:net"], "dataset nets.py:net returned a Sequential"),
         (["--graph", "nets.py:net"], "graph nets.py:net failed: TypeError"),
-        (["--algorithm", "nets.py"], "it must be one of sgd, local, dsgd, dsgt, dinno"),
+        (["--algorithm", "nets"], "it must be one of sgd, local, dsgd, dsgt, dinno"),
     ],
     ids=str,
 )
@@ -233,3 +234,20 @@ def test_a_mistake_in_a_users_rule_is_a_sentence_and_a_traceback_if_asked_for(ta
     assert code == 2
     assert 'raise KeyError("momentum")' in error
     assert "error: Slips.round failed" in error
+
+
+@pytest.mark.parametrize("key", ["dataset", "model", "loss", "algorithm", "graph"])
+def test_a_file_without_the_name_of_what_to_take_from_it_is_refused(own, key, monkeypatch):
+    monkeypatch.chdir(own)
+    said = "must have the name of what to take from that file: nets.py:NAME"
+    (own / "run.toml").write_text(f'{key} = "nets.py"\nprivate = false\n')
+    assert complaint("train", f"--{key}", "nets.py", "--no-private") == f"--{key} is 'nets.py'; it {said}"
+    assert complaint("train", "run.toml") == f"{key} is 'nets.py'; it {said}"
+
+
+def test_data_in_a_file_need_its_name(own, monkeypatch):
+    monkeypatch.chdir(own)
+    said = "it must have the name of what to take from that file: nets.py:NAME"
+    assert complaint("data", "nets.py") == f"dataset is 'nets.py'; {said}"
+    with pytest.raises(InvalidInput, match=f"data is 'nets.py'; {said}"):
+        library.train("dsgt", data="nets.py", model="logistic", privacy=library.NoPrivacy(lot_size=4), rounds=1, lr=1)

@@ -87,7 +87,6 @@ def test_teachers_who_cannot_know_all_classes_are_warned_of(tacit, tmp_path):
     [
         (["--lot-size", "10"], "--lot-size means nothing to pate"),
         (["--noise", "cancelling"], "--noise means nothing to pate"),
-        (["--mixing", "median"], "pate cannot mix by a median mean"),
         (["--algorithm", "pate:teachers=2000"], "there are 2000 teachers for each agent, but agent 2 has 477 records"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, list) else "",

@@ -88,7 +88,7 @@ def test_check_finds_nothing_wrong_and_shows_who_did_not_answer(sites):
         "σ = 2 fit: ε=",
         TERMS,
         "link to north ?",
-        "nobody listens",
+        "nothing listens",
     ):
         assert words in said
 

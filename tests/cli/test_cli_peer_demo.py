@@ -1,5 +1,6 @@
 """`tacit peer demo` as someone runs it: real processes, what is printed at the end, and Ctrl-C."""
 
+import json
 import os
 import re
 import signal
@@ -66,7 +67,20 @@ def _logs(folder):
     return "".join(file.read_text() for file in folder.glob("site-*/peer.log"))
 
 
-@pytest.mark.parametrize(("rule", "words"), [("pate", "in its first round alone"), ("choco", "keeps what it has read")])
-def test_a_rule_that_sites_cannot_play_is_refused_at_once(rule, words, tmp_path):
-    assert words in complaint("peer", "demo", "--algorithm", rule, "--folder", tmp_path / "sites")
+def test_teachers_vote_once_at_every_site(tmp_path):
+    """The settings of the demonstration have lots, which votes do not."""
+    folder = tmp_path / "sites"
+    with start(folder, "--rounds", "3", "--algorithm", "pate:teachers=3,records=30,answers=20,teacher_steps=3") as demo:
+        said, _ = demo.communicate(timeout=300)
+    assert demo.returncode == 0, said
+    for site in ("site-0", "site-1"):
+        (run,) = (folder / site / "runs").glob("demo-*")
+        summary = json.loads((run / "summary.json").read_text())
+        assert (summary["links_used"], summary["epsilon"]) == (3, 8.0)
+        assert len(summary["labels_per_agent"]) == 1
+
+
+def test_a_rule_that_sites_cannot_play_is_refused_at_once(tmp_path):
+    said = complaint("peer", "demo", "--algorithm", "choco", "--folder", tmp_path / "sites")
+    assert "keeps what it has read" in said
     assert not (tmp_path / "sites").exists()

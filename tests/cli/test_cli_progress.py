@@ -1,12 +1,14 @@
 """The progress of a run: plain lines where there is no terminal, a live table where there is one."""
 
 import re
+from io import StringIO
+from pathlib import Path
 
-from invoking import PLAIN, QUICK
+from invoking import PLAIN, QUICK, one_line
 from rich.console import Console
 
 from tacit.cli.terminal.output import round_up
-from tacit.cli.terminal.progress import _now
+from tacit.cli.terminal.progress import _now, show_rounds
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 
@@ -91,3 +93,44 @@ def text(table):
     with screen.capture() as captured:
         screen.print(table)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+UNSCORED = """
+import torch
+import tacit
+
+generator = torch.Generator().manual_seed(0)
+inputs = torch.randn(240, 5, generator=generator)
+DATA = tacit.data.DataSet.from_records(name="own", train=(inputs, torch.arange(240) % 3))
+SUMS = tacit.data.DataSet.from_records(name="sums", train=(inputs, inputs.sum(1)), validation=(inputs, inputs.sum(1)))
+Net = lambda: torch.nn.Sequential(torch.nn.Linear(5, 1), torch.nn.Flatten(0))
+squares = lambda found, wanted: (found - wanted) ** 2
+"""
+
+
+def test_without_validation_records_the_plan_says_so_and_nothing_shows_scores(tacit, tmp_path):
+    (tmp_path / "own.py").write_text(UNSCORED)
+    code, printed, told = tacit("train", *QUICK[:2], *QUICK[4:], "--dataset", "own.py:DATA", "--split", "iid")
+    assert code == 0, told
+    assert "scoring none: the data has no validation records" in one_line(told + printed)
+    assert re.search(r"^round 6/6: distance [\d.e+-]+; ε per record [\d.]+ of [\d.]+$", told, re.MULTILINE)
+    for word in ("accuracy", "worst", "best", " - "):
+        assert word not in told + printed
+
+
+def test_models_without_classes_are_scored_by_their_loss(tacit, tmp_path):
+    (tmp_path / "own.py").write_text(UNSCORED)
+    parts = ("--dataset", "own.py:SUMS", "--model", "own.py:Net", "--loss", "own.py:squares", "--split", "iid")
+    code, printed, told = tacit("train", *QUICK[:2], *QUICK[4:], *parts)
+    assert code == 0, told
+    assert re.search(r"^round 6/6: loss [\d.e+-]+ mean, [\d.e+-]+ worst, [\d.e+-]+ best", told, re.MULTILINE)
+    assert "accuracy" not in told + printed
+
+
+def test_numbers_of_rounds_have_thousands_separators(tacit):
+    config = {"agents": 2, "split": "0.5", "noise_multiplier": 300.0, "lot_size": 24, "rounds": 2_000}
+    with Runner.start(Path("runs"), "long", RunConfig.of(config)) as runner:
+        screen = Console(file=StringIO(), width=80)
+        with show_rounds(runner, screen, shown=True):
+            pass
+    assert screen.file.getvalue().startswith("round 0/2,000: accuracy ")

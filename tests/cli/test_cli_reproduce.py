@@ -39,6 +39,7 @@ def lines(folder):
     return [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_without_a_name_all_are_listed_with_their_times():
     text = answer("reproduce")
     listed = document("reproduce")

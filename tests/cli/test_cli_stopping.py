@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -91,3 +92,45 @@ def stopping_at_once(runner, screen, shown):
 
 
 progress_of = play_run.show_rounds
+
+
+# Runs a module as a program, with Ctrl-C at the moment when it looks for the module that is named first.
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+wanted, program, *words = sys.argv[1:]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+sys.meta_path.insert(0, Interrupt())
+sys.argv = [program, *words]
+runpy.run_module(program, run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "during"),
+    [
+        ("tacit", "tacit.cli.program"),
+        ("tacit", "typer"),
+        ("tacit", "tacit.cli.terminal.errors"),
+        ("tacit", "tacit.privacy"),
+        ("tacit", "torch"),
+        ("tacit.cluster", "tacit.cli.rank"),
+        ("tacit.cluster", "numpy"),
+        ("tacit.cluster", "torch"),
+    ],
+)
+def test_ctrl_c_during_imports_ends_quietly(tmp_path, program, during):
+    words = ["train", *QUICK] if program == "tacit" else ["nets.toml", "--name", "one"]
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, during, program, *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

@@ -3,9 +3,10 @@
 import json
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
-from invoking import PLAIN, QUICK, one_line
+from invoking import PLAIN, QUICK, complaint, one_line
 from tampering import edit_log, gaussians
 
 from tacit.cli.terminal.options import given_settings
@@ -151,7 +152,7 @@ def test_the_report_counts_what_the_ledger_holds(tacit, tmp_path):
 BAD = [
     ("train", "say how much privacy to give"),
     ("train --epsilon 1 --noise-multiplier 2", "not both"),
-    ("train", "either --epsilon or --noise-multiplier, and not both; or --no-private"),
+    ("train", "either --epsilon or --noise-multiplier, but not both; or --no-private"),
     ("train --no-private --epsilon 1", "--no-private guarantees nothing"),
     ("train --no-private --private", "--private and --no-private contradict each other"),
     ("train --epsilon -1", "--epsilon is -1.0; it must be greater than 0"),
@@ -378,3 +379,36 @@ def test_the_plan_of_a_short_run_states_how_much_it_scores(tacit):
     code, out, error = tacit("train", *QUICK, "--name", "two", "--rounds", "300")
     assert code == 0, error
     assert "for each one trained on" not in out
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("--learning-rate", "did you mean '--lr'?"),
+        ("--eps", "did you mean '--epsilon'?"),
+        ("--batch-size", "did you mean '--lot-size'?"),
+        (
+            "--epochs",
+            "did you mean '--rounds' (in a round, each agent is asked about a lot, not about all of its records)?",
+        ),
+        ("--roundz", "did you mean '--rounds'?"),
+    ],
+)
+def test_options_are_also_known_by_their_names_in_other_libraries(given, meant, empty_folder):
+    assert one_line(complaint("train", given, "3")) == f"unknown option '{given}'; {meant} (see 'tacit train --help')"
+
+
+def test_settings_in_a_file_and_parameters_of_a_search_are_known_by_the_same_names(empty_folder):
+    Path("run.toml").write_text("learning_rate = 1\n")
+    assert "unknown setting 'learning_rate'; did you mean 'lr'?" in complaint("train", "run.toml")
+    Path("run.toml").write_text("epsilon = 3\n")
+    said = complaint("tune", "run.toml", "--parameter", "learning_rate=1,2")
+    assert "unknown parameter 'learning_rate'; did you mean 'lr'?" in said
+
+
+def test_a_data_folder_that_does_not_exist_is_refused_before_anything_is_created(tacit, tmp_path):
+    code, out, error = tacit("train", "--dataset", "mnist", "--data-dir", "nowhere", "--epsilon", "4")
+    assert (code, out) == (2, "")
+    assert "error: the data folder nowhere does not exist; create it, or name another one" in one_line(error)
+    assert not any(tmp_path.rglob("*MNIST*"))
+    assert not (tmp_path / "nowhere").exists()

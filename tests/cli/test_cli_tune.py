@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import closing
 from io import StringIO
 
 import pytest
@@ -9,7 +10,7 @@ from invoking import complaint, one_line
 from rich.console import Console
 
 from tacit.cli.terminal.progress import show_search
-from tacit.privacy import DurableLedger
+from tacit.privacy import Budget, DurableLedger
 from tacit.runs.config import RunConfig
 from tacit.training.session import Session
 from tacit.tuning.search import SearchProgress
@@ -44,6 +45,11 @@ def settings(tmp_path, monkeypatch):
 
 def tune(tacit, *options, of="lr=0.1,1", population=2):
     return tacit("tune", "run.toml", "--parameter", of, "--population", population, *options)
+
+
+def test_a_parameter_that_cannot_be_searched_is_reported_before_an_output_that_exists(settings):
+    settings.with_name("tuned.toml").touch()
+    assert "unknown parameter 'clap'; did you mean 'clip'?" in complaint("tune", "run.toml", "--parameter", "clap=1,2")
 
 
 def stop_in_round(number, monkeypatch, *, again=False):
@@ -83,7 +89,7 @@ def test_a_file_that_is_there_is_not_lost(settings, monkeypatch):
     assert kept.read_text() == "mine"
     assert "is not a folder" in complaint(*given, "--output", kept / "tuned.toml")
     assert "a picture is saved as" in complaint(*given, "--output", "new.toml", "--plot", "scores.txt")
-    monkeypatch.setattr("tacit.cli.terminal.files.os.access", lambda folder, _: str(folder) != ".")
+    monkeypatch.setattr("tacit.cli.terminal.output.os.access", lambda folder, _: str(folder) != ".")
     assert "new.toml: cannot be written, because . is read-only" in complaint(*given, "--output", "new.toml")
 
 
@@ -152,3 +158,27 @@ def test_ctrl_c_on_private_records_says_what_the_ledger_charges(tacit, settings,
     assert "Runs that made queries and did not end are charged their whole plan" in one_line(printed)
     ledger = DurableLedger(settings.with_name("runs") / "ledger.sqlite", read_only=True)
     assert {(account.state, account.spent, account.charged) for account in ledger.accounts} == {("stopped", 3, 8)}
+
+
+def test_a_budget_bounds_a_search_on_private_records_and_stays_in_the_ledger(tacit, settings):
+    settings.with_name("own.py").write_text(OWN)
+    settings.write_text(SETTINGS + 'dataset = "own.py:DATA"\nsplit = "iid"\n')
+    code, _, told = tune(tacit, "--budget", 0.05)
+    assert code == 2
+    assert "error:" in told
+    assert "budget" in told
+    path = settings.with_name("runs") / "ledger.sqlite"
+    with closing(DurableLedger(path, read_only=True)) as ledger:
+        assert not ledger.entries()
+    code, _, told = tune(tacit, "--budget", 50)
+    assert code == 0, told
+    with closing(DurableLedger(path, read_only=True)) as ledger:
+        assert ledger.budget == Budget(epsilon=50.0, delta=1e-3)
+        assert {account.state for account in ledger.accounts} == {"finished"}
+
+
+def test_a_budget_for_a_search_that_is_not_in_the_ledger_is_refused(tacit, settings):
+    code, _, told = tune(tacit, "--budget", 5)
+    assert code == 2
+    assert "digits is published: a search on it is not in the ledger, so leave --budget out" in one_line(told)
+    assert not settings.with_name("tuned.toml").exists()

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +15,10 @@ import tomli_w
 from playing import SETTINGS
 from ranks import on_ranks
 
-from tacit.cli.rank import play_rank
-from tacit.cluster import agreeing, following
+from tacit.cli.rank import main, play_rank
+from tacit.cluster import agreeing, following, leading
 from tacit.cluster.group import Group
+from tacit.errors import RankFailed
 from tacit.privacy import DurableLedger
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
@@ -36,6 +38,7 @@ MISTAKES = {
     "another number of workers": "says workers = 3, but 2 ranks were started; use as many",
     "another noise": "the plan of lots, clipping norms, noise and keys is ",
     "other keys": "the plan of lots, clipping norms, noise and keys is ",
+    "no METIS": "placement metis needs pymetis: install tacit with the extra 'metis'",
 }
 BEGUN = {
     "lr": (3.0, "run 'one' began with lr = 1.0, but lr is 3.0 now; resume it with the settings that it began with"),
@@ -57,6 +60,9 @@ def play_mistaken(rank, folder, mistake):
         settings |= {"agents": 1, "graph": "complete"}
     elif mistake == "another number of workers":
         settings["workers"] = 3
+    elif mistake == "no METIS":
+        sys.modules["pymetis"] = None  # what an import finds where it is not installed
+        settings["placement"] = "metis"
     elif mistake == "another noise" and rank == 1:
         calibrate_lower()
     elif mistake == "other keys":
@@ -103,6 +109,41 @@ def test_a_mistake_of_one_rank_is_one_sentence_of_rank_0(mistake, tmp_path):
     assert not (tmp_path / "runs" / "one").exists()
     if (tmp_path / "runs" / "ledger.sqlite").exists():
         assert not DurableLedger(tmp_path / "runs" / "ledger.sqlite", read_only=True).accounts
+
+
+def play_while_rank_0_is_busy(rank, folder):
+    """Rank 1 has no settings, while rank 0 reads its data for three seconds; return whether rank 0 has spoken when rank 1 ends."""
+    file, said = folder / f"{rank}.toml", folder / "said"
+    if rank:
+        return play_rank(file, "one", folder / "runs", budget=None, deadline=30.0, quiet=True), said.exists()
+    file.write_bytes(tomli_w.dumps(SETTINGS).encode())
+    compare, leading.facts_of = leading.facts_of, lambda *given: time.sleep(3.0) or compare(*given)
+    try:
+        return play_rank(file, "one", folder / "runs", budget=None, deadline=30.0, quiet=True)
+    except RankFailed as error:
+        said.write_text(str(error))
+        raise
+
+
+def test_a_rank_that_fails_while_rank_0_is_busy_ends_after_rank_0_has_said_why(tmp_path):
+    """torchrun ends all ranks when one has, so rank 0 would be ended before it knows what to say."""
+    first, second = on_ranks(2, play_while_rank_0_is_busy, tmp_path, may_fail=True, joined=False, timeout=120)
+    assert "RankFailed: rank 1: " in first.strip().splitlines()[-1]
+    assert second == (2, True)
+
+
+def test_of_a_wrong_command_rank_0_speaks_first(monkeypatch, capsys):
+    """torchrun then ends the others, and one sentence is printed instead of one for each rank."""
+    printed_before = []
+    monkeypatch.setattr("tacit.cli.rank.time.sleep", lambda _: printed_before.append(capsys.readouterr().err))
+    for rank, waits in (("0", []), ("1", [""])):
+        monkeypatch.setenv("RANK", rank)
+        monkeypatch.setattr(sys, "argv", ["tacit.cluster", "run.toml"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert printed_before == waits
+        assert capsys.readouterr().err.startswith("error: missing option '--name'")
 
 
 def play_on_a_folder_of_its_own(rank, folder, kind):

@@ -21,7 +21,7 @@ from tacit.cluster.leading import Lead
 from tacit.errors import InvalidInput, PrivacyError, StorageError
 from tacit.privacy import DurableLedger, Ledger
 from tacit.privacy.charges import ShardAccount, charges_file, charges_of
-from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise_kinds import Masks
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
@@ -169,7 +169,6 @@ def play_both(rank, folder, kinds):
         if rank == 0:
             with Runner.start(folder / "alone", name.replace(" ", "-"), config(**settings | {"workers": 1})) as runner:
                 runner.play(stop=lambda: False)
-        os.environ["TORCHELASTIC_RESTART_COUNT"] = name
         play(rank, folder / "two", name.replace(" ", "-"), settings, deadline=120.0)
 
 
@@ -353,7 +352,7 @@ def test_charges_of_an_unknown_run_or_that_were_changed_are_found(tmp_path, alon
         again.spend()
     (problem,) = ledger.verify()
     assert (
-        f"rank 1 of run 'one' has charged 9 queries, and the ledger has {ROUNDS} for the run, which is finished"
+        f"rank 1 of run 'one' has charged 9 queries, but the ledger has {ROUNDS} for the run, which is finished"
         in problem
     )
     file = charges_file(path, runner.account.token, 1)
@@ -374,13 +373,13 @@ def test_one_process_does_not_resume_what_several_began(tmp_path):
     path, folder = tmp_path / "ledger.sqlite", runner.folder
     folder.shards_file.parent.mkdir()
     folder.shards_file.touch()
-    with pytest.raises(InvalidInput, match="begun by several processes; resume it with `tacit resume one`"):
+    with pytest.raises(InvalidInput, match="started by several processes; resume it with `tacit resume one`"):
         tacit.resume(folder.path)
     folder.shards_file.unlink()
     account = ShardAccount(path, runner.account.token, 1, "one", runner.account.lines[:2], ROUNDS)
     account.spend()
     account.close()
-    with pytest.raises(InvalidInput, match="begun by several processes"):
+    with pytest.raises(InvalidInput, match="started by several processes"):
         tacit.resume(folder.path)
     charges_file(path, runner.account.token, 1).unlink()
     assert tacit.resume(folder.path).ledger.account("one").spent == ROUNDS

@@ -8,7 +8,8 @@ import pytest
 
 from tacit import graphs
 from tacit.cluster import place
-from tacit.cluster.placement import count_halo, whole_weights
+from tacit.cluster.leading import describe_placement
+from tacit.cluster.placement import Placement, count_halo, whole_weights
 from tacit.errors import InvalidInput
 from tacit.networks import RandomMatchings, as_topology
 from tacit.networks.sharded import find_crossing, ranks_of
@@ -74,3 +75,14 @@ def test_bad_placements_are_refused(monkeypatch):
     assert len(place(ring, 2, np.ones(4))) == 1
     with pytest.raises(InvalidInput, match=r"needs pymetis: .*tacit\[metis\]"):
         place(ring, 2, np.ones(4), "metis")
+
+
+@pytest.mark.parametrize(
+    ("shards", "halo", "words"),
+    [
+        (((0,), (1,)), 2.0, "2, each with 1 agent; metis placement: 1 row crosses for each agent"),
+        (((0, 1), (2,)), 6.0, "2, each with 1 to 2 agents; metis placement: 2 rows cross for each agent"),
+    ],
+)
+def test_a_placement_is_described_in_words(shards, halo, words):
+    assert describe_placement(Placement("metis", shards, halo), []) == words

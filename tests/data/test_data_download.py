@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pooch
 import pytest
+import requests
 
-from tacit.data import data_folder
+from tacit.data import data_folder, load
 from tacit.data.download import RemoteFile, fetch, locate
 from tacit.errors import DataError
 
@@ -222,3 +223,42 @@ def test_the_folder_is_the_argument_then_the_environment_then_the_cache(tmp_path
 def test_a_folder_by_the_name_of_a_file_is_not_that_file(tmp_path):
     (tmp_path / "y").mkdir()
     assert locate("y", tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (requests.ConnectTimeout("x"), "no answer within 30 seconds"),
+        (requests.exceptions.ProxyError("x"), "the proxy does not let this machine connect to it"),
+        (requests.exceptions.SSLError("x"), "no secure connection to this server"),
+        (ValueError("x"), "x"),
+    ],
+)
+def test_a_failed_download_says_why_in_a_few_words(folder, monkeypatch, error, words):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(pooch, "retrieve", fail)
+    with pytest.raises(DataError) as caught:
+        fetch([RemoteFile(path="a.bin", checksum="md5:0", mirrors=(NOWHERE,))], folder)
+    assert str(caught.value).splitlines()[1] == f"  {NOWHERE}a.bin: {words}"
+
+
+def test_a_server_that_cannot_be_reached_is_reported_without_an_exception_of_the_library(mirror, folder):
+    with pytest.raises(DataError) as caught:
+        fetch([RemoteFile(path="a.bin", checksum="md5:0", mirrors=(NOWHERE,))], folder)
+    assert str(caught.value).splitlines()[1] == f"  {NOWHERE}a.bin: this machine cannot connect to that server"
+
+
+def test_a_data_folder_that_was_named_and_does_not_exist_is_refused_and_not_created(tmp_path, monkeypatch):
+    missing = tmp_path / "missing"
+    with pytest.raises(DataError, match=f"^the data folder {missing} does not exist; create it, or name another one"):
+        load("mnist", missing)
+    monkeypatch.setenv("TACIT_DATA", str(missing))
+    with pytest.raises(DataError, match=f"^TACIT_DATA, the data folder, {missing} does not exist; create it"):
+        load("mnist")
+    assert not missing.exists()
+    assert load("digits").classes == 10, "which is part of a package"
+    missing.touch()
+    with pytest.raises(DataError, match="is not a folder"):
+        load("mnist")

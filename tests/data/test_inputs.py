@@ -201,7 +201,7 @@ def test_a_schema_has_a_field_for_each_input(kind):
     wrong = {**inputs, "words": inputs["words"].float()} if kind == "dict" else (inputs[0], inputs[1].float())
     with pytest.raises(DataError, match=f"{name} of these records are float32"):
         drafted.check_kind(Records(wrong, sampled.targets), "these records")
-    with pytest.raises(DataError, match="make them alike"):
+    with pytest.raises(DataError, match="make them match"):
         drafted.check_kind(Records.of(several(4, "one")), "these records")
 
 
@@ -300,8 +300,8 @@ def test_units_are_protected_as_wholes_with_several_inputs():
     inputs, targets = several(60, "dict")
     people = torch.arange(60) // 3
     data = AgentData.from_parts([Records(inputs, targets).of_units(people)], name="people", classes=CLASSES)
-    promise = tacit.Privacy(noise_multiplier=1.0, delta=1e-5, clip=0.5, lot_size=20, unit=tacit.Unit("person", most=3))
-    training = settings("dict", lambda: Both().double(), data=data, graph=None, privacy=promise)
+    privacy = tacit.Privacy(noise_multiplier=1.0, delta=1e-5, clip=0.5, lot_size=20, unit=tacit.Unit("person", most=3))
+    training = settings("dict", lambda: Both().double(), data=data, graph=None, privacy=privacy)
     with Session(tacit.Training(algorithm=tacit.Local(), **training)) as session:
         (piece,) = session.real_oracle._drawer.pieces([np.arange(60).reshape(20, 3)], 10**6)
         theta = session.state.theta

@@ -1,4 +1,4 @@
-"""Evidence of runs whose noise cancels: ε is derived for the promised observer and for everybody else, and masks are compared."""
+"""Evidence of runs whose noise cancels: ε is derived for the planned observer and for everybody else, and masks are compared."""
 
 import shutil
 

@@ -34,28 +34,28 @@ def with_models(runs, factor, processor=None, checkpoint=True):
     forge(runs, "one", event=event, summary=lambda facts: facts | stated)
 
 
-def test_models_that_the_seeds_do_not_give_are_found_on_the_same_fingerprint(runs):
+def test_models_that_the_seeds_do_not_give_are_found_in_the_same_environment(runs):
     with_models(runs, 1 + 1e-4)
     found = outcomes(runs, replay=True)["replay"]
     assert found.outcome == "fails"
-    assert "in the replay on the same fingerprint, the models are different" in found.words
+    assert "replayed in the same environment, the models are different" in found.words
 
 
 @pytest.mark.parametrize(
     ("factor", "outcome", "words"),
     [
-        (1 + 1e-4, "holds", "and not to the bit, since processor differs"),
+        (1 + 1e-4, "holds", "but not to the bit, since processor differs"),
         (1.02, "fails", "models are 0.02 of their length from the recorded ones, but at most 0.01 is expected"),
     ],
 )
-def test_on_another_fingerprint_a_replay_agrees_within_a_tolerance(runs, factor, outcome, words):
+def test_in_another_environment_a_replay_agrees_within_a_tolerance(runs, factor, outcome, words):
     with_models(runs, factor, processor="another")
     found = outcomes(runs, replay=True)["replay"]
     assert found.outcome == outcome
     assert words in found.words
 
 
-def test_a_run_that_carries_rounding_on_is_not_called_false_on_another_fingerprint(tmp_path):
+def test_a_run_that_carries_rounding_on_is_not_called_false_in_another_environment(tmp_path):
     """DiNNO's fresh Adam takes signs of gradients: one that rounding turns changes all that follows."""
     play(tmp_path, algorithm="dinno", model="mlp", lr=0.2, rounds=24, evaluate_every=6)
     with_models(tmp_path, 1.05, processor="another")
@@ -144,7 +144,7 @@ def test_a_snapshot_that_no_plan_has_is_found(seen):
         (lambda event: event | {"bytes_sent": [value - 1 for value in event["bytes_sent"]]}, "fails"),
     ],
 )
-def test_on_another_fingerprint_snapshots_agree_within_a_tolerance(seen, change, outcome):
+def test_in_another_environment_snapshots_agree_within_a_tolerance(seen, change, outcome):
     def event(event):
         if event["event"] == "plan":
             return event | {"machine": event["machine"] | {"processor": "another"}}
@@ -193,7 +193,7 @@ def test_snapshots_of_a_release_before_its_last_need_an_earlier_head(seen):
 
 
 def test_noise_that_does_not_follow_from_the_epsilon_of_the_settings_is_found(seen):
-    """Ten times the noise in plan and ledger, with every ε that follows: less than was promised, and not what was done."""
+    """Ten times the noise in plan and ledger, with every ε that follows: less than the settings ask for, and not what was done."""
     with closing(DurableLedger(seen / "ledger.sqlite", read_only=True)) as ledger:
         lines = ledger.account("released").lines
     sigmas = [10 * line.mechanism.noise_multiplier for line in lines]

@@ -311,6 +311,19 @@ def test_series_over_budgets_say_against_whom_and_what_everybody_else_sees():
     assert "masks, against any 2 agents 97.7 ± 0.5 % (ε = 3.41 against everybody else)" in said
 
 
+def test_the_figure_names_the_rounds_of_the_network_and_shows_all_that_have_masks():
+    values = {("central", None): 0.95, ("dsgt", "complete"): 0.92, ("dsgt", "complete", 1): 0.945}
+    long = accuracy_rows(values)
+    short = [row | {"rounds": 300} for row in long]
+    without = [row | {"rounds": 500} for row in accuracy_rows({("central", None): 0.95})]
+    figure = load_experiment("accuracy").draw([*long, *short, *without, *accuracy_rows(values, "features")])
+    labels = figure.axes[1].get_legend_handles_labels()[1]
+    masks = [label for label in labels if label.startswith("masks, against any 1 agent")]
+    begin = "masks, against any 1 agent"
+    assert masks == [begin, f"{begin}: network, 300 rounds", f"{begin}: network, 1,000 rounds"]
+    assert not any("500 rounds" in label for label in labels)
+
+
 def test_other_data_sets_stay_out_of_the_table_and_have_a_line_of_their_own():
     values = {("central", None): 0.88, ("dsgt", "complete"): 0.86, ("dsgt", "complete", 1): 0.875}
     there = [row | {"dataset": "fashion-mnist", "epsilon": 2.0} for row in accuracy_rows(values, "features")]
@@ -333,7 +346,35 @@ def tried(start, finish, validation, **changes):
     """One try of DSGT's steps with the network."""
     row = {"dataset": "mnist", "agents": 10, "recipe": "network", "algorithm": "dsgt", "part": "steps", "rounds": 300}
     row |= {"sample_rate": 0.04, "noise_multiplier": 3.0, "queries": 300, "clip": 1.0, "lot": 256, "trial": 0}
+    row |= {"graph": "complete"}
     return row | {"start": start, "finish": finish, "validation": validation} | changes
+
+
+def test_later_seeds_confirm_a_choice_and_are_kept_out_of_the_table():
+    values = {("central", None): 0.98, ("dsgt", "ring", 1): 0.975}
+    first = [
+        row | ({"exchanges": 4} if row["algorithm"] == "dsgt" else {})
+        for row in accuracy_rows(values, "features", trials=5)
+    ]
+    later = [row | {"seed": 100, "accuracy": row["accuracy"] - 0.1} for row in first]
+    finding = load_experiment("accuracy").finding
+    assert "seeds that had not been used before" not in finding(first)
+    said = finding([*first, *later])
+    assert (
+        "seeds that had not been used before, they give 87.9 ± 0.4 % beside central training's 88.4 ± 0.4 %: -0.5 ± 0.0 points, within the 0.8 points"
+        in said
+    )
+    assert finding(first) == said.replace(said[said.index(" Run once more") :], "")
+
+
+def test_steps_that_differ_by_graph_are_named_with_their_graphs():
+    rows = accuracy_rows({("central", None): 0.95, ("dsgt", "complete", 1): 0.94, ("dsgt", "ring", 1): 0.93})
+    same = load_experiment("accuracy").finding(rows)
+    start, finish = rows[-1]["start"], rows[-1]["finish"]
+    assert f"DSGT with masks {start:g} to {finish:g}" in same
+    other = [row | ({"start": 2.5} if row["graph"] == "ring" else {}) for row in rows]
+    said = load_experiment("accuracy").finding(other)
+    assert f"DSGT with masks {start:g} to {finish:g} on the complete graph, 2.5 to {finish:g} on the ring" in said
 
 
 def test_steps_that_were_not_tried_or_are_not_the_best_are_named():
@@ -349,12 +390,15 @@ def test_steps_that_were_tried_with_several_seeds_are_listed_by_their_mean():
     rows = [tried(4.0, 0.4, 0.91 + 0.001 * trial, part="seeds", trial=trial) for trial in range(3)]
     rows += [tried(2.0, 0.2, 0.93 - 0.04 * trial, part="seeds", trial=trial) for trial in range(3)]
     rows += [tried(4.0, 0.8, 0.94, part="seeds", curious=1)]
+    rows += [tried(4.0, 0.2, 0.93, part="seeds", curious=1, graph="ring", rounds=1000)]
     said = load_experiment("tuning").finding(rows)
     assert (
         "network, DSGT, 300 rounds, 3 seeds: 91.1 ± 0.2 % with η from 4 to 0.4, 89.0 ± 9.9 % with η from 2 to 0.2."
         in said
     )
-    assert "DSGT with masks against one curious agent, 300 rounds, 3 seeds: 94.0 % with η from 4 to 0.8." in said
+    masks = "network, DSGT with masks against one curious agent"
+    assert f"{masks}, 300 rounds, 3 seeds: 94.0 % with η from 4 to 0.8." in said
+    assert f"{masks}, ring, 1,000 rounds, 3 seeds: 93.0 % with η from 4 to 0.2." in said
     assert "network, DSGT, η from 4 to 0.4, which" not in said, "it is the best of several seeds"
     worse = load_experiment("tuning").finding([row | {"validation": 0.5 if row["start"] == 4 else 0.9} for row in rows])
     assert "network, DSGT, η from 4 to 0.4, which is not the best" in worse

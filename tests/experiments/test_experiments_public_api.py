@@ -80,7 +80,7 @@ def test_experiments_use_documented_names_only(path):
 @pytest.mark.parametrize(
     ("source", "name"),
     [
-        ("from tacit.privacy.accounting import _rough", "tacit.privacy.accounting._rough"),
+        ("from tacit.privacy.accounting import _merge", "tacit.privacy.accounting._merge"),
         ("from tacit.io import files\nfiles.replace_folder", "tacit.io.files.replace_folder"),
         ("import tacit\ntacit.privacy.accounting.ceil_digits(1.0)", "tacit.privacy.accounting.ceil_digits"),
         ("import tacit.io.processes\ntacit.io.processes._context()", "tacit.io.processes._context"),

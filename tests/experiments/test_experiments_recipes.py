@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tacit import DiNNO
+from tacit.experiments import load_experiment
 from tacit.experiments.recipes import FEATURES, MASKS, NETWORK, RECIPES
 from tacit.experiments.tuning import SEEDS, STEPS, list_tries
 
@@ -53,14 +54,28 @@ def test_the_rows_are_of_steps_and_of_other_changes():
     assert {row["part"] for row in rows()} == {STEPS, "changes", SEEDS}
 
 
-@pytest.mark.parametrize("system", ["central", MASKS, "dsgt"])
-def test_the_steps_of_the_network_are_the_best_of_several_seeds(system):
-    """Masks take the steps of central training."""
-    algorithm, steps_of = ("dsgt", "central") if system == MASKS else (system, system)
-    found: dict[float, list[float]] = {}
+def steps_over_seeds(system, rounds, graph=""):
+    """Return the validation scores of each pair of steps of the network."""
+    algorithm, found = "dsgt" if system == MASKS else system, {}
+    asked = (SEEDS, NETWORK, algorithm, system == MASKS, rounds, graph)
     for row in rows():
-        if (row["part"], row["algorithm"], bool(row["curious"])) == (SEEDS, algorithm, system == MASKS):
-            found.setdefault(row["start"], []).append(row["validation"])
+        if (row["part"], row["recipe"], row["algorithm"], bool(row["curious"]), row["rounds"], row["graph"]) == asked:
+            found.setdefault((row["start"], row["finish"]), []).append(row["validation"])
     assert len(found) >= 2
     assert {len(scores) for scores in found.values()} == {3}
-    assert max(found, key=lambda start: sum(found[start])) == RECIPES[NETWORK].systems[steps_of].used.start
+    return found
+
+
+@pytest.mark.parametrize("system", ["central", MASKS, "dsgt", "dinno"])
+def test_the_steps_of_the_network_are_the_best_of_several_seeds(system):
+    """Masks take the steps of central training."""
+    found = steps_over_seeds(system, 300, "" if system == "central" else "complete")
+    used = RECIPES[NETWORK].systems["central" if system == MASKS else system].used
+    assert max(found, key=lambda steps: sum(found[steps])) == (used.start, used.finish)
+
+
+def test_the_steps_of_masks_on_the_ring_with_1000_rounds_are_the_best_of_several_seeds():
+    found = steps_over_seeds(MASKS, 1000, "ring")
+    points = load_experiment("accuracy").points("laptop")
+    (used,) = [point for point in points if point["graph"] == "ring" and point["rounds"] == 1000]
+    assert max(found, key=lambda steps: sum(found[steps])) == (used["start"], used["finish"])

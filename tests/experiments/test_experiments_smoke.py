@@ -35,10 +35,12 @@ def test_every_profile_is_declared(name):
     for profile in PROFILES:
         points = experiment.points(profile)
         assert len({point.key for point in points}) == len(points)
-        assert set(experiment.varies) <= {name for point in points for name in point.named}
         assert len({point.describe(experiment.varies) for point in points}) == len(points)
         assert all(json.loads(json.dumps(point.named)) == point.named for point in points)
         assert sum(map(experiment.seconds, experiment.points(profile))) > 0
+    assert set(experiment.varies) <= {
+        name for each in PROFILES for point in experiment.points(each) for name in point.named
+    }
     smoke, laptop, paper = (sum(map(experiment.seconds, experiment.points(profile))) for profile in PROFILES)
     assert smoke <= laptop <= paper
 
@@ -46,7 +48,7 @@ def test_every_profile_is_declared(name):
 def test_the_laptop_profile_takes_some_hours():
     found = [load_experiment(name) for name in EXPERIMENTS]
     hours = sum(each.total_seconds(each.points("laptop")) for each in found) / 3600
-    assert 2 < hours < 12  # of one core
+    assert 2 < hours < 16  # of one core: a night of two cores
 
 
 def test_no_estimate_is_made_of_what_a_processor_cannot_play():

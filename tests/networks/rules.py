@@ -132,8 +132,8 @@ def run_ranked(oracle, links, thetas, lrs):
         yield thetas
 
 
-def dinno(*, inner, step, carry):
-    return partial(reference.run_dinno, rho=0.4, growth=1.05, inner=inner, step=step, carry=carry)
+def dinno(*, inner, step, carry, sent=None):
+    return partial(reference.run_dinno, rho=0.4, growth=1.05, inner=inner, step=step, carry=carry, sent=sent)
 
 
 def averaged(run):
@@ -211,6 +211,10 @@ PAIRS = {
         dinno(inner=3, step=reference.plain, carry=False),
     ),
     "dinno carried": (SEVERAL, RUN_SEVERAL),
+    "dinno with random-k": (
+        tacit.DiNNO(rho=0.4, rho_growth=1.05, step=Plain(), codec=RandomK(0.4)),
+        dinno(inner=1, step=reference.plain, carry=False, sent=some(0.4)),
+    ),
     "dsgd averaged": (tacit.Averaged(tacit.DSGD(), decay=0.6), averaged(reference.run_dsgd)),
     "dsgt averaged": (tacit.Averaged(tacit.DSGT(), decay=0.6), averaged(reference.run_dsgt)),
     "dinno averaged": (tacit.Averaged(SEVERAL, decay=0.6), averaged(RUN_SEVERAL)),

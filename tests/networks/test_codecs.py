@@ -86,13 +86,13 @@ def test_a_share_lies_between_none_and_all(share):
 
 @pytest.mark.parametrize("bits", [0, 1, 3, 16, 2.5, float("nan")])
 def test_qsgd_has_bits_that_fill_bytes(bits):
-    with pytest.raises(InvalidInput, match="QSGD has 2, 4 or 8"):
+    with pytest.raises(InvalidInput, match="QSGD takes 2, 4 or 8"):
         QSGD(bits)
 
 
 def test_random_codecs_are_drawn_for_every_message():
     for codec in (RandomK(0.5), QSGD(8)):
-        with pytest.raises(InvalidInput, match=r"is drawn for every message; send it by at\.exchange"):
+        with pytest.raises(InvalidInput, match=r"for every message, which at\.exchange of a rule draws"):
             codec.encode(rows())
 
 
@@ -153,7 +153,7 @@ def test_what_a_compressed_message_says_of_oneself_is_mixed_like_a_neighbours():
     ("text", "message"),
     [
         ("topk:2", r"codec is 'topk:2': share is 2\.0; it must lie in \(0, 1\]; write it as in topk:0\.1"),
-        ("qsgd:3", "codec is 'qsgd:3': bits is 3; QSGD has 2, 4 or 8 for a number; write it as in qsgd:8"),
+        ("qsgd:3", "codec is 'qsgd:3': bits is 3; QSGD takes 2, 4 or 8 bits for each number; write it as in qsgd:8"),
         ("topk:half", r"codec is 'topk:half'; write it as in topk:0\.1"),
         ("topj:0.1", "unknown codec 'topj'; did you mean 'topk'"),
     ],

@@ -26,7 +26,8 @@ def make_sites(folder: Path, count: int, addresses=None) -> list[Identity]:
 
 
 def draft(sites: list[Identity], records=100, limits=None, **settings) -> Agreement:
-    config = RunConfig.of({**SETTINGS, **settings})
+    given = {**SETTINGS, **settings}
+    config = RunConfig.of({key: value for key, value in given.items() if value is not None})
     data = config.load_data().dataset
     agreement = draft_agreement(
         config, data, title="trial", first=sites[0].card, records=records, days=1, limits=limits or {}

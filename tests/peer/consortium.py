@@ -32,9 +32,6 @@ class MemoryJournal:
     def forget(self, before, keep):
         pass
 
-    def erase(self, kind):
-        self.records = [record for record in self.records if record.kind != kind]
-
     def close(self):
         pass
 
@@ -98,8 +95,13 @@ def verify(member, message, signature):
     return signature == sign_as(member)(message)
 
 
-def play_apart(settings, switch=None, *, masks=False, journals=None, absent=(), agreed_rounds=None, **terms):
-    """Play every agent on a core of its own and return the sessions; with `masks`, under secrets that members share. Those who are absent never start."""
+def play_apart(
+    settings, switch=None, *, masks=False, journals=None, absent=(), agreed_rounds=None, public=None, **terms
+):
+    """Play every agent on a core of its own and return the sessions; with `masks`, under secrets that members share. Those who are absent never start.
+
+    `public` are the records that teachers may be asked about, as an agreement has them.
+    """
     agents, switch = settings.data.agents, switch or Switch()
     topology = as_topology(settings.graph)
     every = [
@@ -138,7 +140,7 @@ def play_apart(settings, switch=None, *, masks=False, journals=None, absent=(), 
 
         async def one(session, core):
             with session:
-                await play(core, SessionPlayer(session, core))
+                await play(core, SessionPlayer(session, core, public))
                 await core.linger()
 
         await asyncio.gather(*map(one, sessions, switch.cores.values()))

@@ -60,6 +60,10 @@ class EmulatedNetwork:
     def address(self, site):
         return f"198.18.0.{site + 1}:{PORT}"  # a range for tests of networks, RFC 2544
 
+    def interface(self, site):
+        """Return the name of the interface by which a site reaches the others."""
+        return f"{self._near[site]}f"
+
     def command(self, site):
         """Return the words before a command that is to run at a site."""
         return ["ip", "netns", "exec", self._namespaces[site]]
@@ -88,7 +92,7 @@ class EmulatedNetwork:
         self.bridge.blocked = frozenset()
 
     def _join(self, site):
-        namespace, near, far = self._namespaces[site], self._near[site], f"{self._near[site]}f"
+        namespace, near, far = self._namespaces[site], self._near[site], self.interface(site)
         ip("netns", "add", namespace)
         ip("link", "add", near, "type", "veth", "peer", "name", far)
         switch_off_offloads(far)

@@ -31,6 +31,27 @@ RULES = {
 }
 
 
+@dataclass(frozen=True)
+class Seldom:
+    """DSGD that asks in some rounds alone: the first of every so many."""
+
+    every: int
+
+    def init(self, theta):
+        return tacit.DSGD().init(theta)
+
+    def round(self, state, at):
+        mixed = at.exchange(state.theta).mix()
+        return state._replace(theta=mixed - at.lr * at.gradient(state.theta) if self.asks(at.round) else mixed)
+
+    def asks(self, round):
+        return round % self.every == 0
+
+
+SELDOM = {"once": Seldom(1000), "every other round": Seldom(2)}
+"""Not among those that a seed draws: older seeds play as they did."""
+
+
 @lru_cache(maxsize=256)
 def make_topology(agents, edges):
     graph = nx.Graph()
@@ -89,8 +110,15 @@ class Problem:
         return make_topology(self.agents, self.edges)
 
     @property
-    def queries(self):
-        return self.rounds * getattr(RULES.get(self.rule), "inner_steps", 1)
+    def asked(self):
+        """How many queries each round makes."""
+        if self.rule in SELDOM:
+            return [int(SELDOM[self.rule].asks(round)) for round in range(self.rounds)]
+        return [getattr(RULES.get(self.rule), "inner_steps", 1)] * self.rounds
+
+    @property
+    def rule_played(self):
+        return (RULES | SELDOM)[self.rule]
 
     @property
     def start(self):
@@ -105,7 +133,7 @@ class Problem:
         """How many answers a message of a round has in it, by the rule's equations."""
         away = rounds_away(world.members[agent])
         before = round + (self.rule in ("dsgt", "chain"))
-        return sum(each not in away for each in range(before)) * (self.queries // self.rounds)
+        return sum(self.asked[each] for each in range(before) if each not in away)
 
 
 def rounds_away(member):
@@ -161,11 +189,9 @@ class RulePlayer:
         problem, agent, core = world.problem, member.agent, member.core
         self._network = PeerNetwork(agent, problem.topology, core)
         raw = self.make_oracle(world, member)
-        self._oracle = JournaledOracle(
-            raw, core.notes, queries=problem.queries, rounds=problem.rounds, unshare=raw.unshare
-        )
+        self._oracle = JournaledOracle(raw, core.notes, asked=problem.asked, unshare=raw.unshare)
         self._play = Play(
-            RULES[problem.rule],
+            problem.rule_played,
             problem.start[agent : agent + 1],
             rounds=problem.rounds,
             schedule=as_schedule(LR),
@@ -298,7 +324,7 @@ def play_stacked(world, skipped):
     ]
     topology = WithSkips(problem.topology, skipped)
     play = Play(
-        RULES[problem.rule],
+        problem.rule_played,
         problem.start,
         rounds=problem.rounds,
         schedule=as_schedule(LR),

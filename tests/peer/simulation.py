@@ -25,6 +25,7 @@ from tacit.peer.protocol.interface import (
     PeerTerms,
     RecordKind,
 )
+from tacit.peer.protocol.sqlite import SQLiteJournal
 
 RUN = sha256(b"simulated run").digest()
 PATIENCE = 4_000.0  # virtual seconds after which a run that has healed counts as stuck
@@ -81,13 +82,13 @@ class SimulatedJournal:
 
     def __init__(self, risk, *, forgets):
         self.risk, self.durable, self.pending, self._forgets = risk, [], [], forgets
+        self._forgotten = None
 
     def append(self, *records, sync=True):
         self.risk()
         self.pending += records
         if sync:
-            self.durable += self.pending
-            self.pending = []
+            self._write(self.pending)
             self.risk()
 
     def read(self):
@@ -97,24 +98,76 @@ class SimulatedJournal:
         return [record for record in self.durable + self.pending if record.slot == slot]
 
     def forget(self, before, keep):
-        if not self._forgets:
+        self._forgotten = (before, keep) if self._forgets else None
+
+    def _write(self, records):
+        """Bodies are gone as soon as the state that makes them superfluous is there."""
+        self.durable, self.pending = self.durable + records, []
+        if self._forgotten is None or not any(each.kind == RecordKind.COMMIT for each in records):
             return
+        before, keep = self._forgotten
 
         def emptied(record):
             forgettable = record.kind in (RecordKind.SEAL, RecordKind.USED, RecordKind.ANSWER, RecordKind.COMMIT)
             kept = record.kind == RecordKind.SEAL and record.slot in keep
             return record._replace(body=b"") if forgettable and not kept and record.slot.round < before else record
 
-        # The newest state and what follows from it must survive until the commit that replaces it.
-        last = max((place for place, each in enumerate(self.durable) if each.kind == RecordKind.COMMIT), default=0)
-        self.durable[:last] = [emptied(record) for record in self.durable[:last]]
+        self.durable = [emptied(record) for record in self.durable]
+        self._forgotten = None
 
     def crash(self, chance):
-        self.durable += self.pending[: chance.randint(0, len(self.pending))]
-        self.pending = []
+        self._write(self.pending[: chance.randint(0, len(self.pending))])
+        self._forgotten = None
 
     def close(self):
         pass
+
+
+class MirroredJournal(SimulatedJournal):
+    """The simulated journal and that of a real site, which must have the same records and bodies after every crash.
+
+    A crash loses all that was not synced, as it is only in the memory of the process.
+    """
+
+    def __init__(self, risk, path):
+        super().__init__(risk, forgets=True)
+        self._path, self._real, self.reopened = path, self._open(path), 0
+
+    def _open(self, path):
+        real = SQLiteJournal(path)
+        real._database.execute("PRAGMA synchronous = OFF")  # the machine does not crash here
+        return real
+
+    def append(self, *records, sync=True):
+        self.risk()
+        self.pending += records
+        self._real.append(*records, sync=sync)
+        if sync:
+            self._write(self.pending)
+            self.risk()
+
+    def find(self, slot):
+        simulated, real = (
+            [each._replace(body=b"") for each in found] for found in (super().find(slot), self._real.find(slot))
+        )
+        assert real == simulated, f"the journals differ about {slot}"
+        return real
+
+    def forget(self, before, keep):
+        super().forget(before, keep)
+        self._real.forget(before, keep)
+
+    def crash(self, chance):
+        self.pending, self._forgotten = [], None
+        self.close()
+        self._real = self._open(self._path)
+        self.reopened += 1
+        assert list(self._real.read()) == self.durable, "the journals differ after a crash"
+
+    def close(self):
+        """End as a process does that is killed: what waits is not written."""
+        self._real._waiting = []
+        self._real.close()
 
 
 class Member:
@@ -122,8 +175,7 @@ class Member:
 
     def __init__(self, world, agent):
         self.world, self.agent = world, agent
-        # An old copy of a disk still has what the disk has forgotten since.
-        self.journal = SimulatedJournal(self.risk, forgets=not world.faults.rollback)
+        self.journal = world.make_journal(self)
         self.charged = 0
         self.life = 0
         self.core = self.task = self.player = None
@@ -302,6 +354,10 @@ class World:
         return self
 
     # Members.
+
+    def make_journal(self, member):
+        # An old copy of a disk still has what the disk has forgotten since.
+        return SimulatedJournal(member.risk, forgets=not self.faults.rollback)
 
     def make_core(self, member):
         return Core(

@@ -35,7 +35,8 @@ class Consortium:
     """Sites with keys, folders and a signed agreement, as `tacit peer` commands would make them."""
 
     def __init__(self, folder, count, *, pairs=None, status=False, addresses=None, limits=LIMITS, **settings):
-        config = RunConfig.of({**SETTINGS, "agents": count, **settings})
+        given = {**SETTINGS, "agents": count, **settings}
+        config = RunConfig.of({key: value for key, value in given.items() if value is not None})
         data = config.load_data()
         self.config, self.data, self.folder = config, data, folder
         addresses = addresses or [free_address() for _ in range(count)]

@@ -1,23 +1,30 @@
 """What keeps a site running: the systemd unit, the container file, the words to systemd, and health by gRPC."""
 
 import asyncio
+import errno
 import re
 import shlex
 import shutil
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import grpc
 import pytest
+import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tacit.peer.systemd import notify_systemd
 from tacit.peer.wire import tls
+from tests.peer import unit_limits
+from tests.peer.consortia import NAMES
+from tests.peer.sites import Consortium
 from tests.peer.wires import linked, make_pair
 
 ROOT = Path(__file__).parents[2]
 PEER = ROOT / "examples" / "peer"
+UNIT = PEER / "tacit-peer@.service"
 INSTRUCTIONS = {"FROM", "WORKDIR", "COPY", "RUN", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "ENV", "ENTRYPOINT", "CMD"}
 
 
@@ -34,6 +41,35 @@ def test_systemd_accepts_the_unit(tmp_path):
     assert "Type=notify" in text
     for hardening in ("NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet=\n", "UMask=0077"):
         assert hardening in text
+
+
+@pytest.mark.skipif(bool(unit_limits.why_not()), reason=unit_limits.why_not())
+def test_the_unit_allows_what_torch_and_numpy_do_and_hides_no_processor_from_them():
+    """MKL asks for processors when it is loaded, OpenBLAS places its memory, and without /proc/cpuinfo torch computes without vector instructions."""
+    code = "import numpy, torch, grpc; print(torch.backends.cpu.get_cpu_capability())"
+    done = subprocess.run(unit_limits.command_under(UNIT, sys.executable, "-c", code), capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, torch.backends.cpu.get_cpu_capability()), done.stderr
+
+
+@pytest.mark.skipif(bool(unit_limits.why_not()), reason=unit_limits.why_not())
+def test_a_call_that_the_unit_does_not_allow_fails_and_does_not_end_the_site():
+    code = "import ctypes; c = ctypes.CDLL(None, use_errno=True); print(c.ptrace(0, 0, 0, 0), ctypes.get_errno())"
+    done = subprocess.run(unit_limits.command_under(UNIT, sys.executable, "-c", code), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"-1 {errno.EPERM}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(unit_limits.why_not()), reason=unit_limits.why_not())
+def test_sites_run_to_their_end_under_the_limits_of_the_unit(tmp_path):
+    trial = Consortium(tmp_path, 2, noise="cancelling", curious=0, source="secret")
+    run = [sys.executable, "-m", "tacit", "peer", "run", "--site"]
+    sites = [
+        subprocess.Popen(unit_limits.command_under(UNIT, *run, str(tmp_path / name)), stderr=subprocess.PIPE, text=True)
+        for name in NAMES[:2]
+    ]
+    ended = [site.communicate(timeout=400) for site in sites]
+    assert [site.returncode for site in sites] == [0, 0], ended
+    assert all(trial.run_folder(number).summary_file.exists() for number in range(2))
 
 
 def test_the_container_file_copies_what_there_is_and_drops_root():

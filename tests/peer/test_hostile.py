@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import resource
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -17,7 +18,7 @@ from tacit.peer.wire.framing import (
     MOST_HEADER,
     FrameReader,
     LinkBroken,
-    decode_header,
+    decode_first,
     decode_opening,
     encode_frame,
     encode_header,
@@ -45,28 +46,29 @@ headers = st.builds(
     held_sha256=hashes | st.just(b""),
     answer=st.booleans(),
 )
+firsts = st.builds(lambda header, size: encode_header(header) + bytes(size), headers, st.integers(0, 64))
 
 
 def accept(header):
     return None
 
 
-@given(headers)
-def test_a_header_is_read_back_as_it_was_written(header):
+@given(headers, st.binary(max_size=64))
+def test_a_header_is_read_back_as_it_was_written(header, chunk):
     message = encode_header(header)
-    assert len(message) <= MOST_HEADER
-    assert decode_header(message) == header
+    assert len(message) <= 2 + MOST_HEADER
+    assert decode_first(message + chunk) == (header, chunk)
 
 
-@given(st.binary(max_size=2 * MOST_HEADER))
+@given(st.binary(max_size=2 * MOST_HEADER), st.booleans())
 @settings(max_examples=300)
-def test_any_bytes_are_a_valid_header_or_break_the_link(message):
+def test_any_bytes_are_a_valid_header_or_break_the_link(message, prefixed):
     try:
-        header = decode_header(message)
+        header, chunk = decode_first(len(message).to_bytes(2, "little") + message if prefixed else message)
     except LinkBroken:
         return
-    assert len(message) <= MOST_HEADER
-    assert decode_header(encode_header(header)) == header
+    assert len(message) - len(chunk) <= 2 + MOST_HEADER
+    assert decode_first(encode_header(header) + chunk) == (header, chunk)
 
 
 @given(headers, st.data())
@@ -75,7 +77,7 @@ def test_a_header_with_changed_bytes_is_valid_or_breaks_the_link(header, data):
     for _ in range(data.draw(st.integers(1, 8))):
         message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = decode_header(bytes(message))
+        found, _ = decode_first(bytes(message))
     except LinkBroken:
         return
     assert len(found.run) == len(found.agreement) == 32
@@ -91,7 +93,7 @@ def test_any_bytes_are_an_opening_or_break_the_link(message):
     assert len(opening.run) == 32
 
 
-@given(st.lists(st.binary(max_size=64) | headers.map(encode_header) | st.just(bytes(CHUNK)), max_size=8))
+@given(st.lists(st.binary(max_size=64) | firsts | st.just(bytes(CHUNK)), max_size=8))
 def test_any_messages_give_whole_frames_or_break_the_link(messages):
     """What is held never exceeds what one frame may have."""
     reader = FrameReader(MOST, accept)
@@ -128,30 +130,46 @@ def test_frames_come_out_as_they_went_in_and_refused_ones_not_at_all(sizes, refu
         ("agreement", bytes(33), "hash that is not of 32 bytes"),
         ("sha256", bytes(31), "hash that is not of 32 bytes"),
         ("held_sha256", bytes(1), "hash that is not of 32 bytes"),
-        ("round", -2, "a round that cannot be"),
-        ("exchange", 2**41, "a round that cannot be"),
+        ("round", -2, "an impossible round"),
+        ("exchange", 2**41, "an impossible round"),
         ("dtype", "x" * 17, "type of numbers"),
-        ("length", MOST + 1, "is the most that any frame has"),
-        ("length", 2**64 - 1, "is the most that any frame has"),
+        ("length", MOST + 1, "no frame has more than"),
+        ("length", 2**64 - 1, "no frame has more than"),
     ],
 )
 def test_a_header_with_one_wrong_field_breaks_the_link_before_anything_is_kept(field, value, said):
     message = FrameHeader(kind=1, run=bytes(32), agreement=bytes(32))
     setattr(message, field, value)
+    encoded = message.SerializeToString()
     reader = FrameReader(MOST, accept)
     with pytest.raises(LinkBroken, match=said):
-        reader.feed(message.SerializeToString())
+        reader.feed(len(encoded).to_bytes(2, "little") + encoded + bytes(10))
     assert reader._chunks == []
 
 
 def test_chunks_of_other_lengths_break_the_link():
     whole = Header(kind=Kind.VOTE, run=bytes(32), agreement=bytes(32), slot=Slot(0, 0), length=CHUNK + 10)
-    for before, size in (([], CHUNK - 1), ([], CHUNK + 1), ([], 0), ([CHUNK], 9), ([CHUNK], 11)):
+    for size in (CHUNK - 1, CHUNK + 1, 0):
+        with pytest.raises(LinkBroken, match="a chunk has"):
+            FrameReader(MOST, accept).feed(encode_header(whole) + bytes(size))
+    for size in (0, 9, 11, CHUNK):
         reader = FrameReader(MOST, accept)
-        for message in (encode_header(whole), *map(bytes, before)):
-            assert reader.feed(message) is None
+        assert reader.feed(encode_header(whole) + bytes(CHUNK)) is None
         with pytest.raises(LinkBroken, match="a chunk has"):
             reader.feed(bytes(size))
+    with pytest.raises(LinkBroken, match="a chunk has 1 bytes instead of 0"):
+        FrameReader(MOST, accept).feed(encode_header(replace(whole, length=0)) + b"x")
+
+
+@pytest.mark.parametrize("message", [b"", b"\0", b"\1\0", b"\xff\xff" + bytes(100)])
+def test_a_message_that_is_shorter_than_its_header_breaks_the_link(message):
+    with pytest.raises(LinkBroken, match="shorter than the header"):
+        FrameReader(MOST, accept).feed(message)
+
+
+def test_a_header_beyond_its_cap_breaks_the_link():
+    with pytest.raises(LinkBroken, match=f"{MOST_HEADER} is the most"):
+        FrameReader(MOST, accept).feed((MOST_HEADER + 1).to_bytes(2, "little") + bytes(MOST_HEADER + 1))
 
 
 async def flood(sites, agreement, messages, *, refuses=()):
@@ -196,7 +214,7 @@ def test_bytes_that_are_not_a_frame_end_the_link(pair):
 def test_a_message_beyond_the_cap_of_grpc_ends_the_link(pair):
     """A chunk of 2 MiB is never assembled: the cap is a little more than one chunk."""
     header = frame_of(pair[1], bytes(2 * CHUNK)).header
-    recorder, ended = asyncio.run(flood(*pair, [encode_header(header), bytes(2 * CHUNK)]))
+    recorder, ended = asyncio.run(flood(*pair, [encode_header(header) + bytes(2 * CHUNK)]))
     assert ended
     assert recorder.frames == []
 

@@ -1,14 +1,16 @@
 """A site's key never leaves it, and its card cannot be changed by others."""
 
 import os
+import ssl
 import stat
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import InvalidInput
-from tacit.peer.cards import check_address, check_name, read_card, spoken
+from tacit.peer.cards import check_address, check_card, check_name, read_card, spoken
 from tacit.peer.identity import Identity
 from tacit.peer.secret_files import find_passphrase, write_secret
 
@@ -69,6 +71,27 @@ def test_the_passphrase_comes_from_a_systemd_credential(tmp_path, monkeypatch):
         find_passphrase(None)
 
 
+def test_a_credential_of_root_may_be_readable_by_an_access_control_list(tmp_path, monkeypatch):
+    """Where a service has a user of its own, systemd gives it a file of root with mode 0440, whose list names that user alone."""
+    file = tmp_path / "tacit-passphrase"
+    write_secret(file, b"correct horse\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    real_facts = tuple(file.stat())
+
+    def readable(mode, user, group):
+        facts = [stat.S_IFREG | mode, *real_facts[1:4], user, group, *real_facts[6:]]
+        monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(facts))
+
+    readable(0o440, 0, 0)
+    assert find_passphrase(None) == b"correct horse"
+    with pytest.raises(InvalidInput, match="mode 0440"):
+        find_passphrase(file)  # a file that somebody names is not systemd's
+    for mode, user, group in ((0o444, 0, 0), (0o460, 0, 0), (0o440, 0, 100), (0o440, os.getuid() + 1, 0)):
+        readable(mode, user, group)
+        with pytest.raises(InvalidInput, match=f"mode {mode:04o}"):
+            find_passphrase(None)
+
+
 @pytest.mark.parametrize("changed", ["name", "address", "fingerprint", "public_key", "certificate", "signature"])
 def test_a_card_that_was_changed_is_refused(tmp_path, changed):
     Identity.create(tmp_path / "a", "north", address="127.0.0.1:7400")
@@ -81,6 +104,20 @@ def test_a_card_that_was_changed_is_refused(tmp_path, changed):
     (tmp_path / "card.toml").write_text(tomli_w.dumps(one | {changed: other[changed]}))
     with pytest.raises(InvalidInput):
         read_card(tmp_path / "card.toml")
+
+
+def test_a_certificate_of_a_version_that_does_not_exist_is_refused(tmp_path):
+    """Found by fuzzing: the library raises an error of its own here, which readers of cards and agreements let through."""
+    card = Identity.create(tmp_path, "north").card
+    with pytest.raises(InvalidInput, match="the card of 'north' cannot be used: 28 is not a valid X509 version"):
+        check_card(replace(card, certificate=with_version(card.certificate, 28)), "a version of the agreement")
+
+
+def with_version(certificate, version):
+    """Return a PEM certificate that states another version of X.509."""
+    der, stated = ssl.PEM_cert_to_DER_cert(certificate), bytes((0xA0, 3, 2, 1))
+    assert der.count(stated + b"\x02") == 1
+    return ssl.DER_cert_to_PEM_cert(der.replace(stated + b"\x02", stated + bytes((version,))))
 
 
 def test_words_to_read_over_the_telephone_are_those_of_the_published_scheme():

@@ -38,13 +38,13 @@ def test_an_honest_run_has_no_fault(consortium):
         (f"UPDATE records SET kind = {SKIPPED} WHERE kind = {USED} AND round = 1", "disagreements"),
         (f"UPDATE records SET sha256 = zeroblob(32) WHERE kind = {USED} AND round = 0", "disagreements"),
         (
-            f"INSERT INTO records (kind, round, exchange, neighbor, number, body, sha256) "
-            f"VALUES ({HELD}, 1, 0, 1, -1, x'', zeroblob(32))",
+            f"INSERT INTO records (kind, round, exchange, neighbor, number, sha256) "
+            f"VALUES ({HELD}, 1, 0, 1, -1, zeroblob(32))",
             "two_messages",
         ),
         (
-            f"INSERT INTO records (kind, round, exchange, neighbor, number, body, sha256) "
-            f"VALUES ({HELD}, 2, 0, 1, -1, x'', zeroblob(32))",
+            f"INSERT INTO records (kind, round, exchange, neighbor, number, sha256) "
+            f"VALUES ({HELD}, 2, 0, 1, -1, zeroblob(32))",
             "uncounted",
         ),
     ],

@@ -11,6 +11,7 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.peer.protocol.interface import Record, RecordKind, Slot
 from tacit.peer.protocol.notes import Notes
 from tacit.peer.protocol.sqlite import SQLiteJournal
+from tacit.peer.site_keys import erase_key
 
 
 def seal(round, size=10):
@@ -97,13 +98,73 @@ def test_bodies_that_are_not_needed_are_forgotten_and_hashes_stay(path):
     assert again.position == Slot(4, 0)
 
 
-def test_an_erased_key_is_not_on_the_disk(path):
-    journal = SQLiteJournal(path)
-    journal.append(Record(RecordKind.KEY, body=b"a secret that is to go away"))
-    journal.erase(RecordKind.KEY)
-    files = [each for each in path.parent.iterdir() if each.is_file()]
-    assert not any(b"a secret that" in each.read_bytes() for each in files)
-    journal.close()
+def test_bodies_that_a_state_replaces_before_they_are_synced_are_never_written(path):
+    """A voter writes what its deciders sent only if a message of its own follows before the state does."""
+    notes = Notes(SQLiteJournal(path))
+    for round in range(2):
+        notes.seal(Slot(round, 0), b"message %d" % round)
+        notes.vote(Slot(round, 0), 0)
+        notes.sync()
+        notes.follow(Slot(round, 0), 0, b"from the decider", bytes(32))
+        notes.commit(round + 1, b"state %d" % round, sync=False)
+    notes._journal.append()
+    assert b"from the decider" not in b"".join(each.read_bytes() for each in path.parent.iterdir())
+    notes._journal.close()
+    again = Notes(SQLiteJournal(path))
+    assert [again.at(Slot(round, 0)).used(0) for round in range(2)] == [True, True]
+    assert again.at(Slot(1, 0)).sealed.message == b"message 1"
+    assert (again.state, again.position) == (b"state 1", Slot(2, 0))
+
+
+def test_what_a_decider_sent_is_on_the_disk_before_the_next_message_of_its_voter(path, tmp_path):
+    notes = Notes(SQLiteJournal(path))
+    notes.seal(Slot(0, 0), b"first")
+    notes.vote(Slot(0, 0), 0)
+    notes.follow(Slot(0, 0), 0, b"from the decider", bytes(32))
+    notes.sync()
+    assert [record.kind for record in read_copy(path, tmp_path / "open")] == [RecordKind.SEAL, RecordKind.VOTED]
+    notes.seal(Slot(0, 1), b"second")
+    notes.vote(Slot(0, 1), 0)
+    notes.sync()
+    written = read_copy(path, tmp_path / "next")
+    assert [record.kind for record in written[2:]] == [RecordKind.USED, RecordKind.SEAL, RecordKind.VOTED]
+    assert written[2].body == b"from the decider"
+
+
+def test_a_round_that_is_past_leaves_little_on_the_disk(path):
+    """Bodies of 40 KB are replaced; what stays of a round with two links is a few rows, less than 1 KB."""
+    notes, sizes = Notes(SQLiteJournal(path)), []
+    for round in range(600):
+        slot = Slot(round, 0)
+        notes.seal(slot, b"%05d" % round * 8000)
+        notes.vote(slot, 0)
+        notes.use(slot, 2, bytes(40_000), bytes(32))
+        notes.sync()
+        notes.follow(slot, 0, bytes(40_000), bytes(32))
+        notes.commit(round + 1, bytes(40_000), sync=True)
+        if round in (199, 599):
+            notes._journal._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            sizes.append(path.stat().st_size)
+    assert sizes[1] - sizes[0] < 400 * 1000
+
+
+@pytest.mark.parametrize("size", [10, 900, 1500, 5000, 40_000])
+def test_an_erased_key_is_not_on_the_disk(path, size):
+    """Rounds in between move the key to other pages, and what it leaves behind there is gone too."""
+    secret, notes = b"a secret that is to go away", Notes(SQLiteJournal(path))
+    notes.keep_key(secret)
+    for round in range(30):
+        notes.seal(Slot(round, 0), b"%05d" % round * (size // 5))
+        notes.use(Slot(round, 0), 2, bytes(size), bytes(32))
+        notes.sync()
+        notes.commit(round + 1, bytes(size), sync=False)
+    notes._journal.close()
+    assert secret in path.read_bytes()
+    erase_key(path)
+    assert not any(secret in each.read_bytes() for each in path.parent.iterdir() if each.is_file())
+    again = Notes(SQLiteJournal(path))
+    assert set(again.key) == {0}
+    assert (again.state, again.position) == (bytes(size), Slot(30, 0))
 
 
 def test_other_files_are_refused(path):

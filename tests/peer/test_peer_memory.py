@@ -110,7 +110,7 @@ def test_a_neighbour_may_hold_a_message_of_long_ago_but_no_other(later):
     later.answers(Kind.HELLO, 1, **held)
     later.core._raise_failure()
     later.answers(Kind.HELLO, 1, **held | {"held_sha256": sha256(b"another").digest()})
-    with pytest.raises(PeerBehind, match="holds a message of this member of round 1"):
+    with pytest.raises(PeerBehind, match="holds a message of round 1 from this member"):
         later.core._raise_failure()
 
 

@@ -1,7 +1,7 @@
 """A whole private run between peers is the stacked simulation's to the bit, also where links were skipped."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import pytest
@@ -18,7 +18,9 @@ from tacit.networks.skipped import WithSkips
 from tacit.networks.topology import as_topology
 from tacit.peer.protocol.interface import CARRIES_MESSAGE, Kind, RecordKind
 from tacit.peer.protocol.sqlite import SQLiteJournal
+from tacit.peer.public_records import hash_of
 from tacit.peer.runtime import Peer, SessionPlayer
+from tacit.privacy.teacher_oracle import TeacherOracle
 
 AGENTS, ROUNDS = 4, 3
 GRAPHS = {"ring": graphs.ring(AGENTS), "irregular": nx.Graph([(0, 1), (1, 2), (2, 0), (2, 3)])}
@@ -39,6 +41,11 @@ def data():
         name="made up", train=(inputs[:160], targets[:160]), validation=(inputs[160:], targets[160:]), classes=3
     )
     return table.split(AGENTS, tacit.data.IID(), seed=0)
+
+
+def public_records(data, count=10):
+    """Return what an agreement says of the records that teachers label."""
+    return {"dataset": "made up", "records": count, "sha256": hash_of(data.dataset.with_pool(count).pool)}
 
 
 def training(data, rule, graph, *, noise=None, **changes):
@@ -99,6 +106,8 @@ def test_a_run_between_peers_is_the_simulations_to_the_bit(rule, where, noise, d
         assert result.guarantees() == [whole.guarantees()[agent]]
 
 
+PATE = algorithms.PATE(teachers=4, records=10, answers=6, threshold=0.3, teacher_steps=3)
+VOTES = tacit.Privacy(epsilon=20.0, delta=1e-3, clip=1.0, lot_size=8)
 FAMILY = {
     "deepsqueeze": algorithms.DeepSqueeze(),
     "local-dsgd": algorithms.LocalDSGD(),
@@ -108,37 +117,113 @@ FAMILY = {
     "q-dpsgd-2": algorithms.QDPSGD2(),
     "dp-srm": algorithms.DPSRM(),
     "leasgd": algorithms.LEASGD(private_ranking=True, rank_every=1),
+    "leasgd that ranks every other round": algorithms.LEASGD(private_ranking=True, rank_every=2),
     "muffliato": algorithms.Muffliato(exchanges=2),
     "ad-psgd": algorithms.ADPSGD(),
     "dsgd by medians": algorithms.Robust(tacit.DSGD()),
+    "pate": PATE,
+    "pate by medians": algorithms.Robust(PATE),
 }
 ROUNDED = tacit.Privacy(
     noise_multiplier=1.5, delta=1e-5, clip=1.0, lot_size=8, noise=tacit.Discrete(), accountant="rdp"
 )
-REFUSED = {"choco", "sdm-dsgd", "pate"}
+OWN_PRIVACY = {"q-dpsgd-2": ROUNDED, "pate": VOTES, "pate by medians": VOTES}
+VARIANTS = {"dsgd by medians", "pate by medians", "leasgd that ranks every other round"}
+REFUSED = {"choco", "sdm-dsgd"}
 
 
 def test_every_shipped_rule_is_played_between_peers_or_refused():
     """`test_agreement.py` has the refusals."""
     exchanging = {name for name, line in algorithms.RULES.lines.items() if line.exchanges}
-    assert exchanging == ({*RULES, *FAMILY} - {"dsgd by medians"}) | REFUSED
+    assert exchanging == ({*RULES, *FAMILY} - VARIANTS) | REFUSED
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=() if each == "deepsqueeze" else pytest.mark.slow) for each in FAMILY]
+    "name", [pytest.param(each, marks=() if each in ("deepsqueeze", "pate") else pytest.mark.slow) for each in FAMILY]
 )
 def test_the_family_between_peers_is_the_simulations_to_the_bit(name, data):
     graph = RandomMatchings(AGENTS, seed=3) if name == "ad-psgd" else GRAPHS["irregular"]
-    settings = training(data, FAMILY[name], graph, **({"privacy": ROUNDED} if name == "q-dpsgd-2" else {}))
-    together, apart = play_together(settings), play_apart(settings)
+    settings = training(data, FAMILY[name], graph, **({"privacy": OWN_PRIVACY[name]} if name in OWN_PRIVACY else {}))
+    together, apart = play_together(settings), play_apart(settings, public=public_records(data))
     assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
     assert together.network.bytes_sent.tolist() == [int(each.network.bytes_sent[0]) for each in apart]
+    (whole,) = together.results()
+    for agent, session in enumerate(apart):
+        (result,) = session.results()
+        assert result.guarantees() == [whole.guarantees()[agent]]
+        assert [account.spent for account in session.accounts] == [session.cost.queries]
 
 
-def test_a_rule_that_asks_in_its_first_round_alone_is_refused_between_peers(data):
-    rule = algorithms.PATE(teachers=2, records=10, answers=5, teacher_steps=1)
-    with pytest.raises(InvalidInput, match="the rule makes 1 queries in 3 rounds; between peers every round"):
-        play_apart(training(data, rule, GRAPHS["ring"]))
+@dataclass(frozen=True)
+class VotesInEveryRound:
+    """A rule of a member's own that asks teachers, in every round and before it exchanges."""
+
+    def init(self, theta):
+        return algorithms.DSGD().init(theta)
+
+    def round(self, state, at):
+        asked = {"teachers": 2, "records": 10, "answers": 6, "threshold": 0.3, "caution": 0.25, "steps": 1, "lr": 0.5}
+        labels = at.vote(state.theta, **asked)
+        mixed = at.exchange(state.theta).mix()
+        return state._replace(theta=mixed - at.lr * at.labelled_gradient(state.theta, labels))
+
+
+@pytest.mark.parametrize("rule", [PATE, VotesInEveryRound()])
+def test_votes_are_refused_unless_the_agreement_has_these_very_records(rule, data, monkeypatch):
+    """Whoever wrote the rule: students would descend on a site's own validation records without noise."""
+    monkeypatch.setattr(TeacherOracle, "_attempt", None)  # nobody asks
+    settings = training(data, rule, GRAPHS["ring"], privacy=VOTES)
+    with pytest.raises(InvalidInput, match="and the agreement names none"):
+        play_apart(settings)
+    agreed = public_records(data)
+    for other in ({"sha256": "0" * 64}, public_records(data, 9)):
+        with pytest.raises(InvalidInput, match="are not the public records of the agreement"):
+            play_apart(settings, public=agreed | other)
+    with pytest.raises(InvalidInput, match=r"data\.public\.records"):
+        play_apart(settings, public=agreed | {"records": 0})
+
+
+def test_labels_of_a_round_that_is_played_again_are_counted_once(data):
+    """Its vote comes before its exchange, so each attempt of the round replays it."""
+    settings = training(data, VotesInEveryRound(), GRAPHS["ring"], privacy=VOTES)
+    together, apart = play_together(settings), play_apart(settings, public=public_records(data))
+    assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
+    counted = torch.cat([each._play.labels for each in apart])
+    assert counted.sum() > 0
+    assert torch.equal(together._play.labels, counted)
+
+
+@pytest.mark.parametrize("frames", [30, 34, 37, 60])
+def test_members_that_are_killed_replay_their_labels_and_vote_once(frames, data, tmp_path, monkeypatch):
+    settings = training(data, PATE, GRAPHS["ring"], privacy=VOTES)
+    attempt, drawn = TeacherOracle._attempt, []
+
+    def attempted(oracle, *asked):
+        drawn.append(oracle._accounts[0].lines[0].owner)
+        return attempt(oracle, *asked)
+
+    monkeypatch.setattr(TeacherOracle, "_attempt", attempted)
+
+    def kill(sender, to, frame):
+        if len(killed.sent) > frames:
+            raise _Killed
+        return False
+
+    killed, journals = Switch(kill), [SQLiteJournal(tmp_path / f"{agent}.sqlite") for agent in range(AGENTS)]
+    with pytest.raises(_Killed):
+        play_apart(settings, killed, journals=journals, public=public_records(data))
+    assert frames < 60 or len(drawn) == AGENTS
+    for journal in journals:
+        journal.append()  # the processes end, the machine does not: what was written stays
+        journal._database.close()
+    switch, journals = Switch(), [SQLiteJournal(tmp_path / f"{agent}.sqlite") for agent in range(AGENTS)]
+    apart = play_apart(settings, switch, journals=journals, compute_seconds=1.0, public=public_records(data))
+    assert sorted(drawn) == sorted({*drawn})
+    assert len(drawn) == AGENTS
+    topology = WithSkips(as_topology(GRAPHS["ring"]), skipped_links(switch))
+    together = play_together(replace(settings, graph=topology))
+    assert torch.equal(together.state.theta, torch.cat([each.state.theta for each in apart]))
+    assert torch.equal(together._play.labels, torch.cat([each._play.labels for each in apart]))
 
 
 def test_a_loss_on_a_sites_own_validation_records_is_not_given_to_a_rule(data):

@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 
 from tacit.cli import app
 from tacit.errors import StorageError
-from tacit.peer.protocol.interface import Kind
+from tacit.peer import service
+from tacit.peer.protocol.interface import Kind, RecordKind
+from tacit.peer.protocol.sqlite import SQLiteJournal
 from tacit.peer.reading import find_finished
 from tacit.peer.recording import JOURNAL
 from tacit.privacy import DurableLedger
@@ -70,6 +72,34 @@ def test_a_finished_site_serves_a_neighbour_that_still_needs_its_last_message(tm
     assert consortium.run_folder(1).summary()["links_used"] == 2
 
 
+def keys_on_disk(consortium, number):
+    with closing(SQLiteJournal(consortium.run_folder(number).path / JOURNAL)) as journal:
+        return [record.body for record in journal.read() if record.kind == RecordKind.KEY]
+
+
+def test_a_finished_site_whose_key_was_erased_can_be_started_again(tmp_path):
+    """It needs no key to answer neighbours, and makes no other one."""
+    consortium = Consortium(tmp_path, 3, rounds=1, noise="cancelling", source="secret")
+    for _ in range(2):
+        assert play_all(consortium) == ["finished"] * 3
+        for number in range(3):
+            (key,) = keys_on_disk(consortium, number)
+            assert set(key) == {0}
+
+
+def test_a_key_that_a_kill_kept_from_being_erased_is_erased_at_the_next_start(tmp_path, monkeypatch):
+    consortium = Consortium(tmp_path, 3, rounds=1, noise="cancelling", source="secret")
+    with monkeypatch.context() as killed:
+        killed.setattr(service, "erase_key", lambda journal: None)
+        assert play_all(consortium) == ["finished"] * 3
+    (key,) = keys_on_disk(consortium, 0)
+    assert set(key) != {0}
+    for _ in range(2):
+        assert CliRunner().invoke(app, ["peer", "run", "--site", str(tmp_path / "north")]).exit_code == 0
+        assert keys_on_disk(consortium, 0) == [bytes(len(key))]
+    assert key not in (consortium.run_folder(0).path / JOURNAL).read_bytes()
+
+
 def test_sites_with_older_ledgers_are_refused_before_they_wait_for_anybody(tmp_path):
     consortium = Consortium(tmp_path, 3, rounds=12)
     assert set(play_all(consortium, meanwhile=stop_at(2))) == {"stopped"}
@@ -125,7 +155,7 @@ def test_links_that_a_kill_kept_from_the_events_are_written_at_the_next_start(tm
     folder = consortium.run_folder(0)
     status = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["peer", "status", "--site", str(tmp_path / "north")]).stdout
     assert re.search(r"ε charged +[\d.]+ per record at δ=1e-05", status)
-    assert re.search(r"ε so far +[\d.]+, of \d queries made", status)
+    assert re.search(r"ε so far +at most [\d.]+, of \d queries made", status)
     played = max(folder.events().links)
     write_events(
         folder.path,

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import sqlite3
 from contextlib import closing
 
@@ -83,8 +84,16 @@ def test_secret_masks_make_a_release_and_their_keys_are_erased(tmp_path):
         summary, status = consortium.run_folder(number).summary(), seen[number].status
         assert summary["release"]
         assert ceil_digits(status.epsilon_against_all) == summary["epsilon_against"]["all"] > status.epsilon_charged
+        # No ε is shown without its terms.
+        words = dict(re.findall(r"# HELP tacit_peer_(epsilon_\w+) (.+)", status.metrics().decode()))
+        assert words.keys() == {"epsilon_charged", "epsilon_against_all", "epsilon_made"}
+        assert all("per record at δ=1e-05, add-or-remove-one, pld" in each for each in words.values())
+        against_all = words.pop("epsilon_against_all")
+        assert "all other members pool" in against_all
+        assert "any one other agent" not in against_all
+        assert all("against any one other agent." in each for each in words.values())
         with sqlite3.connect(consortium.run_folder(number).path / JOURNAL) as database:
-            keys = database.execute("SELECT body FROM records WHERE kind = ?", (int(RecordKind.KEY),)).fetchall()
+            keys = database.execute("SELECT body FROM bodies WHERE kind = ?", (int(RecordKind.KEY),)).fetchall()
         assert keys
         assert all(set(body) == {0} for (body,) in keys)
     first = consortium.theta()
@@ -105,6 +114,7 @@ def test_sites_that_are_stopped_continue_where_they_were(tmp_path):
         assert events.lost_queries == 0
 
 
+@pytest.mark.slow
 def test_a_site_with_a_renewed_key_and_another_address_continues_with_the_masks_that_it_had(tmp_path):
     consortium = Consortium(tmp_path, 3, noise="cancelling", source="secret", rounds=6)
     assert play_all(consortium, meanwhile=stop_at(2)) == ["stopped"] * 3
@@ -132,7 +142,7 @@ def test_a_ledger_older_than_the_journal_is_refused(tmp_path):
         with closing(SiteRun(folder.path.parent, chain, 0, "digits")) as record:
             training = training_of_site(chain.current, data, record.ledger, evaluate_every=1)
             session = tacit.Session(training, Peer(0, 2, None), record.accounts())
-            record.begin(session, on_record=answered)
+            record.begin(session, session.training.data, on_record=answered)
             return session.accounts[0].spend()
 
     begin(0)
@@ -146,11 +156,13 @@ def test_a_ledger_older_than_the_journal_is_refused(tmp_path):
     assert folder.events().lost_queries == 1
 
 
-def test_a_run_that_nobody_joins_says_so_and_spends_nothing(tmp_path, monkeypatch):
+def test_a_run_that_nobody_joins_says_so_and_spends_nothing(tmp_path, monkeypatch, caplog):
     consortium = Consortium(tmp_path, 3)
+    caplog.set_level("INFO", "tacit")
     monkeypatch.setenv("TACIT_PEER_START_SECONDS", "0.5")
     with pytest.raises(NetworkError, match=r"south, east did not join within 0\.5 s; nothing was spent"):
         play(lambda: consortium.service(0))
+    assert "waiting for neighbours: south, east" in caplog.messages
     with closing(DurableLedger(tmp_path / "north" / "runs" / LEDGER, read_only=True)) as ledger:
         assert ledger.account(consortium.agreement.run_name) is None
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 import pytest
 from invariants import check_run
 from simulated_rules import SimulatedOracle
-from simulation import Faults, World
+from simulation import Faults, MirroredJournal, World
 
 from tacit.errors import TacitError
 from tacit.networks import Links
@@ -53,11 +53,53 @@ def test_every_seed_keeps_every_invariant():
         assert min(seen[RoundsAway], seen[VersionAdopted], seen["refused old disks"]) > 0
 
 
+@pytest.mark.parametrize("rule", ["once", "every other round"])
+def test_rounds_without_a_query_keep_every_invariant(rule):
+    """As of votes, which are asked for once: nothing is announced before their messages are sealed."""
+    seen = Counter()
+    for seed in range(FIRST, FIRST + max(100, SEEDS // 5)):
+        world = play_seed(seed, rule=rule)
+        seen.update(type(event) for _, event in world.events)
+        seen["crashes"] += sum(member.life - 1 for member in world.members)
+        seen["refused old disks"] += world.refusals
+    assert min(seen[LinkUsed], seen[LinkSkipped], seen["crashes"], seen[RoundsAway], seen["refused old disks"]) > 0
+
+
+def test_a_version_travels_on_through_members_that_are_through():
+    """In this seed all neighbours of a member that starts again are through when a version declares the one it waits for gone, and the first copy of
+    that version is lost."""
+    world = play_seed(123_970)
+    assert {member.core.terms.version for member in world.members if not member.gone} == {2}
+
+
 def test_a_seed_plays_the_same_again():
     first, second = play_seed(3), play_seed(3)
     assert first.events == second.events
     assert first.released == second.released
     assert (first.time, first.steps) == (second.time, second.steps)
+
+
+class OnDisk(World):
+    """Members with journals of real sites beside the simulated ones."""
+
+    def __init__(self, seed, folder, **choices):
+        self._folder = folder
+        super().__init__(seed, **choices)
+
+    def make_journal(self, member):
+        return MirroredJournal(member.risk, self._folder / f"{self.seed}-{member.agent}.sqlite")
+
+
+def test_the_simulated_journal_keeps_and_loses_what_that_of_a_site_does(tmp_path):
+    reopened = 0
+    for seed in range(20):
+        world = OnDisk(seed, tmp_path, faults=HARSH)
+        world.run()
+        check_run(world)
+        reopened += sum(member.journal.reopened for member in world.members)
+        for member in world.members:
+            member.journal.close()
+    assert reopened > 100
 
 
 def test_without_faults_every_link_is_used_in_every_round():
@@ -95,6 +137,22 @@ def decide_before_the_journal_is_synced(monkeypatch):
     monkeypatch.setattr(Notes, "use", Notes.follow)
 
 
+def follow_with_the_state_alone(monkeypatch):
+    """What a decider sent reaches the journal with the state after the round, and not before this member's next message."""
+    write = Notes._write
+
+    def write_without(self, record, *, sync=True):
+        followed = self._followed
+        if record.kind not in (RecordKind.COMMIT, RecordKind.INTENT):
+            self._followed = []
+        write(self, record, sync=sync)
+        if record.kind not in (RecordKind.COMMIT, RecordKind.INTENT):
+            self._followed = followed
+
+    monkeypatch.setattr(Notes, "_write", write_without)
+    monkeypatch.setattr(Notes, "keep_followed", lambda self: None)
+
+
 def send_before_the_journal_is_synced(monkeypatch):
     """The disk is waited for after a vote or a decision was sent."""
 
@@ -109,14 +167,14 @@ def send_before_the_journal_is_synced(monkeypatch):
 
 def seal_after_sending(monkeypatch):
     """Messages reach the journal only when the round is complete."""
-    commit = Notes.commit
+    commit, write = Notes.commit, Notes._write
 
     def seal_in_memory(self, record, *, sync=True):
         if record.kind != RecordKind.SEAL:
-            self._journal.append(record, sync=sync)
+            write(self, record, sync=sync)
         else:
             self.late = [*getattr(self, "late", []), record]
-        self._apply(record)
+            self._apply(record)
 
     def commit_with_messages(self, *given, sync):
         self._journal.append(*getattr(self, "late", []))
@@ -170,7 +228,7 @@ def count_queries_instead_of_addressing_them(monkeypatch):
     monkeypatch.setattr(
         JournaledOracle,
         "queries",
-        property(lambda self: self._played.index(self._round) * self._per_round + self._asked),
+        property(lambda self: self._first_of(self._played.index(self._round)) + self._asked),
     )
 
 
@@ -233,6 +291,7 @@ BUGS = {
     receive_before_my_deadline: "disagree about",
     vote_before_the_journal_is_synced: REFUSAL,
     decide_before_the_journal_is_synced: REFUSAL,
+    follow_with_the_state_alone: "no longer holds its message",
     send_before_the_journal_is_synced: f"different messages|{REFUSAL}",
     seal_after_sending: REFUSAL,
     see_answers_before_they_are_recorded: "differs from the one on record",

@@ -202,6 +202,21 @@ def test_a_connection_whose_version_is_not_known_to_be_1_3_is_refused(trio):
             tls.member_of({**facts, "ssl_tls_version": version}, cards)
 
 
+def test_a_certificate_that_the_library_cannot_read_is_refused(trio):
+    """A member can sign whatever it likes: another version of X.509, or two extensions where there may be one."""
+    sites, _ = trio
+    made = tls.issue_tls_key(sites[1]).certificate
+    der, name = ssl.PEM_cert_to_DER_cert(made.decode()), bytes.fromhex("0603551d11")  # subjectAltName
+    assert der.count(name) == 1
+    for what, instead in (
+        (bytes.fromhex("a003020102"), bytes.fromhex("a00302011c")),
+        (name, bytes.fromhex("0603551d25")),
+    ):
+        changed = ssl.DER_cert_to_PEM_cert(der.replace(what, instead)).encode()
+        with pytest.raises(tls.NetworkError, match="no readable certificate"):
+            tls.member_of({"x509_pem_cert": [changed], "ssl_tls_version": [b"TLSv1.3"]}, {1: sites[1].card})
+
+
 class _OldServer:
     """Listens with Python's own TLS, or without any, and says hello to whoever completes a handshake."""
 

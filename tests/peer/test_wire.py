@@ -94,6 +94,30 @@ def test_the_text_of_an_unforeseen_error_does_not_leave_the_site(pair):
     asyncio.run(play())
 
 
+def test_an_unforeseen_error_at_the_end_that_dials_is_logged_and_it_dials_again(pair, caplog):
+    sites, agreement = pair
+    north, south = (GrpcWire(site, agreement, most_bytes=MOST_BYTES) for site in sites)
+
+    class FailsOnce(Recorder):
+        def connected(self, neighbor):
+            super().connected(neighbor)
+            if len(self.calls) == 1:
+                raise ValueError("for once")
+
+    async def play():
+        north.core, south.core = Recorder(), FailsOnce()
+        await north.start()
+        await south.start()
+        await south.core.until(lambda each: each.calls.count(("connected", 0)) == 2)
+        await south.stop()
+        await north.stop()
+
+    asyncio.run(play())
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
+        "a link that this site opened has failed"
+    ]
+
+
 def test_a_site_that_is_restarted_is_linked_again(pair):
     sites, agreement = pair
 

@@ -16,14 +16,15 @@ import tacit
 from tacit.data import AgentData, Records
 from tacit.data.records import concatenate
 from tacit.errors import BudgetExceeded, PrivacyError
-from tacit.privacy import Fast, Privacy, Secret, Seeded, accounting
+from tacit.privacy import Fast, Privacy, Secret, Seeded, accounting, calibration
 from tacit.privacy.banded_noise import BandedNoise
 from tacit.privacy.bands import best_bands, check_rounding, coefficients, compare_bands, prefix_error
 from tacit.privacy.event import worst_of
 from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.groups import group_key, group_records, group_units
-from tacit.privacy.mechanisms import Cyclic, Gaussian, Mechanism, Poisson
+from tacit.privacy.mechanisms import Cyclic, Mechanism, Poisson
 from tacit.privacy.noise import End, GridNoise
+from tacit.privacy.noise_kinds import Gaussian
 from tacit.privacy.oracle import Diagnostics
 from tacit.privacy.turns import ROOM
 
@@ -37,7 +38,7 @@ def toeplitz(column, queries):
     return matrix
 
 
-def promise(**changes):
+def make_privacy(**changes):
     return Privacy(**({"epsilon": 8.0, "delta": 1e-5, "clip": 1.0, "lot_size": 256} | changes))
 
 
@@ -79,11 +80,11 @@ def test_bands_pay_for_a_large_epsilon_and_few_queries(epsilon, queries, low, hi
     """The error of sums falls by about 28 % in the first case; in the second it does not, so that independent noise is chosen."""
 
     def calibrate(rate, count):
-        return accounting.noise_multiplier(epsilon=epsilon, delta=1e-5, sample_rate=rate, queries=count)
+        return calibration.noise_multiplier(epsilon=epsilon, delta=1e-5, sample_rate=rate, queries=count)
 
     compared = compare_bands(calibrate, RATE, queries)
     assert low < min(each.error for each in compared[1:]) - 1 < high
-    chosen = promise(epsilon=epsilon, bands="auto").plan([6000] * 2, queries)
+    chosen = make_privacy(epsilon=epsilon, bands="auto").plan([6000] * 2, queries)
     assert max(1, len(chosen.bands)) == best_bands(compared)
     assert (best_bands(compared) == 1) == (epsilon == 1)
 
@@ -92,7 +93,7 @@ def test_bands_pay_for_a_large_epsilon_and_few_queries(epsilon, queries, low, hi
 
 
 def test_the_event_has_a_turn_for_every_band_th_query_at_as_many_times_the_rate():
-    plan = promise(bands=8).plan([6000], 100)
+    plan = make_privacy(bands=8).plan([6000], 100)
     event = plan.event(0)
     assert (event.sample_rate, event.count) == (8 * plan.sample_rates[0], 13)
     assert plan.epsilons([100])[0, 0] == pytest.approx(8, rel=1e-3)
@@ -103,7 +104,7 @@ def test_the_event_has_a_turn_for_every_band_th_query_at_as_many_times_the_rate(
 
 def test_to_replace_a_record_is_to_remove_one_and_add_one_in_another_group():
     """With σ = 1, two bands and 400 queries, an attack on a record replaced by one of the other group reaches ε = 4.06 at δ = 0.01."""
-    plan = promise(epsilon=None, noise_multiplier=1.0, lot_size=25, bands=2).plan([1000], 400)
+    plan = make_privacy(epsilon=None, noise_multiplier=1.0, lot_size=25, bands=2).plan([1000], 400)
     turns = plan.event(0)
     ledger = tacit.Ledger()
     account = ledger.open(run="run", owners=["a"], mechanisms=plan.mechanisms, queries=400, release=True)
@@ -124,7 +125,7 @@ def test_to_replace_a_record_is_to_remove_one_and_add_one_in_another_group():
 
 
 def test_a_budget_under_replace_one_counts_other_groups():
-    plan = promise(epsilon=None, noise_multiplier=1.0, lot_size=25, bands=2).plan([1000], 400)
+    plan = make_privacy(epsilon=None, noise_multiplier=1.0, lot_size=25, bands=2).plan([1000], 400)
     asked = {"run": "run", "owners": ["a"], "mechanisms": plan.mechanisms, "queries": 400, "release": True}
     limit = {"delta": 1e-2, "adjacency": "replace_one"}
     with pytest.raises(BudgetExceeded):
@@ -133,7 +134,7 @@ def test_a_budget_under_replace_one_counts_other_groups():
 
 
 def test_a_mechanism_with_bands_is_stored_and_read_back():
-    one = promise(bands=4).plan([6000], 50).mechanism(0)
+    one = make_privacy(bands=4).plan([6000], 50).mechanism(0)
     assert Mechanism.of_json(one.to_json()) == one
     assert one.to_json()["sampler"]["kind"] == "cyclic"
     for part, value in (("bands", []), ("bands", ["1"]), ("bands", [0.9, 0.9, 0.1, 0.1])):
@@ -147,7 +148,7 @@ def test_a_mechanism_with_bands_is_stored_and_read_back():
     ("sampler", "bands", "message"),
     [
         (Cyclic(rate=0.1, groups=2), (0.6, 0.8), "norm above"),
-        (Cyclic(rate=0.1, groups=2), (0.5, 0.5, 0.1), "no more than groups"),
+        (Cyclic(rate=0.1, groups=2), (0.5, 0.5, 0.1), "no more bands than groups"),
         (Cyclic(rate=0.1, groups=2), (0.0, 0.5), "first of them positive"),
         (Cyclic(rate=0.1, groups=2), (), "belong together"),
         (Poisson(rate=0.1), (0.5, 0.5), "belong together"),
@@ -170,12 +171,12 @@ def test_a_mechanism_whose_record_would_count_for_more_is_refused(sampler, bands
 )
 def test_settings_that_bands_do_not_allow_are_refused(changes, message):
     with pytest.raises(PrivacyError, match=message):
-        promise(**changes)
+        make_privacy(**changes)
 
 
 def test_more_bands_than_the_rate_allows_are_refused():
     with pytest.raises(PrivacyError, match="at most 23 bands"):
-        promise(bands=24).plan([6000], 100)
+        make_privacy(bands=24).plan([6000], 100)
     with pytest.raises(PrivacyError, match="use fewer bands"):
         check_rounding(128, 10**9)
 
@@ -322,7 +323,7 @@ def test_a_record_moves_the_queries_of_one_turn_by_at_most_the_clipping_norm():
     rows = [(both.dataset.train.inputs[:last], both.dataset.train.targets[:last]) for last in (19, 20)]
     without, data = (AgentData.from_parts([part], name="made", classes=3) for part in rows)
     settings = {"bands": bands, "lot_size": 10.0, "noise_multiplier": 0.5}
-    column = promise(epsilon=None, noise_multiplier=0.5, bands=bands, lot_size=10).plan([20], 1000).bands
+    column = make_privacy(epsilon=None, noise_multiplier=0.5, bands=bands, lot_size=10).plan([20], 1000).bands
     moved = (
         10.0
         * torch.from_numpy(toeplitz(column, queries))
@@ -357,7 +358,7 @@ def test_engines_of_a_session_are_shaped_for_full_groups():
     from tacit.training.session import Session
     from tacit.training.settings import Training
 
-    privacy = promise(epsilon=None, noise_multiplier=1.0, lot_size=500, bands=16)
+    privacy = make_privacy(epsilon=None, noise_multiplier=1.0, lot_size=500, bands=16)
     training = Training(
         algorithm=tacit.DSGD(),
         model=lambda: torch.nn.Linear(4, 3),
@@ -457,7 +458,7 @@ def test_nothing_of_what_noise_remembers_is_in_the_state_and_the_end_erases_it()
         algorithm=tacit.DSGD(),
         model=lambda: torch.nn.Linear(4, 3),
         data=data,
-        privacy=promise(epsilon=None, noise_multiplier=1.0, lot_size=5, bands=4),
+        privacy=make_privacy(epsilon=None, noise_multiplier=1.0, lot_size=5, bands=4),
         graph=tacit.graphs.ring(2),
         rounds=6,
         lr=0.1,
@@ -488,7 +489,9 @@ def test_an_agent_that_is_away_has_no_turn_that_is_not_charged():
         algorithm=tacit.DSGD(),
         model=lambda: torch.nn.Linear(4, 3),
         data=make_data(sizes=(40, 40, 40, 40)),
-        privacy=promise(epsilon=None, noise_multiplier=1.0, lot_size=20, bands=bands),  # all of a group is in its lots
+        privacy=make_privacy(
+            epsilon=None, noise_multiplier=1.0, lot_size=20, bands=bands
+        ),  # all of a group is in its lots
         graph=tacit.graphs.ring(4),
         rounds=rounds,
         lr=0.1,

@@ -22,7 +22,8 @@ from tacit.privacy.event import worst_of
 from tacit.privacy.gradients.batches import BatchData
 from tacit.privacy.gradients.clipping import Quantum, power_below
 from tacit.privacy.gradients.rounding import RoundingKernel, round_rows
-from tacit.privacy.mechanisms import DiscreteGaussian, Poisson
+from tacit.privacy.mechanisms import Poisson
+from tacit.privacy.noise_kinds import DiscreteGaussian
 from tacit.training.session import Session
 
 WIDTH = 6
@@ -334,12 +335,12 @@ def test_a_mechanism_with_rounding_survives_json():
 
 
 def test_what_discrete_noise_cannot_do_is_refused():
-    promise = {"epsilon": 1.0, "delta": 1e-3, "clip": 1.0, "lot_size": 2}
-    with pytest.raises(PrivacyError, match="Rényi divergences alone, so use 'rdp'"):
-        tacit.Privacy(**promise, noise=Discrete())
+    terms = {"epsilon": 1.0, "delta": 1e-3, "clip": 1.0, "lot_size": 2}
+    with pytest.raises(PrivacyError, match="Rényi divergences only, so use 'rdp'"):
+        tacit.Privacy(**terms, noise=Discrete())
     with pytest.raises(PrivacyError, match="leave out one of them"):
-        tacit.Privacy(**promise, noise=Discrete(), accountant="rdp", bands=2)
-    loud = tacit.Privacy(**promise | {"epsilon": 0.01}, noise=Discrete(16), accountant="rdp").plan([100], 50, width=9)
+        tacit.Privacy(**terms, noise=Discrete(), accountant="rdp", bands=2)
+    loud = tacit.Privacy(**terms | {"epsilon": 0.01}, noise=Discrete(16), accountant="rdp").plan([100], 50, width=9)
     with pytest.raises(PrivacyError, match="use fewer bits"):
         loud.mechanism(0)
     with pytest.raises(PrivacyError, match="from 0 to 16"):

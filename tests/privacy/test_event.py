@@ -47,9 +47,9 @@ def test_it_counts_for_no_less_than_any_choice_of_owners_and_runs(accountant, ad
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_owners_with_the_same_stated_epsilon_cost_little_more_together_than_one_of_them(adjacency):
     """The largest rate with the least noise of any owner would be ε = 30."""
-    promise = {"epsilon": 2.0, "delta": 1e-5, "adjacency": adjacency}
+    terms = {"epsilon": 2.0, "delta": 1e-5, "adjacency": adjacency}
     rates = [24 / size for size in (30, 60, 100, 200, 300)]
-    several = [event(rate, noise_multiplier(sample_rate=rate, queries=200, **promise), 200) for rate in rates]
+    several = [event(rate, noise_multiplier(sample_rate=rate, queries=200, **terms), 200) for rate in rates]
     assert 1.99 < epsilon([worst_of(several)], delta=1e-5, adjacency=adjacency) < 2.2
 
 

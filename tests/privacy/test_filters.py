@@ -46,7 +46,7 @@ def test_an_analyst_who_chooses_by_results_passes_a_sum_of_distributions_and_not
         for run, event in (("first", first), ("second", second)):
             asked = {"mechanisms": gaussians([event.sample_rate], [event.noise_multiplier])}
             if run == "second":
-                with pytest.raises(BudgetExceeded, match="After a first run the Rényi filter decides"):
+                with pytest.raises(BudgetExceeded, match="After the first run the Rényi filter decides"):
                     ledger.open(run=run, owners=["a"], queries=1, release=True, **asked)
                 continue
             account = ledger.open(run=run, owners=["a"], queries=1, release=True, **asked)

@@ -10,6 +10,7 @@ from tampering import gaussians
 from tacit.errors import BudgetExceeded, PrivacyError
 from tacit.privacy import Budget, Event, Guarantee, Ledger, Privacy, epsilon
 from tacit.privacy.filters import filtered_epsilon
+from tacit.privacy.guarantees import format_epsilon
 
 
 def test_every_query_is_one_event_for_each_owner():
@@ -136,6 +137,16 @@ def test_a_refusal_says_how_many_queries_or_how_much_noise_would_fit(owners):
     open_account(copy, run="two", sigma=sigma, **asked)
 
 
+def test_a_refusal_says_how_much_the_filter_counts_and_offers_no_run_of_zero_queries():
+    ledger = Ledger(Budget(epsilon=1.0, delta=1e-5))
+    play(open_account(ledger, run="one", sigma=3.0, queries=30), 30)
+    with pytest.raises(BudgetExceeded) as error:
+        open_account(ledger, run="two", sigma=0.3, queries=1)
+    said = f"and counts {format_epsilon(ledger.filtered('a'))} already. What would fit: all 1 with σ="
+    assert said in str(error.value)
+    assert str(error.value).endswith("Nothing was spent"), "a ledger in memory has no commands"
+
+
 def test_a_refusal_of_noise_with_bands_counts_queries_and_not_turns():
     def open_banded(ledger, run, queries):
         plan = Privacy(delta=1e-5, clip=1.0, lot_size=10, noise_multiplier=3.0, bands=4).plan([1000], 60)
@@ -182,7 +193,7 @@ def test_the_first_run_passes_by_its_plan_and_then_nothing_else_does():
     play(open_account(ledger, run="one", **ONLY_BY_ITS_PLAN), 45)
     more = [Event(sample_rate=0.1, noise_multiplier=3.0, count=45), Event(sample_rate=1e-4, noise_multiplier=50.0)]
     assert epsilon(more, delta=1e-5) < 1.0, "by adding up distributions it would pass"
-    with pytest.raises(BudgetExceeded, match="After a first run the Rényi filter decides"):
+    with pytest.raises(BudgetExceeded, match="After the first run the Rényi filter decides"):
         open_account(ledger, run="two", rate=1e-4, sigma=50.0, queries=1)
     assert ledger.guarantee("a", delta=1e-5).basis == "plan"
 

@@ -164,7 +164,8 @@ def test_other_parts_of_one_partition_are_other_records():
 
 
 @pytest.mark.parametrize(
-    ("accountant", "adjacency"), [("pld", "add_remove"), ("pld", "replace_one"), ("rdp", "add_remove")]
+    ("accountant", "adjacency"),
+    [("pld", "add_remove"), ("pld", "replace_one"), pytest.param("rdp", "add_remove", marks=pytest.mark.slow)],
 )
 def test_whoever_held_a_record_each_time_no_epsilon_over_all_runs_is_smaller_than_what_it_lost(accountant, adjacency):
     """Three ways to deal, two runs on each, by owners of all kinds: all 18 ways to hold a record are tried."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tacit.errors import PrivacyError
 from tacit.privacy import Event, Guarantee, Mechanism, NoPrivacy, Privacy
 from tacit.privacy.keys import Keys
-from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Observer
+from tacit.privacy.noise_kinds import Masked, Masks
+from tacit.privacy.observers import EVERYBODY, Observer
 
 SOME = Mechanism.gaussian(sample_rate=0.1, clip=1.5, lot=6.0, noise_multiplier=2.0)
 POISSON = {"kind": "poisson", "rate": 0.1, "unit": "record", "most": 1}

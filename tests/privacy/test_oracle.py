@@ -38,8 +38,8 @@ def make_oracle(
     example=None,
     **settings,
 ):
-    promise = {"noise_multiplier": 1.0, "delta": 1e-5, "clip": 1.0, "lot_size": 5} | settings
-    plan = Privacy(**promise).plan(sizes or data.sizes, queries)
+    asked = {"noise_multiplier": 1.0, "delta": 1e-5, "clip": 1.0, "lot_size": 5} | settings
+    plan = Privacy(**asked).plan(sizes or data.sizes, queries)
     ledger = ledger if ledger is not None else Ledger()
     account = ledger.open(
         run="run",
@@ -117,6 +117,19 @@ def test_an_oracle_refuses_accounts_that_are_not_its_own(accounts):
             sources=Seeded(0).make(1),
             accounts=wrong,
         )
+
+
+def test_accounts_stay_charged_when_the_list_of_them_is_emptied():
+    """Three queries were answered and none was charged."""
+    privacy = Privacy(noise_multiplier=5.0, delta=1e-3, clip=1.0, lot_size=5)
+    settings = {"model": lambda: nn.Linear(4, 3), "data": make_data((20,)), "rounds": 3, "lr": 0.1}
+    for settings["privacy"], charged in ((privacy, 3), (tacit.NoPrivacy(lot_size=5), 1)):
+        session = tacit.Session(tacit.Training(algorithm=tacit.Local(), **settings))
+        (account,) = session.accounts
+        session.accounts.clear()
+        while not session.finished:
+            session.advance()
+        assert (session.real_oracle.queries, account.spent) == (3, charged)
 
 
 def test_a_query_past_the_budget_raises_and_spends_nothing():

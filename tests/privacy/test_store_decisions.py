@@ -63,7 +63,7 @@ def kill(process):
 def test_a_killed_run_is_named_by_the_refusal_and_can_be_abandoned(path, at_work, asked):
     process = at_work(asked)
     ledger = DurableLedger(path)
-    with pytest.raises(BudgetExceeded, match=rf"run 'killed' \({asked} of 100 made\); it is running$"):
+    with pytest.raises(BudgetExceeded, match=rf"run 'killed' \({asked} of 100 made\); it is running\. `tacit ledger"):
         open_account(ledger, owners=("a",), **RESERVED)
     with pytest.raises(PrivacyError, match="a process is working on run 'killed'; stop it first"):
         ledger.abandon("killed", who="me", reason="in the way")
@@ -111,7 +111,7 @@ def test_a_first_run_that_only_its_plan_let_in_is_charged_all_of_it_also_when_it
     account.spend()
     account.close()
     ledger.abandon("one", who="me", reason="gone")
-    with pytest.raises(BudgetExceeded, match=r"Nothing was spent$"):
+    with pytest.raises(BudgetExceeded, match=r"Nothing was spent\. `tacit ledger"):
         open_account(ledger, run="two", sigma=3.0, queries=1)
 
 
@@ -215,7 +215,7 @@ def test_a_refusal_after_a_raise_does_not_promise_that_abandoning_a_run_frees_qu
     assert ledger.to_free(account, account.lines[0]) == 0
     with pytest.raises(BudgetExceeded) as refused:
         open_account(ledger, run="two", sigma=5.0, queries=200)
-    assert "whole plan of 'one' stays charged, also if abandoned, since the budget was set or raised" in str(
+    assert "whole plan of 'one' stays charged, even if abandoned, since the budget was set or raised" in str(
         refused.value
     )
     assert "abandon one" not in str(refused.value)

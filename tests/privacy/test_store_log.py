@@ -77,9 +77,9 @@ CLAIMS = {
     "no run before the raise": (of_raise(runs=0), "raised after 0 runs, but 2 were on record"),
     "fewer runs before the raise": (of_raise(runs=1), "raised after 1 runs, but 2 were on record"),
     "more runs before the raise": (of_raise(runs=3), "raised after 3 runs, but 2 were on record"),
-    "one plan of runs with queries between": (of_run("three", together="one"), "together with 'one', and was not"),
-    "one plan with nobody": (of_run("two", together="nobody"), "together with 'nobody', and was not"),
-    "one plan with a run to come": (of_run("one", together="two"), "together with 'two', and was not"),
+    "one plan of runs with queries between": (of_run("three", together="one"), "together with 'one', but was not"),
+    "one plan with nobody": (of_run("two", together="nobody"), "together with 'nobody', but was not"),
+    "one plan with a run to come": (of_run("one", together="two"), "together with 'two', but was not"),
     "another number": (of_run("three", account=7), "is account 7, but 2 were opened before it"),
     "no budget": (of_lines("two", ground="free"), "admitted as 'free', but 'a' had a budget"),
 }
@@ -112,7 +112,7 @@ def test_a_query_between_runs_that_claim_one_plan_is_found(path):
     kinds = [row["kind"] for row in rows]
     assert kinds[:4] == ["budget", "open", "open", "query"]
     write_log(path, [*rows[:2], rows[3], rows[2], *rows[4:]])
-    assert any("together with 'one', and was not" in problem for problem in DurableLedger(path).verify())
+    assert any("together with 'one', but was not" in problem for problem in DurableLedger(path).verify())
 
 
 def test_a_filter_that_let_nobody_in_proves_nothing(path):
@@ -152,7 +152,7 @@ def test_a_line_without_noise_among_others_is_refused(path):
 
 
 def test_rows_that_protect_another_unit_on_the_same_records_are_refused(path):
-    """What a run promises to records and another to patients cannot be added up."""
+    """An ε per record and an ε per patient cannot be added up."""
     ledger = DurableLedger(path)
     for run in ("one", "two"):
         held = {"owners": ["a"], "mechanisms": gaussians([0.1], [2.0]), "records": "visits", "queries": 5}

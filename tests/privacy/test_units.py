@@ -168,7 +168,7 @@ def patients():
     )
 
 
-def promise(**changes):
+def make_privacy(**changes):
     given = {"noise_multiplier": 1.0, "delta": 1e-5, "clip": 1.0, "lot_size": 4, "unit": Unit("patient", most=2)}
     return tacit.Privacy(**given | changes)
 
@@ -182,7 +182,7 @@ def test_a_unit_goes_to_one_agent_and_lots_are_of_units(patients):
         tacit.DSGT(),
         model=make_model,
         data=data,
-        privacy=promise(),
+        privacy=make_privacy(),
         rounds=3,
         lr=0.1,
         graph=tacit.graphs.ring(3),
@@ -199,7 +199,7 @@ def test_every_unit_is_in_a_full_lot_with_as_many_records_as_take_part(patients)
         algorithm=tacit.SGD(),
         model=make_model,
         data=data,
-        privacy=promise(noise_multiplier=0.02, lot_size=34, unit=Unit("patient", most=3), clip=100.0),
+        privacy=make_privacy(noise_multiplier=0.02, lot_size=34, unit=Unit("patient", most=3), clip=100.0),
         rounds=2,
         lr=0.1,
         sources=Seeded(0),
@@ -247,9 +247,9 @@ def test_protecting_patients_needs_to_know_whose_records_are_whose(patients):
     inputs, targets = make_records(60)
     data = DataSet.from_records(name="nobody's", train=(inputs, targets), classes=3).split(2, tacit.data.IID())
     with pytest.raises(DataError, match="privacy is per patient, but nobody's does not say"):
-        tacit.train(tacit.Local(), model=make_model, data=data, privacy=promise(), rounds=1, lr=0.1)
+        tacit.train(tacit.Local(), model=make_model, data=data, privacy=make_privacy(), rounds=1, lr=0.1)
     with pytest.raises(PrivacyError, match="give Unit"):
-        promise(unit="patient")
+        make_privacy(unit="patient")
     with pytest.raises(DataError, match="too few for 40 agents"):
         patients.split(40, tacit.data.IID())
 
@@ -260,7 +260,7 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
         algorithm=tacit.DSGD(),
         model=make_model,
         data=patients.split(3, tacit.data.IID()),
-        privacy=promise(),
+        privacy=make_privacy(),
         rounds=3,
         lr=0.1,
         graph=tacit.graphs.ring(3),
@@ -290,15 +290,15 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
 def test_a_guarantee_for_patients_says_so_and_is_not_added_to_one_for_records(patients):
     data, ledger = patients.split(2, tacit.data.IID()), tacit.Ledger()
     run = {"model": make_model, "data": data, "rounds": 2, "lr": 0.1, "ledger": ledger}
-    result = tacit.train(tacit.Local(), privacy=promise(), **run)
+    result = tacit.train(tacit.Local(), privacy=make_privacy(), **run)
     (first, _) = result.guarantees()
     assert first.unit == "patient"
     assert "per patient at δ=1e-05, add-or-remove-one, pld" in str(first)
-    tacit.train(tacit.Local(), privacy=promise(unit=Unit("patient", most=5)), **run)
+    tacit.train(tacit.Local(), privacy=make_privacy(unit=Unit("patient", most=5)), **run)
     with pytest.raises(
         PrivacyError, match=r"protects every record and run 'local-1' every patient, on the same records"
     ):
-        tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
+        tacit.train(tacit.Local(), privacy=make_privacy(unit=None), **run)
     assert len(ledger.accounts) == 2
     assert ledger.accounts[0].lines[0].mechanism.to_json()["sampler"]["most"] == 2
 
@@ -306,7 +306,7 @@ def test_a_guarantee_for_patients_says_so_and_is_not_added_to_one_for_records(pa
 def test_a_column_of_units_that_is_not_used_is_reported(patients, caplog):
     data = patients.split(2, tacit.data.IID())
     run = {"model": make_model, "data": data, "rounds": 1, "lr": 0.1}
-    tacit.train(tacit.Local(), privacy=promise(), **run)
+    tacit.train(tacit.Local(), privacy=make_privacy(), **run)
     assert not caplog.records
-    tacit.train(tacit.Local(), privacy=promise(unit=None), **run)
+    tacit.train(tacit.Local(), privacy=make_privacy(unit=None), **run)
     assert "ward says whose each record is, but every record is protected by itself" in caplog.text

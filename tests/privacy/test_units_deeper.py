@@ -96,7 +96,7 @@ def test_operations_of_the_backward_pass_are_not_called_by_hand():
         name="x", train=({"values": values, "places": places}, torch.randn(30)), validation=(public, torch.randn(8))
     )
     made = session(table.split(2, IID()), model=Both())
-    with pytest.raises(NotImplementedError, match="called by hand"):
+    with pytest.raises(NotImplementedError, match="called directly"):
         sums(made, written_by_hand, 6)
     assert made.accounts[0].spent == 0, "it is found on public records"
 

@@ -1,4 +1,5 @@
 import math
+from itertools import pairwise
 
 import pytest
 from made_runs import MACHINE, TIME
@@ -8,7 +9,7 @@ from tacit.privacy import Event, epsilon
 from tacit.privacy.accounting import ceil_digits
 from tacit.report import RecordedRun, derive_spending
 from tacit.report.wording import attacks
-from tacit.report.wording import epsilon as shown
+from tacit.report.wording import write_epsilon as shown
 
 
 def test_epsilon_is_that_of_the_ledger(runs):
@@ -27,16 +28,16 @@ def test_epsilon_grows_from_zero_to_the_budget(runs):
     assert spent.epsilons[0] == 0
     assert list(spent.epsilons) == sorted(spent.epsilons)
     assert 3.9 < spent.epsilons[-1] == spent.guarantee.epsilon <= spent.budget == 4
-    assert (spent.snapshots[0].round, spent.snapshots[-1].round) == (0, 20)
+    assert (spent.moments[0].round, spent.moments[-1].round) == (0, 20)
 
 
 def test_every_point_of_the_curve_is_the_accountants(runs):
     run, spent = runs["dsgt"], derive_spending(runs["dsgt"])
-    for snapshot, value in zip(spent.snapshots, spent.epsilons, strict=True):
+    for moment, value in zip(spent.moments, spent.epsilons, strict=True):
         event = Event(
             sample_rate=run.plan.sample_rates[spent.agent],
             noise_multiplier=run.plan.noise_multipliers[spent.agent],
-            count=snapshot.queries,
+            count=moment.queries,
         )
         assert value == epsilon([event], delta=run.plan.delta)
 
@@ -52,8 +53,26 @@ def test_few_points_whatever_the_number_of_snapshots(folder):
     snapshots = [first | {"round": k, "queries": k // 10} for k in range(200)]
     write_events(folder, [plan | {"rounds": 200}, *snapshots])
     spent = derive_spending(RecordedRun.load(folder))
-    assert 10 <= len(spent.snapshots) <= 12
-    assert (spent.snapshots[0].round, spent.snapshots[-1].round) == (0, 199)
+    assert 10 <= len(spent.moments) <= 12
+    assert (spent.moments[0].round, spent.moments[-1].round) == (0, 199)
+
+
+def test_a_curve_through_few_snapshots_bends_as_the_ledger_does(folder):
+    plan, first, *_, last = [each for each in read_events(folder) if each["event"] in ("plan", "snapshot")]
+    write_events(folder, [plan, first, last])
+    spent = derive_spending(RecordedRun.load(folder))
+    assert [moment.round for moment in spent.moments][:3] == [0, 1, 2]
+    assert len(spent.moments) >= 10
+    assert all(moment.queries == moment.round for moment in spent.moments)
+    rises = [after - before for before, after in pairwise(spent.epsilons)]
+    assert rises[0] > 2 * rises[-1] / (spent.moments[-1].round - spent.moments[-2].round)
+
+
+def test_rounds_between_snapshots_that_asked_unevenly_are_left_out(folder):
+    plan, first, *_, last = [each for each in read_events(folder) if each["event"] in ("plan", "snapshot")]
+    write_events(folder, [plan, first | {"queries": 1}, last])
+    spent = derive_spending(RecordedRun.load(folder))
+    assert [moment.queries for moment in spent.moments] == [1, last["queries"]]
 
 
 def test_lost_queries_are_part_of_epsilon_since_the_ledger_has_them(folder):

@@ -14,7 +14,8 @@ import torch
 import tacit
 from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy import Budget, DurableLedger, Observer, PrivateOracle, randomness
-from tacit.privacy.mechanisms import EVERYBODY, Masks
+from tacit.privacy.noise_kinds import Masks
+from tacit.privacy.observers import EVERYBODY
 from tacit.runs import RunFolder, Runner
 from tacit.runs.answers import AnswerLog
 from tacit.runs.config import RunConfig
@@ -309,7 +310,7 @@ def test_a_budget_counts_everybody_else_unless_it_names_an_observer(tmp_path):
 
 
 def test_the_ledger_verifies_a_run_with_masks(whole):
-    """`tacit ledger --verify` derives ε for the observer that the run promises."""
+    """`tacit ledger --verify` derives ε for the observer that the run was planned against."""
     from typer.testing import CliRunner
 
     from tacit.cli import app

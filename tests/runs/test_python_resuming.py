@@ -272,8 +272,8 @@ def test_data_of_ones_own_that_was_divided_here_is_divided_again_in_the_same_way
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    promise = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=5, unit=tacit.Unit("patient", most=3))
-    named = {"data": "mine.py:whole", "agents": 3, "split": "iid", "model": "logistic", "privacy": promise}
+    privacy = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=5, unit=tacit.Unit("patient", most=3))
+    named = {"data": "mine.py:whole", "agents": 3, "split": "iid", "model": "logistic", "privacy": privacy}
     named["graph"] = None if rule == "sgd" else "ring"
     whole = tacit.train(rule, **given(**named), run="whole", runs=tmp_path)
     stopped(tmp_path, monkeypatch, rule, **named)

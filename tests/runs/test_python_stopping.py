@@ -24,6 +24,14 @@ class Slipping(Halving):
         return super().round(state, at)
 
 
+@pytest.fixture(autouse=True)
+def _ctrl_c_is_heard():
+    """Handle SIGINT as Python does by default, also where the tests run in the background of a shell, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ctrl_c(*rounds):
     """Return a tap that presses Ctrl-C in these rounds, once each; every round has one exchange."""
     seen = []

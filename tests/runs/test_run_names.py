@@ -53,3 +53,14 @@ def test_asking_who_works_on_a_run_does_not_disturb_it(tmp_path):
     threading.Timer(0.1, lambda: os.close(asked)).start()
     with folder.locked():
         assert folder.is_running
+
+
+def test_the_name_of_a_run_that_is_running_is_refused_with_that_reason(tmp_path):
+    folder = RunFolder.create(tmp_path, "one", CONFIG)
+    with pytest.raises(InvalidInput, match="already exists: choose another name, or resume that run"):
+        RunFolder.unused(tmp_path, "one")
+    with (
+        folder.locked(),
+        pytest.raises(InvalidInput, match="already exists: a process is working on that run now; choose another name"),
+    ):
+        RunFolder.unused(tmp_path, "one")

@@ -144,7 +144,9 @@ def test_tensorboard_shows_the_snapshots_once_even_after_a_crash(tmp_path):
         assert [point.step for point in points] == [0, 3, 6, 9, 12], tag
         for point in points:
             assert point.value == pytest.approx(value(looks[point.step]), rel=1e-6)
-    spent = [point.value for point in shown.Scalars("epsilon against everybody else together")]
+    (tag,) = [tag for tag in shown.Tags()["scalars"] if "epsilon" in tag]
+    assert tag == "epsilon per record at δ=1e-05, add-or-remove-one, pld, against everybody else together"
+    spent = [point.value for point in shown.Scalars(tag)]
     assert spent == sorted(spent)
     assert spent[0] == 0
     assert spent[-1] == pytest.approx(max(folder.summary()["epsilon_per_agent"]), rel=1e-6)

@@ -104,7 +104,7 @@ BAD = [
     ({"model": "no_such_module_1:Net"}, r"there is no module 'no_such_module_1', neither installed nor in "),
     ({"model": "study.py:Nett"}, r"model study.py:Nett: study.py has no 'Nett'; did you mean 'Net'\?"),
     ({"model": "odd.py:number"}, r"model odd.py:number is a int; name an nn.Module class or a function"),
-    ({"model": "odd.py:made"}, r"model odd.py:made is a module that is made anew whenever its file is run"),
+    ({"model": "odd.py:made"}, r"model odd.py:made is a module that is made again whenever its file is run"),
     (
         {"model": "odd.py:Wide"},
         r"model odd.py:Wide needs width, which is not provided; it may ask for input_shape and classes",

@@ -187,7 +187,7 @@ def test_keys_are_shared_without_no_more_agents_than_the_noise_was_planned_for(d
 def test_absences_are_checked(data):
     for wrong, said in (
         ({"agent": -1, "first": 0}, "agent of an absence"),
-        ({"agent": 0, "first": 3, "until": 3}, "not a single round"),
+        ({"agent": 0, "first": 3, "until": 3}, "until must be later than first"),
         ({"agent": 0, "first": 3, "until": 5, "rekey": 4}, "left for good"),
         ({"agent": 0, "first": 3, "rekey": 2}, "left for good"),
         ({"agent": 0, "first": 1.5}, "first of an absence"),

@@ -272,7 +272,7 @@ def test_public_records_to_score_may_be_a_pair_of_tensors_or_arrays(data):
         assert (result.evaluate(pair).loss == scored.loss).all()
         assert (result.evaluate(pair).accuracy == scored.accuracy).all()
     for wrong, said in (
-        (test.inputs, "cannot read records from a Tensor"),
+        (test.inputs, "cannot read records from a tensor"),
         ((test.inputs, test.targets[:3]), "each record has one of both"),
         ((test.inputs.float(), test.targets), "inputs of the records to score are float32"),
         ((test.inputs[:, :, :4], test.targets), "the schema says"),

@@ -1,5 +1,7 @@
 """Trials in different stacks or processes draw noise of their own, and private records are searched on for the price of all trials only."""
 
+import threading
+
 import pytest
 import torch
 
@@ -58,3 +60,30 @@ def test_private_records_are_not_searched_on_without_a_ledger(tmp_path):
     ledger = Ledger()
     assert len(tune(config, search, ledger=ledger).accounts) == 2
     assert {account.spent for account in ledger.accounts} == {2}
+
+
+@pytest.mark.slow
+def test_a_population_on_ray_tells_the_values_and_scores_of_every_generation(capfd):
+    """A trial that takes over another one's models has that one's values before its own, as in one process."""
+    pytest.importorskip("ray.tune")
+    search = Search(parameters=(parse_parameter("lr=log:0.1..10"),), population=4, generations=3)
+    config = RunConfig.of(SETTINGS | {"rounds": 6})
+    said: list[str] = []
+    lock = threading.RLock()  # as a console has, which cannot be pickled
+
+    def say(text: str) -> None:
+        with lock:
+            said.append(text)
+
+    found = tune_on_ray(config, search, say=say)
+    assert capfd.readouterr().out == ""  # which is for the result alone, as with --json
+    assert len(found.trials) == 4
+    assert {f"trial {trial.number}: {trial.score:.4f} after generation 3 of 3" for trial in found.trials} <= set(said)
+    for trial in found.trials:
+        assert len(trial.course) == 3
+        assert trial.course[-1] == trial.values
+        assert len(trial.scores) == 3
+        assert trial.scores[-1] == trial.score
+    settings = found.settings(config)
+    assert settings["lr"] == found.best.course[0]["lr"]
+    assert settings["lr_final"] == found.best.values["lr"]

@@ -94,6 +94,18 @@ def test_trials_cover_every_part_of_a_range_once():
     assert values != sorted(values)
 
 
+def test_trials_are_chosen_by_their_scores_on_all_validation_records():
+    """Between generations, too, where a run shows its scores on a small sample."""
+    stack = make_stack([config(lr=lr, rounds=40) for lr in (0.3, 3.0)], [0, 1], name="two", ledger=None, every=10)
+    stack.play(until=20)
+    assert stack.session.monitor.histories[0][-1].sample is not None
+    scores = stack.scores()
+    newest = [history[-1] for history in stack.session.monitor.histories]
+    assert [(each.round, each.sample) for each in newest] == [(20, None), (20, None)]
+    assert scores == [pytest.approx(each.accuracy.mean()) for each in newest]
+    assert stack.scores() == scores
+
+
 def test_stacked_trials_are_those_played_alone():
     """A trial of the stack with a step of its own is, to the bit, a session with that step: only seeds follow from its place."""
     configs = [config(lr=lr, step_agents=1) for lr in (0.3, 3.0)]
@@ -187,6 +199,13 @@ def test_repeat_and_select_gives_the_published_price():
     assert repeat_and_select(once, mean=10, delta=1e-5) == pytest.approx(2.13, abs=0.01)
     with pytest.raises(InvalidInput, match="more than one trial"):
         repeat_and_select(once, mean=1, delta=1e-5)
+
+
+def test_orders_that_the_accountant_leaves_out_are_not_printed(capfd):
+    """It says so through absl; the bound is that of the other orders."""
+    event = Event(sample_rate=0.4, noise_multiplier=4.1853, count=10)
+    assert 2.0 < repeat_and_select(event, mean=4, delta=1e-3) < 2.1
+    assert capfd.readouterr().err == ""
 
 
 def open_trials(queries, **settings):

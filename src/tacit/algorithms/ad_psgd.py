@@ -2,12 +2,15 @@
 
     θ⁺ = Wθ − η g̃(θ of `delay` rounds before),   W pairs agents at random
 
-Lian, Zhang, Zhang & Liu, *Asynchronous Decentralized Parallel Stochastic Gradient Descent*, ICML 2018. Nobody waits for anybody but the
-partner: a gradient belongs to the model that the agent had when it began to compute it, and meets one that was averaged
+Lian, Zhang, Zhang & Liu, *Asynchronous Decentralized Parallel Stochastic Gradient Descent*, ICML 2018. An agent waits
+only for its partner: it computes a gradient at the model that it had when it began, and applies it to a model that has been averaged
 since. The average of all agents moves by the average gradient, however old that is. With `delay` = 0 this is DSGD on the same pairs.
 
-Only models are averaged. A tracker of gradients, as in DSGT, must meet the gradient that it will subtract, so old ones are not
-offered here: use DSGT itself on the schedule `matchings`, in step.
+Only models are averaged. A tracker of gradients, as in DSGT, has to subtract the same gradient that it added, which stale gradients would break, so
+there is none here: use DSGT itself on the schedule `matchings`, in synchronous rounds.
+
+Source: the equation as A(DP)²SGD (Xu, Zhang & Wang 2020) is described, which adds noise to it: a gradient at an old model is applied to one that was mixed since. There, links are those of
+whoever is ready; here, rounds have a clock, and every gradient is equally old.
 """
 
 from dataclasses import dataclass
@@ -38,7 +41,7 @@ class ADPSGD:
 
     def __post_init__(self) -> None:
         if self.delay < 0:
-            raise InvalidInput(f"delay is {self.delay}; a gradient cannot be of a later model")
+            raise InvalidInput(f"delay is {self.delay}; a gradient cannot come from a later model")
 
     def check_links(self, topology: Topology, rounds: int) -> None:
         """Raise unless agents meet in pairs."""

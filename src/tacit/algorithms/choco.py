@@ -1,10 +1,10 @@
-"""CHOCO-SGD: agents send how far they are from what others believe of them, compressed. With a private oracle, DP-CHOCO-SGD.
+"""CHOCO-SGD: agents send the compressed difference between their model and the replica that others hold. With a private oracle, DP-CHOCO-SGD.
 
     x = θ − η·step(g̃(θ));   θ̂⁺ = θ̂ + C(x − θ̂);   θ⁺ = x + γ(Wθ̂⁺ − θ̂⁺)
 
 Koloskova, Stich & Jaggi, *Decentralized Stochastic Optimization and Gossip Algorithms with Compressed Communication*, ICML 2019. θ̂ is the
 replica of an agent's model that all its neighbours hold; it starts at zero. Wθ̂ is kept as one vector: everyone adds what it hears. What C
-leaves out is sent later, so the average of all agents stays and a biased C, such as the largest numbers, is fine.
+leaves out is sent later, so the average of all agents is kept, and C may be biased, such as one that sends only the largest numbers.
 Without compression and with γ = 1 this is DSGD that mixes after its step.
 
 γ follows from the codec unless it is given, and decides how soon agents agree. With records of one class at each agent that matters more than
@@ -12,6 +12,9 @@ the step: on digits over a ring, 200 rounds of `topk:0.1` score 27 % with γ = 0
 1, where four bits and γ = 1 score 76 %.
 
 A replica is right only if every message arrived, so links that change and absences are refused.
+
+Source: the paper's public code (epfml/ChocoSGD), which has the same steps in another order: it moves towards replicas of the round before, and then sends. Without compression
+that is DSGD, which mixes before its step.
 """
 
 from dataclasses import dataclass
@@ -51,11 +54,11 @@ class ChocoSGD:
         check_gamma(self.gamma)
 
     def check_links(self, topology: Topology, rounds: int) -> None:
-        """Raise unless the links stay: neighbours hold replicas."""
+        """Raise unless links are fixed: neighbours hold replicas."""
         require_same_links("CHOCO-SGD", topology, rounds)
 
     def init(self, theta: Stacked) -> ChocoState:
-        """Start at θ, of which nobody has heard."""
+        """Start at θ, with empty replicas."""
         zero = torch.zeros_like(theta)
         return ChocoState(theta, zero, zero, self.step.init(theta))
 

@@ -8,6 +8,8 @@ agents' data, however uneven these are, where DSGD does not. One message has one
 
 D² needs all eigenvalues of its weights above −1/3, and Metropolis weights on a ring of ten have exactly that. So W̃ = (I + W)/2
 unless `lazy` is off; then W̃ = W, and a graph with λ_min(W) ≤ −1/3 or links that change are refused.
+
+Source: these are the steps of exact diffusion in the public code of its authors (`pytorch_optimization.py` in Bluefog-Lib/bluefog), which mixes with (I + W)/2 too.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,9 @@
     x = θ − η·step(g̃(θ));   v = x + δ;   δ⁺ = v − C(v);   θ⁺ = x + γ(W C(v) − C(v))
 
 Tang et al., *DeepSqueeze: Decentralization Meets Error-Compensated Compression*, 2019. Unlike CHOCO-SGD it keeps no replicas, so links may
-change. γ follows from the codec unless it is given. The average of all agents stays. Without compression and with γ = 1 this is DSGD that mixes after its step.
+change. γ follows from the codec unless it is given. The average of all agents is kept. Without compression and with γ = 1 this is DSGD that mixes after its step.
+
+Source: the public code of CHOCO-SGD's authors, who compare with it (`deep_squeeze.py` in epfml/ChocoSGD), has these steps.
 """
 
 from dataclasses import dataclass

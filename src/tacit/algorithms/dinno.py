@@ -8,6 +8,8 @@ With S = Σ_{j≠i} θ_j over the neighbours and d their number:
 
 Yu, Vincent & Schwager, *DiNNO*, RA-L 2022. ρ grows by a factor each round. One round costs T queries. Each round is
 a new minimisation, so the inner step is reset unless `carry` is set; Adam from zero moments with T=1 is sign descent.
+
+With a codec C, a neighbour's model is taken to be θ + C(θ_j) − C(θ), where C(θ) is what neighbours read of one's own: numbers that C leaves out pull nowhere.
 """
 
 from dataclasses import dataclass
@@ -58,7 +60,7 @@ class DiNNO:
         # What neighbours read of oneself, so that the duals of all agents sum to zero with any codec.
         own, degree, others = inbox.own, inbox.degree, inbox.sum()
         dual = state.dual + rho * (degree * own - others)
-        anchor = (degree * own + others) / 2
+        anchor = (degree * own + others) / 2 + degree * (theta - own)
         psi, step = theta, state.step if self.carry else self.step.init(theta)
         for _ in range(self.inner_steps):
             gradient = at.gradient(psi) + dual + 2 * rho * (degree * psi - anchor)

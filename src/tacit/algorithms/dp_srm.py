@@ -3,11 +3,13 @@
     v⁺ = q̃ + (1 − a)v,   q̃ is the answer for ∇ℓ(θ) − (1 − a)∇ℓ(θ₋₁) of every record of one lot;   v = g̃(θ) in the first round
     θ⁺ = Wθ − η v⁺
 
-Wang, Jayaraman, Evans & Gu, *Efficient Privacy-Preserving Stochastic Nonconvex Optimization*, UAI 2023, with the neighbours' models mixed
-in as in DSGD. Both gradients of a record are taken in one query, so a round costs one query and the lot's own noise nearly cancels.
+Wang, Jayaraman, Evans & Gu, *Efficient Privacy-Preserving Stochastic Nonconvex Optimization*, UAI 2023 (PMLR 216), Algorithm 1, where a is γ, with the
+neighbours' models mixed in as in DSGD. Both gradients of a record are taken in one query, so a round costs one query and the lot's own noise nearly cancels.
 
-The published sensitivity of a difference follows from a smoothness constant, which nobody knows for a network. Here every record's
-difference is clipped, to slack·a·C: a record whose gradient stays the same contributes a times that gradient. With a = 1 this is DSGD.
+In the paper's theorems noise covers what a smoothness constant allows, which nobody knows for a network. In its experiments every record's gradient is clipped to
+C₁ and its difference of gradients to C₂, so that a record contributes a·C₁ + (1 − a)·C₂ at most, with a = C₂. Here the vector that is summed,
+∇ℓ(θ) − (1 − a)∇ℓ(θ₋₁), is clipped as a whole, to slack·a·C: a record whose gradient stays the same contributes a times that gradient. With C = C₁ = 1,
+the bound of the paper is that of slack = 2 − a. Its steps shrink with the length of v; here they are those of the run. With a = 1 this is DSGD.
 """
 
 from dataclasses import dataclass

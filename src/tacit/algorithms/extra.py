@@ -4,6 +4,9 @@
 
 Shi, Ling, Wu & Yin, *EXTRA: An Exact First-Order Algorithm for Decentralized Consensus Optimization*, SIAM J. Optim. 2015, with
 W̃ = (I + W)/2: the first step is that of DSGD. One message has one vector: half of DSGT's bytes.
+
+Source: the published form is θ_{k+1} = (I + W)θ_k − W̃θ_{k−1} − η(g̃_k − g̃_{k−1}), as public code also has it (`EXTRA.m` in vivekkhatana/GradConsensus). Here c_k is what
+the last round left behind, so one gradient and one mixed model a round are enough.
 """
 
 from dataclasses import dataclass

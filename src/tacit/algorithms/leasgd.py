@@ -7,14 +7,16 @@ schedule: `matchings`. An agent without a leader only descends.
 
 Only followers move, and only towards the better one of a pair: this copies models rather than averaging them. On evenly divided digits, in
 random pairs without noise, that is as good as DSGD: 93.6 % and 93.5 % after 200 rounds with η = 0.5, where agents alone have 89.5 %. Where every
-agent has one class, a leader never hears of the others', and no step or ρ makes up for that: 47 % at best, where DSGD has 80 % and more and
+agent has one class, a leader learns nothing about the others, and no step or ρ makes up for that: 47 % at best, where DSGD has 80 % and more and
 agents alone 10 %. ηρ is the share of the way to the leader; above 1 it overshoots, and ½ is the best tried.
 
-The published ranking is by private losses, which nobody is charged for. Here losses are those on public records, `at.public_loss`, and
+The published ranking is by private losses, which are not charged. Here losses are those on public records, `at.public_loss`, and
 cost nothing; with `private_ranking` they are an answer of the oracle, each record's loss clipped to C, and cost one query more whenever they
-are measured. That is every `rank_every` rounds. One number of each message is the loss.
+are measured. That is every `rank_every` rounds. Each message carries the loss as one more number.
 
-The text of the paper was not at hand: the equation is from memory, and an agent with several leaders takes their mean.
+Sources: the paper's abstract and that of its first version (*LEASGD*, arXiv 1811.11124), which name leaders, followers and elastic averaging, but have no equation. The pull
+ηρ(θ − θ_leader) is that of elastic averaging (Zhang, Choromanska & LeCun, NeurIPS 2015), with the leader in place of the common centre. That an
+agent with several leaders takes their mean is ours.
 """
 
 from dataclasses import dataclass
@@ -55,7 +57,7 @@ class LEASGD:
         if not self.rho > 0:
             raise InvalidInput(f"rho is {self.rho}; it must be positive")
         if self.rank_every < 1:
-            raise InvalidInput(f"rank_every is {self.rank_every}; at least one round lies between two rankings")
+            raise InvalidInput(f"rank_every is {self.rank_every}; it must be at least 1")
 
     def init(self, theta: Stacked) -> LEASGDState:
         """Start at θ, not ranked yet."""

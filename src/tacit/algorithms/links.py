@@ -32,7 +32,7 @@ def require_same_links(name: str, topology: Topology, rounds: int) -> None:
         if len(links) != len(first) or not all(map(_equal, links, first)):
             raise GraphError(
                 f"{name} keeps what it has read of its neighbours, and in round {round} the links are not those of round 0, so that this "
-                "would be wrong from then on; use a graph that stays, without absences, or a rule without such a memory, such as DSGT"
+                "would be wrong from then on; use a fixed graph without absences, or a rule without such a memory, such as DSGT"
             )
 
 

@@ -4,6 +4,8 @@
 
 Koloskova et al., *A Unified Theory of Decentralized SGD with Changing Topology and Local Updates*, ICML 2020. One round costs T queries
 and one message. With T = 1 this is DSGD that mixes after its step.
+
+Source: the equation of DSGD, with T steps in place of one. No text or code of the paper was compared.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Mixing rows that a codec shortens: what is lost on the way stays with its owner.
+"""Mixing rows that a codec shortens: what a codec leaves out stays with its owner.
 
     x⁺ = x + W C(x) − C(x)
 
-C(x) is what neighbours read. Rows and columns of W sum to one, so the average of all agents stays, whatever C does. Without a codec
+C(x) is what neighbours read. Rows and columns of W sum to one, so the average of all agents is kept, whatever C does. Without a codec
 this is Wx.
 """
 
@@ -42,7 +42,7 @@ def check_gamma(gamma: float | None) -> None:
 def usual_gamma(codec: Codec) -> float:
     """Return a γ with which rules that send differences or errors later are stable: 1 where a codec loses little, less where it loses much.
 
-    Found by trying, on rings and digits of one class each; agents agree sooner with a larger one, and not at all with one that is too large.
+    Found by trial, on rings and on digits with one class at each agent; agents agree sooner with a larger γ, and not at all if it is too large.
     """
     if isinstance(codec, TopK):
         return min(1.0, 3 * codec.share)

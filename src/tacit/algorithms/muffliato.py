@@ -7,7 +7,10 @@ Cyffers, Even, Bellet & Massoulié, *Muffliato: Peer-to-Peer Privacy Amplificati
 without it γ = 1, plain gossip. One query a round, K exchanges. With K = 1 this is DSGD that mixes after its step.
 
 Its ε is that of the noisy gradient against everybody. No discount for distance in the graph is claimed; `tacit.audit.pairwise` shows what
-each agent can see of each other one.
+each agent can see of every other.
+
+Source: the paper's public code (totilas/muffliato). Its γ and its simulation of accelerated gossip are these; its training begins with γWx₀ instead, which moves the average
+(`docs/errata.md`, row 25).
 """
 
 import math
@@ -53,7 +56,7 @@ class Muffliato:
         return 2 * (1 - math.sqrt(self.gap * (1 - self.gap / 4))) / (1 - self.gap / 2) ** 2
 
     def check_links(self, topology: Topology, rounds: int) -> None:
-        """Raise if gossip is accelerated for weights that do not stay."""
+        """Raise if gossip is accelerated and weights change."""
         if self.gap is not None:
             require_same_links("Muffliato with acceleration", topology, rounds)
 

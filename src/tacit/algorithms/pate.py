@@ -5,6 +5,9 @@
 Papernot et al., *Scalable Private Learning with PATE*, ICLR 2018 (Confident-GNMax), with students that mix their models as DSGD does. A run
 makes one query of each agent, in its first round. From then on labels are public, and so is everything that students do: rounds are free.
 
+Source: the public analysis by its authors (`pate_2018/core.py` in tensorflow/privacy) has √2 for votes and 1 for the threshold, as `tacit.privacy.votes` has. All
+checks come before all answers here, so that a query is one charge; students who gossip are ours.
+
 Teachers are trained where the records are and never leave. Votes need evenly divided data: the teachers of an agent that has records of a few
 classes know nothing of the others, and label them wrong with confidence.
 """
@@ -33,7 +36,7 @@ class PATEState(NamedTuple):
 class PATE:
     """Students that learn from noisy votes of teachers.
 
-    records: how many public records teachers are asked about; they are taken from the validation records, and not scored then.
+    records: how many public records teachers are asked about; they are taken from the validation records, which are scored without them.
     answers: how many of them each agent labels at most.
     teachers: how many each agent trains, each on its own part of the agent's records.
     threshold: the share of teachers that must agree, apart from noise.

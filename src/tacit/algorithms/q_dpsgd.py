@@ -6,9 +6,9 @@ Ding, Liang, Bi & Pan, *Differentially Private and Communication Efficient Colla
 and follows from noisy answers and public chance alone, so it costs no privacy. An agent subtracts what neighbours read of its own
 model, not the model itself: so quantisation leaves the average of all agents as it is. Without quantisation and with γ = 1 this is DSGD.
 
-The text of the paper was not at hand. Its abstract says that models are quantised after private steps, and a listing of its settings names two
-step sizes, α for descent and one for mixing, as in QuanTimed-DSGD (Reisizadeh et al., NeurIPS 2019), which it builds on: here these are η/γ and γ.
-That an agent subtracts what neighbours read is ours.
+Sources: the paper's abstract, by which models are quantised after private steps, and `Q_DPSGD_1` in the public code of SoteriaFL (Li et al., NeurIPS 2022:
+haoyuzhao123/soteriafl), which compares with it: θ_i⁺ = (1 − γ + γw_ii)θ_i + γ Σ_{j≠i} w_ij Q(θ_j) − γα g̃, the step of QuanTimed-DSGD (Reisizadeh et al.,
+NeurIPS 2019). This is the equation above with η = γα, except that an agent subtracts (1 − w_ii)θ_i there and (1 − w_ii)Q(θ_i) here.
 """
 
 from dataclasses import dataclass

@@ -4,8 +4,8 @@
 
 Ding, Liang, Bi & Pan, *Differentially Private and Communication Efficient Collaborative Learning*, AAAI 2021. Rounding and noise are the
 oracle's: the run needs `Privacy(noise=Discrete(...))`, or `--noise discrete`, which counts what rounding adds to a record's influence.
-The published order is to quantise the model after a step with exact gradients and then to add noise: a rounded sum can then differ by a
-whole step in every coordinate because of one record. Here every record's vector is rounded before the sum.
+By the paper's abstract an agent first quantises its model and then adds discrete Gaussian noise: a rounded sum can then differ by a whole step in
+every coordinate because of one record. Here every record's vector is rounded before the sum.
 """
 
 from dataclasses import dataclass

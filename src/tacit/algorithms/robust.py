@@ -8,6 +8,8 @@ Instead of Σ w_ij x_j, over oneself and those one hears:
 
 Yin et al., *Byzantine-Robust Distributed Learning*, ICML 2018 (median, trimmed); He, Karimireddy & Jaggi, *Byzantine-Robust Decentralized
 Learning via ClippedGossip*, 2022, with the weights of W in place of 1/(d_i + 1), which is the same where all agents have as many neighbours.
+The public code of ClippedGossip (epfml/byzantine-robust-decentralized-optimizer) has all three, clipping with W, and also leaves out fewer values where few are heard.
+
 None of them keeps the average of all agents, so rules that need it, as DSGT's trackers do, are refused, and so is noise that cancels.
 """
 
@@ -24,7 +26,7 @@ from tacit.errors import InvalidInput, choose
 from tacit.networks.codecs import DENSE, Codec
 from tacit.registry import ROBUST_MEANS, RULES
 
-Kind = Literal["median", "trimmed", "clipped"]
+RobustKind = Literal["median", "trimmed", "clipped"]
 _USUAL = {"median": None, "trimmed": 1.0, "clipped": 1.0}
 
 
@@ -37,7 +39,7 @@ class Robust(AroundRule):
     """
 
     rule: Algorithm[Any]
-    kind: Kind = "median"
+    kind: RobustKind = "median"
     bound: float | None = None
 
     def __post_init__(self) -> None:
@@ -55,9 +57,11 @@ class Robust(AroundRule):
             raise InvalidInput(
                 f"{name} cannot mix by a {self.kind} mean: "
                 + (
-                    "it never mixes"
-                    if not line.exchanges or not line.mixes
+                    "it sends nothing"
+                    if not line.exchanges
                     else "it needs the average of all agents to stay"
+                    if line.mixes
+                    else "it takes no plain mean of what it receives"
                 )
                 + f"; use {', '.join(each for each, other in RULES.lines.items() if other.robust)}"
             )
@@ -82,13 +86,13 @@ class Robust(AroundRule):
         return _middle(own, values, present, least, count - least)
 
 
-def parse_robust(text: str) -> tuple[Kind, float | None] | None:
+def parse_robust(text: str) -> tuple[RobustKind, float | None] | None:
     """Return the kind and bound that a text such as `trimmed:2` names; None if it names no robust mean."""
     name, colon, number = text.strip().partition(":")
     if name not in ROBUST_MEANS:
         return None
     try:
-        return cast(Kind, name), float(number) if colon else None
+        return cast(RobustKind, name), float(number) if colon else None
     except ValueError:
         raise InvalidInput(f"mixing is {text!r}; write it as in trimmed:1 or clipped:0.5") from None
 

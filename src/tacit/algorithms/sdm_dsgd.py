@@ -3,7 +3,7 @@
     θ⁺ = θ + S(α(Wθ − θ − η g̃(θ))),   S keeps a share p of the numbers, divided by p
 
 Zhang, Fang, Liu & Zhu, *Private and Communication-Efficient Edge Learning: A Sparse Differential Gaussian-Masking Distributed SGD
-Approach*, MobiHoc 2020. Everyone adds what it hears to its replica of Wθ, which starts with one dense message. Which numbers are
+Approach*, MobiHoc 2020. Everyone adds what it receives to its replica of Wθ, which starts with one dense message. Which numbers are
 kept is public chance, the same for all agents, so places need not travel: p of DSGD's bytes. With p = 1 this is DSGD, damped by α.
 
 Mixing and steps are α times as fast as DSGD's, so it needs 1/α as many rounds, and queries. Where the number of queries is bounded by ε, small
@@ -12,8 +12,9 @@ Mixing and steps are α times as fast as DSGD's, so it needs 1/α as many rounds
 g̃ is charged in full, for any p: in the worst case all of a record's gradient is among the numbers that are kept. Stable for α ≤ p,
 where a number that is kept moves as in DSGD.
 
-The text of the paper was not at hand: the equation is from its abstract and from memory, and keeping a fixed number of places that all agents
-share is ours. α = 0.6 is what Ding et al. (AAAI 2021) say that the paper uses.
+Sources: the paper's abstract, by which the gradient has Gaussian noise and the *change* of a model is what is made sparse and sent, and Ding et al. (AAAI 2021), who
+compare with it and give α = 0.6. No text or code with its equation was found: how α, p and W combine is the step of DSGD, damped. Keeping a fixed
+number of places that all agents share is ours.
 """
 
 from dataclasses import dataclass
@@ -48,15 +49,15 @@ class SDMDSGD:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; it must lie in (0, 1]")
 
     def check_links(self, topology: Topology, rounds: int) -> None:
-        """Raise unless the links stay: Wθ is a replica that they made."""
+        """Raise unless links are fixed: the replica of Wθ holds what came over them."""
         require_same_links("SDM-DSGD", topology, rounds)
 
     def init(self, theta: Stacked) -> SDMDSGDState:
-        """Start at θ; nothing was heard yet."""
+        """Start at θ, before anything was received."""
         return SDMDSGDState(theta, torch.zeros_like(theta))
 
     def round(self, state: SDMDSGDState, at: At) -> SDMDSGDState:
-        """Send a part of the change, and add what is heard to the replica."""
+        """Send a part of the change, and add what is received to the replica."""
         theta = state.theta
         mixed = at.exchange(theta).mix() if at.round == 0 else state.mixed
         change = self.damping * (mixed - theta - at.lr * at.gradient(theta))

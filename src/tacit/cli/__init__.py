@@ -1,71 +1,31 @@
 """The command line. Errors are sentences, not tracebacks; exit code 2 means that a command could not do what was asked.
 
-A command is the module of its name in `tacit.cli.commands`, and a line in `COMMANDS`.
+Importing this takes no time, so that `main` handles Ctrl-C before anything else is imported.
 """
 
 import io
 import sys
-from typing import Annotated
 
-import typer
+from tacit.io.interrupts import INTERRUPTED, EndingAtOnce
+from tacit.lazy import lazily
 
-from tacit.cli.terminal.command import add_commands
-from tacit.cli.terminal.errors import Commands
+TYPE_CHECKING = False  # as in `tacit`
+if TYPE_CHECKING:
+    from tacit.cli.program import COMMANDS, app
+else:
+    __getattr__, __dir__ = lazily(__name__, {"tacit.cli.program": ("COMMANDS", "app")})
 
-COMMANDS = (
-    "train",
-    "resume",
-    "tune",
-    "list",
-    "ledger",
-    "report",
-    "compare",
-    "budget",
-    "graph",
-    "data",
-    "export",
-    "verify",
-    "sign",
-    "key",
-    "audit",
-    "reproduce",
-    "peer",
-)
-
-app = typer.Typer(
-    name="tacit",
-    cls=Commands,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-add_commands(app, "tacit.cli.commands", COMMANDS)
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        from tacit import __version__
-
-        typer.echo(f"tacit {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _tacit(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Also show the Python traceback of an error, for code of your own.")
-    ] = False,
-) -> None:
-    """Train one model across parties that do not trust each other."""
+__all__ = ["COMMANDS", "app", "main"]
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line. Ctrl-C never shows a traceback, not even during imports."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ε shows a question mark
-    app()
+    try:
+        with EndingAtOnce():
+            from tacit.cli.program import app
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

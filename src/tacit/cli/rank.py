@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 
 from tacit.cli.terminal.command import Quiet, RunsFolder, option
-from tacit.cli.terminal.errors import errors_as_sentences
+from tacit.cli.terminal.errors import FAILED, errors_as_sentences
 from tacit.cli.terminal.output import complain
 from tacit.cli.terminal.play_run import play_run
 from tacit.cluster.following import follow
@@ -24,6 +25,9 @@ from tacit.privacy import Budget
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
+
+_SAME_MISTAKE = 10.0
+"""Seconds for which other ranks leave it to rank 0 to say that a command is wrong: torchrun then ends them, and one sentence is printed."""
 
 
 def command(
@@ -105,10 +109,13 @@ def _follow(group: Group, file: Path) -> int:
         follow(group, read_config(file, group.ranks).pinned())
         return 0
     except (RankLost, RankFailed):
-        return LOST if group.failure() is None else 2
+        if group.failure() is None:
+            return LOST
     except BaseException as error:
         group.fail(error)
-        return 2
+    if not group.playing:
+        group.let_rank_0_speak()
+    return FAILED
 
 
 def read_config(file: Path, ranks: int) -> RunConfig:
@@ -137,7 +144,12 @@ def main() -> None:
     app.command()(command)
     try:
         with errors_as_sentences(lambda: name):
-            code = typer.main.get_command(app)(prog_name=name, standalone_mode=False)
+            try:
+                code = typer.main.get_command(app)(prog_name=name, standalone_mode=False)
+            except typer.TyperException:
+                if os.environ.get("RANK", "0") != "0":
+                    time.sleep(_SAME_MISTAKE)
+                raise
     except typer.Exit as error:
         code = error.exit_code
     sys.exit(code or 0)

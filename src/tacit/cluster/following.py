@@ -86,7 +86,7 @@ class Follower:
                 session.close()
                 return
             else:
-                raise StorageError(f"rank {rank} was told to do {command}, which it does not know")
+                raise StorageError(f"rank {rank} got command {command} from rank 0, which it does not know")
 
     def _charged_accounts(self, session: Session) -> list[Account]:
         """Open this rank's file of charges, once rank 0 has opened the run's account, which covers all agents."""
@@ -124,12 +124,12 @@ class Follower:
         missing = session.cost.queries - self._oracle.on_record
         if lost < 0 or missing < 0:
             raise StorageError(
-                f"rank {group.rank} has {self._oracle.on_record} answers on disk, and {self._account.spent} queries in its file of charges: "
-                "one of them is an older copy, or was changed. Nothing was asked"
+                f"rank {group.rank} has {self._oracle.on_record} answers on disk, but {self._account.spent} queries in its file of charges: "
+                "one of them is an older copy, or was changed. No query was made"
             )
         if self._config.private and self._account.remaining < missing:
             raise BudgetExceeded(
-                f"{lost} answers of rank {group.rank} were charged and lost; the {missing} queries still to make do not fit the "
+                f"{lost} answers of rank {group.rank} were charged and lost, and the {missing} queries still to make do not fit the "
                 f"{self._account.remaining} that the run's budget has left. Nothing more was spent"
             )
         sent = session.cost.bytes_sent
@@ -158,6 +158,6 @@ class Follower:
 
 
 def follow(group: Group, config: RunConfig) -> None:
-    """Play one rank other than the first. Rank 0 reports: what others would say is said twice."""
+    """Play one rank other than the first. Its log is silent: rank 0 reports the same."""
     logging.getLogger("tacit").setLevel(logging.ERROR)
     Follower(group, config).play()

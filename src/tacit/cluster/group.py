@@ -1,11 +1,12 @@
 """The ranks of a cluster: how they find each other, agree before anything is asked, and learn that one has failed.
 
 Facts travel as JSON through the store where ranks meet, numbers by torch.distributed; nothing is pickled. A rank that fails leaves a
-sentence in the store, and whoever waits for it reads that. One that is silent is given up after the deadline.
+sentence in the store, which the ranks that wait for it read. A rank that stays silent is given up after the deadline.
 """
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -19,14 +20,18 @@ from tacit.errors import InvalidInput, RankFailed, RankLost, TacitError
 from tacit.networks.arriving import rank_losses_reported
 
 DEADLINE = 600.0
-"""Seconds after which a rank that does not answer is given up, unless another number is given."""
+"""Seconds after which a rank that does not answer is given up, by default."""
 LOST = 75
 """The exit code of a rank that lost another one: starting all of them again helps."""
 _POLL, _PATIENCE = 0.02, 3.0
+_PRINTING = 1.0  # seconds that rank 0 may take from reading a sentence to printing it
 
 
 class Group:
     """One rank's view of all ranks. `store` is where they leave facts for each other."""
+
+    playing = False
+    """Whether rank 0 has sent a command. From then on, ranks notice by their connections when another ends."""
 
     def __init__(self, store: Any, rank: int, ranks: int, deadline: float = DEADLINE) -> None:
         self.rank, self.ranks, self.deadline = rank, ranks, deadline
@@ -43,15 +48,13 @@ class Group:
             host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         except (KeyError, ValueError) as error:
             raise InvalidInput(
-                f"this is one rank of a cluster, started by torchrun or a scheduler, and {error} is missing or not a number: use "
+                f"this is one rank of a cluster, started by torchrun or a scheduler, but {error} is missing or not a number: use "
                 "`torchrun --nproc-per-node 2 -m tacit.cluster FILE --name NAME`, or `tacit train FILE --workers 2`"
             ) from None
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         serves = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
         with rank_losses_reported():
             meeting = TCPStore(host, port, is_master=serves, timeout=wait, wait_for_workers=False)
-            # An agent keeps its store when ranks start again, with the addresses of those that died: every attempt has its own names.
-            store = PrefixStore(f"tacit/{attempt}", meeting)
+            store = PrefixStore(f"tacit/{_name_of_attempt(meeting, rank, ranks, deadline)}", meeting)
             dist.init_process_group(_backend(), store=store, rank=rank, world_size=ranks, timeout=wait)
         return Group(store, rank, ranks, deadline)
 
@@ -71,7 +74,7 @@ class Group:
             if (why := self.failure()) is not None:
                 raise RankFailed(why)
             if time.monotonic() > until:
-                raise RankLost(f"nothing came of {name!r} within {self.deadline:g} s")
+                raise RankLost(f"waited {self.deadline:g} s for {name!r}, which no rank has sent")
             time.sleep(_POLL)
 
     def agree(self, name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,6 +87,8 @@ class Group:
         words = str(error) if isinstance(error, TacitError) else f"{type(error).__name__}: {error}"
         try:
             self._store.compare_set("failed", "", json.dumps({"rank": self.rank, "why": words}))
+            if self.rank == 0:
+                self._store.set("heard", "")
         except RuntimeError:
             return  # nobody is there to read it
 
@@ -94,6 +99,8 @@ class Group:
             try:
                 if self._store.check(["failed"]):
                     found = json.loads(self._store.get("failed"))
+                    if self.rank == 0:
+                        self._store.set("heard", "")
                     return f"rank {found['rank']}: {found['why']}"
             except RuntimeError:
                 return None
@@ -101,12 +108,26 @@ class Group:
                 return None
             time.sleep(_POLL)
 
+    def let_rank_0_speak(self) -> None:
+        """Return once rank 0 has had the time to say what a rank failed with, however long it is busy until it reads that.
+
+        torchrun ends all ranks as soon as one has failed, so one that ended at once would take the sentence along.
+        """
+        until = time.monotonic() + self.deadline
+        try:
+            while not self._store.check(["heard"]) and time.monotonic() < until:
+                time.sleep(_POLL)
+        except RuntimeError:
+            return  # rank 0 has ended
+        time.sleep(_PRINTING)
+
     def explain_loss(self) -> str | None:
         """Return why the rank that was lost stopped, if it said so."""
         return self.failure(_PATIENCE)
 
     def send_command(self, number: int) -> None:
-        """Tell all other ranks what to do next; rank 0 does."""
+        """Tell all other ranks what to do next; only rank 0 calls this."""
+        self.playing = True
         if self.ranks > 1:
             with rank_losses_reported():
                 dist.broadcast(torch.tensor([number]), src=0)
@@ -116,6 +137,7 @@ class Group:
         told = torch.zeros(1, dtype=torch.int64)
         with rank_losses_reported():
             dist.broadcast(told, src=0)
+        self.playing = True
         return int(told)
 
     def wait_for_all(self) -> None:
@@ -135,6 +157,40 @@ def _backend() -> str:
         return "gloo"
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
     return "cpu:gloo,cuda:nccl"
+
+
+def _name_of_attempt(meeting: Any, rank: int, ranks: int, deadline: float) -> str:
+    """Return the name of this attempt of all ranks, which rank 0 draws and hands to every rank that asks for it.
+
+    An agent of torchrun keeps its store when ranks start again, with the addresses of those that died, so every attempt needs names of its
+    own. They cannot be numbers of restarts: an agent that restarts its ranks because another machine's have failed does not count that.
+    """
+    until = time.monotonic() + deadline
+    own = secrets.token_hex(8)
+    if rank:
+        meeting.set(f"tacit/asks/{rank}", own)
+        while not meeting.check([f"tacit/attempt/{own}"]):
+            if time.monotonic() > until:
+                raise RankLost(f"rank 0 did not start within {deadline:g} s")
+            time.sleep(_POLL)
+        name = str(meeting.get(f"tacit/attempt/{own}").decode())
+        meeting.set(f"tacit/here/{name}/{rank}", "")
+        return name
+    missing, told = set(range(1, ranks)), set[str]()
+    while missing:
+        for other in sorted(missing):
+            if meeting.check([f"tacit/here/{own}/{other}"]):
+                missing.discard(other)
+            elif meeting.check([f"tacit/asks/{other}"]):
+                asked = meeting.get(f"tacit/asks/{other}").decode()  # of a rank that died, unless it has asked anew
+                if asked not in told:
+                    told.add(asked)
+                    meeting.set(f"tacit/attempt/{asked}", own)
+        if missing and time.monotonic() > until:
+            names = ", ".join(map(str, sorted(missing)[:8]))
+            raise RankLost(f"{len(missing)} of {ranks} ranks did not start within {deadline:g} s, among them {names}")
+        time.sleep(_POLL if missing else 0)
+    return own
 
 
 def _own_store(wait: timedelta) -> Any:

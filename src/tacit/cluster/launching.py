@@ -25,16 +25,20 @@ _POLL, _GRACE = 0.05, 20.0
 def launch(
     arguments: Sequence[str], ranks: int, *, restarts: int = RESTARTS, say: Callable[[str], None] = lambda _: None
 ) -> int:
-    """Run `python -m tacit.cluster` with these arguments on so many ranks, and return rank 0's exit code.
+    """Run `python -m tacit.cluster` with these arguments on `ranks` ranks, and return rank 0's exit code.
 
     When a rank is killed or silent, all of them start again, at most `restarts` times, and resume the run. An error that a rank reports
-    ends all. `say` is called with what happened.
+    ends all, and so does a signal to this process, also if ranks are still importing and die of it. `say` is called with what happened.
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     for attempt in range(restarts + 1):
-        code, why = _Attempt(arguments, ranks, store.port, attempt).wait()
+        playing = _Attempt(arguments, ranks, store.port)
+        code, why = playing.wait()
         if code != LOST:
             return code
+        if playing.stopped_by is not None:
+            say(f"{why} while the run was being stopped")
+            return 128 + playing.stopped_by
         if attempt < restarts:
             say(f"{why}; all {ranks} ranks start again and resume the run (restart {attempt + 1} of {restarts})")
         else:
@@ -43,9 +47,11 @@ def launch(
 
 
 class _Attempt:
-    """All ranks, started once."""
+    """All ranks, started once. `stopped_by` is the signal that this process was told to stop by."""
 
-    def __init__(self, arguments: Sequence[str], ranks: int, port: int, attempt: int) -> None:
+    stopped_by: int | None = None
+
+    def __init__(self, arguments: Sequence[str], ranks: int, port: int) -> None:
         self._reader, self._writer = os.pipe()
         shared = {
             "WORLD_SIZE": str(ranks),
@@ -53,7 +59,6 @@ class _Attempt:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "TORCHELASTIC_RESTART_COUNT": str(attempt),
             PIPE: str(self._reader),
         }
         defaults = {"OMP_NUM_THREADS": "1"} | ({"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {})
@@ -115,6 +120,7 @@ class _Attempt:
         """Pass Ctrl-C and SIGTERM on to rank 0, which stops the run."""
 
         def pass_on(number: int, frame: FrameType | None) -> None:
+            self.stopped_by = number
             with suppress(ProcessLookupError):
                 self._ranks[0].send_signal(number)
 

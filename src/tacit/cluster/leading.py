@@ -43,7 +43,7 @@ class Lead:
         return part
 
     def check_plan(self, plan: Plan) -> None:
-        """Compare all ranks' plans: noise of another size than the ledger holds would be charged for what it is not."""
+        """Compare all ranks' plans: the ledger holds rank 0's, so noise of another size elsewhere would be charged wrongly."""
         check_facts(self._group.agree("planned", plan_facts(plan)))
 
     def charged_account(self, whole: Account, token: str) -> Account:
@@ -54,7 +54,7 @@ class Lead:
         return PartAccount(whole, tuple(whole.lines[agent] for agent in own))
 
     def restore(self, round: int | None) -> int:
-        """Let the others continue from their checkpoints of this round; return how many answers one of them has lost at most."""
+        """Let the others continue from their checkpoints of this round; return the largest number of answers that one of them has lost."""
         self._group.tell("restore", {"round": round})
         each = self._group.agree("restored", {"lost": 0, "sent": 0, "all_sent": 0})
         self.most_sent = max(facts["sent"] for facts in each)
@@ -105,17 +105,24 @@ class Lead:
             )
         weights = np.broadcast_to(np.asarray(lots, dtype=np.float64), (agents,))
         best, *others = place(topology, self._group.ranks, weights, self._config.placement)
-        self.description = _describe(best, others)
+        self.description = describe_placement(best, others)
         write_atomically(
             folder.shards_file, json.dumps({"kind": best.kind, "halo": best.halo, "shards": best.shards}).encode()
         )
         return best
 
 
-def _describe(best: Placement, others: list[Placement]) -> str:
+def describe_placement(best: Placement, others: list[Placement]) -> str:
+    """Say in the plan of a run how many agents each process hosts, and what crosses between processes."""
     sizes = sorted({len(own) for own in best.shards})
-    hosted = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
-    words = f"{len(best.shards)}, each with {hosted} agents; {best.kind} placement: {best.halo_per_agent:.3g} rows cross for each agent"
+    hosted = (
+        f"{sizes[0]:,} {'agent' if sizes[0] == 1 else 'agents'}"
+        if len(sizes) == 1
+        else f"{sizes[0]:,} to {sizes[-1]:,} agents"
+    )
+    rows = f"{best.halo_per_agent:.3g}"
+    cross = "1 row crosses" if rows == "1" else f"{rows} rows cross"
+    words = f"{len(best.shards)}, each with {hosted}; {best.kind} placement: {cross} for each agent"
     return words + "".join(f" ({each.kind}: {each.halo_per_agent:.3g})" for each in others)
 
 

@@ -29,7 +29,7 @@ def check_ray() -> None:
 def train_on_ray(
     play_rank: PlayRank, arguments: Mapping[str, Any], ranks: int, *, restarts: int, storage: Path, threads: int = 1
 ) -> None:
-    """Call `play_rank(**arguments)` on so many of Ray's workers; raise what a rank fails with.
+    """Call `play_rank(**arguments)` on `ranks` of Ray's workers; raise the error of a rank that fails.
 
     `storage` is where Ray keeps its own notes. The run's folder must be on a file system that all workers see, and so must
     `storage`: what rank 0 prints goes to files beside it, and is printed here.

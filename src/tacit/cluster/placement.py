@@ -1,7 +1,7 @@
-"""Which rank hosts which agents, so that few rows cross between ranks and each rank has as much to compute.
+"""Which rank hosts which agents, so that few rows cross between ranks and all ranks have about as much to compute.
 
 Agents in the order of their numbers suit graphs that are made that way, such as rings and small worlds; METIS finds better cuts of
-graphs whose numbers say nothing about who is near. Both are computed, and the better is kept.
+graphs in which numbers say nothing about who is near. Both are computed, and the better is kept.
 """
 
 from importlib.util import find_spec
@@ -16,7 +16,7 @@ from tacit.networks import Links, Topology
 from tacit.networks.sharded import ranks_of
 from tacit.networks.topology import rounds_of
 
-Kind = Literal["auto", "contiguous", "metis"]
+PlacementKind = Literal["auto", "contiguous", "metis"]
 _ROUNDS = 16  # of links that change, by which a placement is judged
 _WEIGHTS = 2**30  # all of them together
 _SLACK = 1.05  # how much more than a contiguous placement's busiest rank METIS's may have to do
@@ -36,12 +36,16 @@ class Placement(NamedTuple):
 
 
 def place(
-    topology: Topology | None, ranks: int, lots: NDArray[np.float64], kind: Kind = "auto", rounds: int = _ROUNDS
+    topology: Topology | None,
+    ranks: int,
+    lots: NDArray[np.float64],
+    kind: PlacementKind = "auto",
+    rounds: int = _ROUNDS,
 ) -> list[Placement]:
-    """Return placements of the agents, the best first. Ranks have as much of the `lots` as possible; without a topology nothing crosses."""
+    """Return placements of the agents, the best first. The `lots` are shared out as evenly as possible; without a topology nothing crosses."""
     agents = len(lots)
-    if kind not in get_args(Kind):
-        raise InvalidInput(f"placement is {kind!r}; give {', '.join(get_args(Kind))}")
+    if kind not in get_args(PlacementKind):
+        raise InvalidInput(f"placement is {kind!r}; give {', '.join(get_args(PlacementKind))}")
     if not 1 <= ranks <= agents:
         raise InvalidInput(
             f"{ranks} workers for {agents} agents: each worker hosts at least one, so use at most {agents}"

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from tacit.data import official
 from tacit.data.datasets import DataSet
-from tacit.data.download import RemoteFile, data_folder, fetch, locate
+from tacit.data.download import RemoteFile, data_folder, fetch, locate, refuse_missing_folder
 from tacit.data.formats import read_cifar, read_idx
 from tacit.data.official import IDX_NAMES
 from tacit.data.prepare import Normalise
@@ -33,7 +33,10 @@ _SMALL_PER_CLASS = 100
 
 def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     """Load a published data set, downloading it if it is not in the data folder yet."""
-    return find_published(name).load(data_folder(data_dir))
+    published = find_published(name)
+    if published.files:
+        refuse_missing_folder(data_dir)
+    return published.load(data_folder(data_dir))
 
 
 def find_published(name: str) -> Published:

@@ -5,7 +5,6 @@ the agent that holds them; validation and test records are public and belong to 
 """
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,15 +14,14 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from tacit.data.fields import Field
 from tacit.data.inputs import Inputs, describe_inputs, mapped, parts
+from tacit.data.labels import check_labels, check_range, count_classes, is_labels, read_records
+from tacit.data.missing import share_of_missing, warn_of_missing, with_missing
 from tacit.data.partition import Partition
 from tacit.data.prepare import Prepare, bytes_to_unit
 from tacit.data.records import Records, RecordsLike, concatenate
 from tacit.data.schema import Schema, check_share, find_missing
 from tacit.errors import DataError
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,7 +55,7 @@ class DataSet:
                     f"{part} inputs of {self.name} have shape {_shapes(records.inputs)} but training inputs have {shape}"
                 )
             if self.classes is not None:
-                _check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
+                check_labels(f"{part} targets of {self.name}", records.targets, self.classes)
             if self.schema is not None:
                 self.schema.check_kind(records, f"the {part} set of {self.name}")
 
@@ -94,19 +92,19 @@ class DataSet:
             raise DataError(f"name is {name!r}; it must be a string")
         if schema is not None and not isinstance(schema, Schema):
             raise DataError(f"schema is a {type(schema).__name__}; give a Schema(inputs=..., targets=...)")
-        held_out = [None if source is None else _read(source) for source in (validation, test)]
-        records = _read(train)
+        held_out = [None if source is None else read_records(source) for source in (validation, test)]
+        records = read_records(train)
         if units is not None:
             records = records.of_units(units)
-        if most_missing := _share(allow_missing):
-            schema = _with_missing(name, records, schema)
+        if most_missing := share_of_missing(allow_missing):
+            schema = with_missing(name, records, schema)
             check_share(name, most_missing, [("training records", find_missing(records))])
         elif schema is None or schema.is_finite:
-            _warn_of_missing(name, records)
+            warn_of_missing(name, records)
         if classes is None and schema is not None:
             classes = schema.classes
         if classes is None:
-            classes = _count_classes([records, *(table for table in held_out if table is not None)])
+            classes = count_classes([records, *(table for table in held_out if table is not None)])
         return DataSet(
             name=name,
             train=records,
@@ -256,9 +254,9 @@ class AgentData:
             owners = [f"{name}/{len(parts)} agents/agent {i}" for i in range(len(parts))]
         known = schema.classes if classes is None and isinstance(schema, Schema) else classes
         for agent, (table, owner) in enumerate(zip(tables, owners, strict=False)):
-            if known is not None and _is_labels(table.targets):
-                _check_range(f"targets of agent {agent} ({owner})", table.targets, known)
-        if most_missing := _share(allow_missing):
+            if known is not None and is_labels(table.targets):
+                check_range(f"targets of agent {agent} ({owner})", table.targets, known)
+        if most_missing := share_of_missing(allow_missing):
             held = [find_missing(table) for table in tables]
             names = [f"agent {agent} ({owner})" for agent, owner in enumerate(owners)]
             check_share(name, most_missing, list(zip(names, held, strict=False)))
@@ -348,82 +346,9 @@ class AgentData:
         if int(holders.max()) > 1:
             row = int(holders.argmax())
             who = [i for i, held in enumerate(self.indices) for _ in range(int((held == row).sum()))]
-            raise DataError(f"record {row} is held {len(who)} times (by agents {who}); it can be held once only")
-
-
-def _is_labels(targets: Tensor) -> bool:
-    return targets.ndim == 1 and not targets.is_floating_point() and not targets.is_complex()
+            raise DataError(f"record {row} is held {len(who)} times (by agents {who}); it can be held only once")
 
 
 def _shapes(inputs: Inputs) -> Any:
     """Return the shapes of one record's inputs."""
     return mapped(lambda table: tuple(table.shape[1:]), inputs)
-
-
-def _read(source: RecordsLike) -> Records:
-    """Widen integer targets to the int64 that cross entropy reads; inputs stay as they are."""
-    records = Records.of(source)
-    return replace(records, targets=records.targets.long()) if _is_labels(records.targets) else records
-
-
-def _count_classes(tables: list[Records]) -> int | None:
-    if not all(_is_labels(table.targets) and len(table) for table in tables):
-        return None
-    return 1 + max(int(table.targets.max()) for table in tables)
-
-
-def _check_labels(name: str, targets: Tensor, classes: int) -> None:
-    if targets.dtype != torch.int64 or targets.ndim != 1:
-        raise DataError(
-            f"{name} are {targets.dtype} of shape {tuple(targets.shape)}; "
-            "a classification has one int64 class for each record"
-        )
-    _check_range(name, targets, classes)
-
-
-def _check_range(name: str, targets: Tensor, classes: int) -> None:
-    if bool(((targets < 0) | (targets >= classes)).any()):
-        # The labels are private: the message, for their owner, says neither which nor how many do not fit.
-        raise DataError(
-            f"not all {name} lie between 0 and {classes - 1}, the numbers of {classes} classes; drop or correct these records. Where they "
-            "are private, so is this message: do not forward it"
-        )
-
-
-def _share(allow_missing: bool | float) -> float:
-    """Return the largest share of records that may be missing, 0 where none may."""
-    if isinstance(allow_missing, bool | int | float) and 0 <= allow_missing <= 1:
-        return float(allow_missing)
-    raise DataError(
-        f"allow_missing is {allow_missing!r}; it must be True, False or a share of records from 0 to 1, such as 0.05"
-    )
-
-
-def _warn_of_missing(name: str, records: Records) -> None:
-    """Say at once that a run will refuse these records. How many there are is private, and logs are kept and forwarded."""
-    if bool(find_missing(records).any()):
-        log.warning(
-            "training records of %s hold NaN or infinity, and no run will start with them. Drop or correct them (schema.fits(records) "
-            "returns which fit), or give allow_missing=0.05 to let in a share of them. This message is about private records: do not "
-            "forward it",
-            name,
-        )
-
-
-def _with_missing(name: str, records: Records, schema: Schema | None) -> Schema:
-    """Return a schema that allows NaN and infinity: the given one, if it does."""
-    if schema is not None:
-        if schema.is_finite:
-            raise DataError(
-                "a schema declares what may be missing: set finite=False in its fields, or leave out allow_missing"
-            )
-        return schema
-
-    def field(table: Tensor) -> Field:
-        finite = not (table.is_floating_point() or table.is_complex())
-        return Field(shape=tuple(table.shape[1:]), dtype=table.dtype, finite=finite)
-
-    made = Schema(inputs=mapped(field, records.inputs), targets=field(records.targets))
-    if made.is_finite:
-        raise DataError(f"allow_missing has no effect on {name}: its tables are of whole numbers, which are never NaN")
-    return made

@@ -46,6 +46,15 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
     return Path(chosen).expanduser().resolve()
 
 
+def refuse_missing_folder(data_dir: str | Path | None = None) -> None:
+    """Refuse a data folder that was named and does not exist, before anything is created; the cache is made where it is needed."""
+    named = data_dir or os.environ.get("TACIT_DATA")
+    if named and not (folder := Path(named).expanduser()).is_dir():
+        what = "the data folder" if data_dir else "TACIT_DATA, the data folder,"
+        why = "is not a folder" if folder.exists() else "does not exist"
+        raise DataError(f"{what} {named} {why}; create it, or name another one")
+
+
 def locate(relative: str, folder: Path) -> Path | None:
     """Return the path of a file of the layout, packed or not, or None if it is missing."""
     packed = folder / relative
@@ -92,9 +101,26 @@ def _download(url: str, file: RemoteFile, local: Path, failures: list[str]) -> b
         pooch.retrieve(url, known_hash=file.checksum, fname=local.name, path=local.parent, downloader=downloader)
     except (OSError, ValueError) as error:
         # requests raises OSErrors; pooch raises a ValueError for a wrong checksum.
-        failures.append(f"{url}: {error}")
+        failures.append(f"{url}: {_why(error)}")
         return False
     return True
+
+
+def _why(error: Exception) -> str:
+    """Say in a few words why a download failed."""
+    import requests  # slow to import, and most runs download nothing
+
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {_TIMEOUT_SECONDS} seconds"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy does not let this machine connect to it"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "no secure connection to this server"
+    if isinstance(error, requests.ConnectionError):
+        return "this machine cannot connect to that server"
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"{error.response.status_code} {error.response.reason}"
+    return str(error)
 
 
 def _unpack(archive: Path, members: Sequence[str], folder: Path) -> None:

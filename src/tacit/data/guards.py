@@ -58,7 +58,7 @@ class Guard(TorchFunctionMode):
                 return _SAFE[func](*args, **(kwargs or {}))
             if isinstance(func, _OPERATIONS) and "backward" in str(func):
                 raise NotImplementedError(
-                    f"{func} is called by hand; such operations trust their indices, and a wrong one reaches another record"
+                    f"{func} is called directly; such operations trust their indices, and a wrong index reaches another record"
                 )
             return func(*args, **(kwargs or {}))
         except Exception:

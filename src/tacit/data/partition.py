@@ -111,7 +111,9 @@ def class_fractions(t: float, agents: int, classes: int) -> Float64[np.ndarray, 
     in equal shares to those with i mod J = j, which the paper leaves open.
     """
     if agents < 1 or classes < 1:
-        raise InvalidInput(f"A(t) of {agents} agents and {classes} classes does not exist; there must be one of each")
+        raise InvalidInput(
+            f"A(t) of {agents} agents and {classes} classes does not exist; there must be at least one of each"
+        )
     groups = min(agents, classes)
     own = np.equal.outer(np.arange(agents) % groups, np.arange(classes) % groups).astype(np.float64)
     fractions: Float64[np.ndarray, "agents classes"] = (1 - t) / agents + t * own / own.sum(axis=0)

@@ -94,7 +94,7 @@ class Isolated:
         for tensor in parts(prepared):
             if not isinstance(tensor, Tensor):
                 raise DataError(
-                    f"prepare returns a {type(tensor).__name__}; it must return tensors, as it is given them"
+                    f"prepare returns a {type(tensor).__name__}; it must return tensors, like those it is given"
                 )
             if len(tensor) != 1:
                 raise DataError(f"prepare turned 1 record into {len(tensor)}; it must keep the first axis")

@@ -19,7 +19,7 @@ class Published:
     load: Callable[[Path], DataSet]
     """Loads it from the data folder, and downloads what is missing."""
     shape: tuple[int, ...]
-    """Of one record, as the data set has it."""
+    """Of one record, as a model reads it."""
     records: int
     """The number of training records."""
     classes: int

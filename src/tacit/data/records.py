@@ -72,8 +72,8 @@ class Records:
         if not (all(type(one) is int for one in ids) or all(type(one) is str for one in ids)):
             kinds = ", ".join(sorted({type(one).__name__ for one in ids}))
             raise DataError(
-                f"the column of units holds {kinds}; give whole numbers or texts, one for every record: what is missing or rounded "
-                "would make one unit of several"
+                f"the column of units holds {kinds}; give whole numbers or texts, one for every record: missing or rounded values would "
+                "merge several units into one"
             )
         numbers = {one: _stable_number(type(one).__name__, one) for one in set(ids)}
         return Records(self.inputs, self.targets, torch.tensor([numbers[one] for one in ids], dtype=torch.int64))
@@ -200,7 +200,11 @@ def _tensor(value: Any, name: str) -> Tensor:
         # torch shares an array's memory only if it is writable and laid out row by row.
         return torch.from_numpy(np.require(value, requirements=["C", "W"]))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} cannot become a tensor: {_describe(value)} ({error})") from None
+        if name.startswith("target") and _is_text(value):
+            raise DataError(
+                f"{name} cannot be turned into a tensor, since labels are text; number the classes from 0 and give these numbers"
+            ) from None
+        raise DataError(f"{name} cannot be turned into a tensor: {_describe(value)} ({error})") from None
 
 
 def _is_plain(value: Any) -> bool:
@@ -210,9 +214,16 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, int | float)
 
 
+def _is_text(value: Any) -> bool:
+    """Return whether this is a text, or holds texts."""
+    first = np.ravel(np.asarray(value, dtype=object))[:1]
+    return any(isinstance(each, str) for each in first)
+
+
 def _describe(value: object) -> str:
     if isinstance(value, Array):
-        return f"a {type(value).__name__} of {value.dtype} and shape {tuple(value.shape)}"
+        kind = "a tensor" if isinstance(value, Tensor) else "an array"
+        return f"{kind} of {value.dtype} and shape {tuple(value.shape)}"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of length {len(value)}"
     return f"an object of type {type(value).__name__}"

@@ -103,12 +103,12 @@ class Schema:
         """Refuse a table of another shape or type; these are public facts."""
         if not same_structure(records.inputs, self.inputs):
             raise DataError(
-                f"inputs of {name} are {describe_inputs(records.inputs)}, but the schema says {self}; make them alike"
+                f"inputs of {name} are {describe_inputs(records.inputs)}, but the schema says {self}; make them match"
             )
         for part, field, table in self._columns(records):
             if (tuple(table.shape[1:]), table.dtype) != (field.shape, field.dtype):
                 kind = f"{str(table.dtype).removeprefix('torch.')} of shape {tuple(table.shape[1:])}"
-                raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them alike")
+                raise DataError(f"{part} of {name} are {kind}, but the schema says {field}; make them match")
 
     def fits(self, records: Records) -> Bool[Tensor, "records"]:
         """Return which records fit. For private records the answer is private."""
@@ -217,7 +217,7 @@ def _misfits(records: Records, schema: Schema) -> Misfits:
 
 
 def _held(wrong: Misfits, held: Tensor) -> str:
-    """Say what is wrong with the records that an agent holds, and not with how many of them: that is private."""
+    """Say what is wrong with the records that an agent holds, but not with how many of them: that is private."""
     return ", ".join(words for words, rows in wrong.items() if bool(torch.isin(rows.cpu(), held.cpu()).any()))
 
 

@@ -4,7 +4,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tacit.errors import InvalidInput
-from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.run_evidence import RunEvidence
 from tacit.evidence.signatures import Statement
 from tacit.evidence.sites import read_agreement
 from tacit.privacy import DurableLedger
@@ -38,7 +38,7 @@ def make_statement(runs: Path, folder: RunFolder | None) -> Statement:
 
 def read_evidence(folder: RunFolder, ledger: DurableLedger, rows: list[str]) -> RunEvidence | None:
     """Read the evidence of a run from its folder and the ledger beside it; None if it has no plan yet. `rows` are the log's hashes."""
-    # In this order, a run that continues meanwhile can only be ahead of what was read before.
+    # In this order, a run that continues in the meantime can only be ahead of what was read before.
     running = folder.is_running
     anchors, events = ledger.anchors(folder.name), folder.events()
     if events.plan is None:

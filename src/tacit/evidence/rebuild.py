@@ -26,7 +26,7 @@ from tacit.graphs.files import graph_of
 from tacit.models import LOSSES, MODELS, Loss
 from tacit.networks import Topology
 from tacit.privacy import Fast, Secret, Seeded
-from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise_kinds import Masks
 from tacit.registry import CODECS, DATA_SETS, rule_line
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig

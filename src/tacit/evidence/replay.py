@@ -1,7 +1,7 @@
 """The replay of a run from its settings, seeds and public data: its plan, every snapshot, and the models.
 
-The plan is rebuilt for every run whose parts are available, including releases. A seeded run is then replayed. On the same
-fingerprint everything must agree to the bit; elsewhere within a stated tolerance, since rounding differs and training amplifies it.
+The plan is rebuilt for every run whose parts are available, including releases. A seeded run is then replayed. In the same
+environment everything must agree to the bit; elsewhere within a stated tolerance, since rounding differs and training amplifies it.
 """
 
 import math
@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from tacit.errors import TacitError
-from tacit.evidence.agreement import RunEvidence, short
 from tacit.evidence.outcomes import Verification, conclude
 from tacit.evidence.rebuild import Missing, Parts
+from tacit.evidence.run_evidence import RunEvidence, short
 from tacit.evidence.scores import Models, same_numbers
 from tacit.evidence.snapshots import (
     REPLAY_TOLERANCE,
@@ -146,9 +146,11 @@ def _replay(run: RunEvidence, theta: Models | None, training: Training, session:
             "replay", "not checked", f"{words}that is slightly different, models end {apart:.2g} of their length apart"
         )
     what = f"{'the same models and ' if theta is not None else ''}the same {len(snapshots)} snapshots"
-    how = "to the bit" if not other else f"within {REPLAY_TOLERANCE:g}, and not to the bit, since {other} differs"
+    how = "to the bit" if not other else f"within {REPLAY_TOLERANCE:g} but not to the bit, since {other} differs"
     until = "" if finished else f" up to round {last}"
-    failed = [f"in the replay{'' if other else ' on the same fingerprint'}, {moved[0]}", *moved[1:]] if moved else []
+    failed = (
+        [f"{'in the replay' if other else 'replayed in the same environment'}, {moved[0]}", *moved[1:]] if moved else []
+    )
     return conclude("replay", [*problems, *failed], f"replayed from its seeds{until}, it gives {what} {how}")
 
 
@@ -217,7 +219,7 @@ def _try_public_seed(run: RunEvidence, training: Training) -> Verification:
 
 
 def differences(run: RunEvidence, here: Machine) -> str:
-    """Say how the machines that a run was played on differ from this one; empty if the fingerprint is the same."""
+    """Say how the machines that a run was played on differ from this one; empty if the environment is the same."""
     played = [run.plan.machine, *(resume.machine for resume in run.events.resumes)]
     names = ("processor", "torch", "threads", "blocks", "device", "code")
     return ", ".join(name for name in names if any(getattr(each, name) != getattr(here, name) for each in played))

@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import TacitError
-from tacit.evidence.agreement import RunEvidence
 from tacit.evidence.outcomes import Verification, conclude
 from tacit.evidence.rebuild import Missing, Parts
+from tacit.evidence.run_evidence import RunEvidence
 from tacit.models import FlatModel
 from tacit.runs.checkpoint import Checkpoint
 from tacit.training.evaluation import Score, consensus_distance, evaluate

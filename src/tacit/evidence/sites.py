@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tacit.errors import InvalidInput, TacitError
-from tacit.evidence.agreement import RunEvidence, short
+from tacit.evidence.run_evidence import RunEvidence, short
 from tacit.io import chains
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import NoticeEvent, SiteView

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 from tacit.algorithms.averaged import line_of
-from tacit.evidence.agreement import RunEvidence, short
+from tacit.evidence.run_evidence import RunEvidence, short
 from tacit.runs import events
 from tacit.runs.describe import snapshot_event
 from tacit.runs.event_types import SnapshotEvent
 from tacit.training.session import Session
 
 REPLAY_TOLERANCE = 1e-2
-"""How far models and snapshots of a replay may differ from the recorded ones on another fingerprint, relative to these."""
+"""How far models and snapshots of a replay may differ from the recorded ones in another environment, relative to these."""
 
 _COUNTED, _MEASURED = ("queries", "bytes_sent", "scored"), ("accuracy", "loss", "consensus_distance", "labels")
 

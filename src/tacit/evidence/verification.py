@@ -12,12 +12,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.errors import InvalidInput, PrivacyError, TacitError
-from tacit.evidence import agreement
-from tacit.evidence.agreement import RunEvidence
 from tacit.evidence.archive import REQUIRED, Archive
+from tacit.evidence.charge_checks import check_epsilons, check_queries, check_record, check_stated_epsilons
+from tacit.evidence.file_checks import check_checkpoint, check_heads, check_summary
 from tacit.evidence.outcomes import Verification, conclude
+from tacit.evidence.plan_checks import check_settings
 from tacit.evidence.rebuild import find_parts
 from tacit.evidence.replay import check_code, replay_run
+from tacit.evidence.run_evidence import RunEvidence
 from tacit.evidence.scores import check_models, score_again
 from tacit.evidence.signatures import Signature
 from tacit.evidence.sites import check_site, read_agreement
@@ -27,7 +29,7 @@ from tacit.models.hashing import models_sha256, read_models
 from tacit.privacy import Guarantee, Ledger
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.log import START, Reader, read_row
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import EVERYBODY
 from tacit.runs import events
 from tacit.runs.environment import sha256_of
 from tacit.runs.python_config import read_config
@@ -103,22 +105,22 @@ def verify(
     findings.append(Verification("events", "holds", f"{len(run.events)} lines form a chain; head {run.events.head}"))
     try:
         heads = "ledger, events and summary state the same heads"
-        findings.append(conclude("heads", agreement.check_heads(run), heads))
+        findings.append(conclude("heads", check_heads(run), heads))
         findings.append(_check_earlier_head(run, log, head, signature))
-        settings = list(agreement.check_settings(run))
+        settings = list(check_settings(run))
         findings.append(conclude("settings", settings, "the plan follows from the settings, field by field"))
         if run.plan.site is not None or run.agreement is not None:
             findings.append(conclude("site", check_site(run), _describe_site(run)))
-        recorded = list(agreement.check_record(run))
+        recorded = list(check_record(run))
         findings.append(conclude("record", recorded, "owners, q, clip, lot, σ, allowance and release are as planned"))
         words = f"{run.account.spent:,} of {run.account.allowed:,} on record" if run.account else ""
-        findings.append(conclude("queries", agreement.check_queries(run), words))
+        findings.append(conclude("queries", check_queries(run), words))
         derived, misstated = _derive_epsilons(run, log) if not recorded else (_NOT_DERIVED, [])
         findings += derived
-        summary = [*agreement.check_summary(run), *misstated]
+        summary = [*check_summary(run), *misstated]
         findings.append(conclude("summary", summary, _describe_summary(run, checked=derived is not _NOT_DERIVED)))
         saved = "it is the one in the events" if run.plan.site is None else "a site has none: its journal stays with it"
-        findings.append(conclude("checkpoint", agreement.check_checkpoint(run), saved))
+        findings.append(conclude("checkpoint", check_checkpoint(run), saved))
         theta, kept = _read_models(run, archive)
         findings.append(kept)
     except (TacitError, TypeError, ValueError, LookupError, ArithmeticError) as error:  # a summary can hold anything
@@ -234,7 +236,7 @@ def _derive_epsilons(run: RunEvidence, log: Log) -> tuple[list[Verification], li
         against = f", and ε={format_epsilon(everybody)} against {EVERYBODY}"
     whose = f"highest of {len(kept)} owners: " if len(kept) > 1 else "owner: "
     words = f"{kept[worst]}{against}; {whose}{plan.owners[worst]}"
-    found = conclude("ε", agreement.check_epsilons(run, kept), words)
+    found = conclude("ε", check_epsilons(run, kept), words)
     most: Guarantee = max(run.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
     runs = {asked.account.run for owner in plan.owners for asked in run.ledger.accesses(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
@@ -243,7 +245,7 @@ def _derive_epsilons(run: RunEvidence, log: Log) -> tuple[list[Verification], li
     value = f", ε = {format_epsilon(most.epsilon)}" if len(runs) == 1 else f": {most}"
     if planned != EVERYBODY and len(runs) == 1:
         value += f", against {EVERYBODY}"
-    misstated = list(agreement.check_stated_epsilons(run, kept))
+    misstated = list(check_stated_epsilons(run, kept))
     return [found, Verification("ε of all runs", "holds", said + value)], misstated
 
 

@@ -3,7 +3,6 @@
 A point is a batch of runs with the record and as many without. Their scores are judged together.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +14,7 @@ from tacit.experiments.drawing import DASHED, INK, SERIES, Figure, panels
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, write_list
 from tacit.experiments.statistics import select
 from tacit.experiments.trials import read_event, write_event
-from tacit.report.wording import write_guarantee
+from tacit.report.wording import lower_bound, write_guarantee
 
 PUBLISHED = {"sgd": 0.230, "dsgd": 0.173, "dsgt": 0.129, "dinno": 0.165}
 _NAMES = {"sgd": "DP-SGD", "dsgd": "DP-DSGD", "dsgt": "DP-DSGT", "dinno": "DP-DiNNO"}
@@ -78,7 +77,7 @@ def _finding(rows: list[ResultRow]) -> str:
         lines.append(
             f"{name}: the estimate is {first.estimate:.3f}, from {first.interval[0]:.2f} to {first.interval[1]:.2f} by "
             f"{found.runs:,} runs a side; {_beside(PUBLISHED[rule], first.interval)}. "
-            f"ε is at least {_round_down(found.epsilon)} ({_round_down(found.epsilon_whatever)}): {verdict}."
+            f"ε is at least {lower_bound(found.epsilon)} ({lower_bound(found.epsilon_whatever)}): {verdict}."
         )
     lines += [
         f"All these lower bounds together have a confidence of {100 * _CONFIDENCE:.0f} %, and so have all intervals of estimates "
@@ -93,10 +92,6 @@ def _finding(rows: list[ResultRow]) -> str:
     return write_list(begin, lines)
 
 
-def _round_down(bound: float) -> str:
-    return f"{math.floor(1000 * bound * (1 + 1e-12)) / 1000:.3f}" if bound > 0 else "0"
-
-
 def _beside(published: float, interval: tuple[float, float]) -> str:
     """Say where a published estimate lies relative to the interval found here."""
     low, high = interval
@@ -109,11 +104,8 @@ def _draw(rows: list[ResultRow]) -> Figure:
     with panels(1, 1, width=5.8) as (figure, axes):
         ax = axes[0, 0]
         estimates = [each.thresholds[0].estimate for each in found.values()]
-        ends = [each.thresholds[0].interval for each in found.values()]
-        reach = [
-            [estimate - low for estimate, (low, _) in zip(estimates, ends, strict=True)],
-            [high - estimate for estimate, (_, high) in zip(estimates, ends, strict=True)],
-        ]
+        ends = np.array([each.thresholds[0].interval for each in found.values()]).reshape(-1, 2)
+        reach = np.abs(ends.T - estimates)
         drawn = {
             "published estimate": [PUBLISHED[rule] for rule in found],
             "estimate here, interval": estimates,

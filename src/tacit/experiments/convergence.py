@@ -41,19 +41,19 @@ def _points(profile: Profile) -> list[Point]:
     size = _SIZES[profile]
     fixed = {"agents": size.agents, "rounds": size.rounds}
     points = []
+    usual = {"clip": CLIP, "lot": RECORDS, "trials": size.trials, "seed": 0}
     for algorithm in RULES:
         for part in size.steps:
-            noisy = [(sigma, size.trials) for sigma in size.sigmas]
-            for number, (sigma, several) in enumerate([(0.0, 1), *noisy]):
+            points.append(Point.of(algorithm=algorithm, part=part, sigma=0.0, **usual | {"trials": 1}, **fixed))
+            for number, sigma in enumerate(size.sigmas, 1):
                 # Seeds differ from σ to σ: with the same noise, only larger, a slope of one would prove little.
-                settings = {"sigma": sigma, "clip": CLIP, "lot": RECORDS, "trials": several, "seed": 100 * number}
-                points.append(Point.of(algorithm=algorithm, part=part, **settings, **fixed))
+                seeded = usual | {"seed": 100 * number}
+                points.append(Point.of(algorithm=algorithm, part=part, sigma=sigma, **seeded, **fixed))
         for clip in size.clips:
-            settings = {"sigma": LEAST_NOISE, "clip": clip, "lot": RECORDS, "trials": size.trials, "seed": 0}
-            points.append(Point.of(algorithm=algorithm, part="clipping", **settings, **fixed))
+            clipped = usual | {"clip": clip}
+            points.append(Point.of(algorithm=algorithm, part="clipping", sigma=LEAST_NOISE, **clipped, **fixed))
         for lot in size.lots:
-            settings = {"sigma": 0.0, "clip": CLIP, "lot": lot, "trials": size.trials, "seed": 0}
-            points.append(Point.of(algorithm=algorithm, part="lots", **settings, **fixed))
+            points.append(Point.of(algorithm=algorithm, part="lots", sigma=0.0, **usual | {"lot": lot}, **fixed))
     return points
 
 

@@ -51,40 +51,48 @@ def _draw_bytes(ax: Axes, shown: dict[str, list[ResultRow]]) -> None:
         lowest, highest = min(x for x, _, _ in dots), max(x for x, _, _ in dots)
         ax.set_xlim(0.7 * lowest, 3 * highest)  # names are to the right
         _name(ax, dots)
-    if len(shown) > 1:
-        ax.legend(loc="lower right")
-    show_accuracy(ax)
+    _finish(ax)
 
 
 def _name(ax: Axes, dots: Sequence[tuple[float, float, str]]) -> None:
-    """Write names to the right of dots, the highest first; one that would cover another goes further down, at the end of a thin line."""
+    """Write names to the right of dots, the highest first; one that would cover a dot or a name goes to the nearest free line, at the end of a thin line."""
     width, height = ax.get_position().size * ax.figure.get_size_inches() * 72  # type: ignore[union-attr]
     to_place = ax.transData + ax.transAxes.inverted()
     places = [to_place.transform((x, y)) * (width, height) for x, y, _ in dots]
-    boxes = [
-        (across - 4, across + 4, up) for across, up in places
-    ]  # left and right end, and middle of a line, in points
+    boxes = [(across - 4, across + 4, up) for across, up in places]  # left and right end, and middle, in points
+    step = _LINE * _FONT / 2
     for (x, y, name), (across, up) in sorted(zip(dots, places, strict=True), key=lambda dot: -dot[0][1]):
         left = across + 6
-        right, middle = left + _WIDE * _FONT * len(name), up
-        for start, end, line in sorted(boxes, key=lambda box: -box[2]):
-            if start < right and left < end and abs(line - middle) < _LINE * _FONT:
-                middle = line - _LINE * _FONT
+        right = left + _WIDE * _FONT * len(name)
+        near = [up + sign * number * step for number in range(40) for sign in (-1, 1)]
+        free = (
+            each
+            for each in near
+            if each <= height
+            and not any(start < right and left < end and abs(at - each) < 2 * step for start, end, at in boxes)
+        )
+        middle = next(free, up)
         boxes.append((left, right, middle))
-        look: dict[str, Any] = {"arrowprops": {"arrowstyle": "-", "lw": 0.4}} if middle < up else {}
+        look: dict[str, Any] = {"arrowprops": {"arrowstyle": "-", "lw": 0.4}} if middle != up else {}
         offset = (6, middle - up)
         ax.annotate(name, (x, y), xytext=offset, textcoords="offset points", fontsize=_FONT, va="center", **look)
 
 
 def _draw_schedules(ax: Axes, rows: list[ResultRow]) -> None:
-    for number, (system, own) in enumerate(by_accuracy(rows, "system").items()):
+    systems = by_accuracy(rows, "system")
+    for number, (system, own) in enumerate(systems.items()):
         kinds = [links for links in CHANGING if select(own, links=links)]
         each = [summarise([row["accuracy"] for row in select(own, links=links)]) for links in kinds]
         places = [list(CHANGING).index(kind) + 0.1 * number for kind in kinds]
         draw_summaries(ax, places, each, ls="", marker="o", label=system)
-    ax.set(title="graphs that change")
-    ax.set_xticks(range(len(CHANGING)), [each.replace("_", " ") for each in CHANGING], fontsize=_FONT)
-    _finish(ax, rows)
+    ax.set(title=f"{', '.join(systems)}: graphs that change, at equal bytes" if rows else "graphs that change")
+    names = [f"{links.replace('_', ' ')}\n{_rounds(select(rows, links=links))}" for links in CHANGING]
+    ax.set_xticks(range(len(CHANGING)), names, fontsize=_FONT)
+    _finish(ax)
+
+
+def _rounds(rows: Sequence[ResultRow]) -> str:
+    return f"{rows[0]['rounds']:,} rounds" if rows else ""
 
 
 def _draw_means(ax: Axes, rows: list[ResultRow]) -> None:
@@ -99,10 +107,10 @@ def _draw_means(ax: Axes, rows: list[ResultRow]) -> None:
             number += 1
     ax.set(title="robust means, dsgd: accuracy of the others")
     ax.set_xticks(range(len(MEANS)), MEANS, fontsize=_FONT)
-    _finish(ax, rows)
+    _finish(ax)
 
 
-def _finish(ax: Axes, rows: list[ResultRow]) -> None:
-    if rows:
-        ax.legend()
+def _finish(ax: Axes) -> None:
+    if len(ax.get_legend_handles_labels()[0]) > 1:  # a single series is named by the title
+        ax.legend(frameon=True)  # without a frame, its dots look like results
     show_accuracy(ax)

@@ -17,7 +17,7 @@ MASKS = "dsgt with masks"
 ROUNDED = "q-dpsgd-2"
 MEANS = ("metropolis", "median", "trimmed", "clipped")
 SENDERS = {"ring": 1, "complete": 2}  # of nonsense
-# Exchanges in a round with which every agent sends about two models, as on a ring.
+# Exchanges in a round with which every agent sends about two messages, as on a ring; rounds then make bytes equal.
 CHANGING: dict[str, dict[str, Value]] = {
     "ring": {"exchanges": 1},
     "one_peer_exponential": {"exchanges": 2},
@@ -28,6 +28,8 @@ CHANGING: dict[str, dict[str, Value]] = {
 EXCHANGES = 4  # of Muffliato in a round, accelerated, on the ring
 LOCAL_STEPS = 2
 RHO = 0.1  # of DiNNO
+_OTHER_GRIDS = ("dinno", "pate")
+_PARTS = {SCHEDULES: "graphs that change", NONSENSE: "agents that send nonsense", VOTES: "votes"}
 _NEAR = 0.01  # of accuracy: what counts as about as accurate
 
 
@@ -42,24 +44,56 @@ def write_finding(rows: list[ResultRow]) -> str:
 def describe_runs(rows: Sequence[ResultRow]) -> str:
     """Say what was trained, what ε means, and how steps were chosen."""
     one = rows[0]
-    grid = [json.loads(row["tried"]) for row in rows if row["algorithm"] != "dinno"]
-    tried = ", ".join(f"{float(each):g}" for each in max(grid, key=len, default={}))
-    edges = sorted({row["system"] for row in select(rows, part=BYTES) if _at_edge(row)})
-    edge = f" At the edge of the grid: {', '.join(edges)}." if edges else ""
+    grids = [{float(each) for each in json.loads(row["tried"])} for row in rows if row["algorithm"] not in _OTHER_GRIDS]
+    common = set.intersection(*grids) if grids else set()
+    tried = ", ".join(f"{each:g}" for each in sorted(common))
+    further: dict[str, set[float]] = {}
+    for row in (row for row in rows if row["algorithm"] not in _OTHER_GRIDS):
+        further.setdefault(row["system"], set()).update(_steps(row) - common)
+    extended = ", ".join(
+        f"{system} (also {', '.join(f'{each:g}' for each in sorted(steps))})"
+        for system, steps in further.items()
+        if steps
+    )
+    edges = sorted(
+        {row["system"] + (f" ({_PARTS[VOTES]})" if row["part"] == VOTES else "") for row in rows if _at_edge(row)}
+    )
+    edge = f" At the edge of what was tried: {', '.join(edges)}." if edges else ""
     return (
         f"{one['dataset']}, {one['features']}, {one['model']}, {one['agents']} agents (t = 1), lots of {one['lot']}, {one['rounds']:,} rounds, "
-        f"{one['trials']} trials; ε = {EPSILON:g} at δ = {DELTA:g} under add-or-remove-one adjacency, against everybody else together, with "
+        f"{_trials(rows)}; ε = {EPSILON:g} at δ = {DELTA:g} under add-or-remove-one adjacency, against everybody else together, with "
         f"masks against any one agent; that of {ROUNDED} is by the rdp accountant, which asks for more noise. Accuracies are means over agents on "
         "test records, with 95 % intervals over trials; megabytes are those of all agents. Every system has the first step of "
         f"{tried} (for DiNNO a hundredth of these) that was most accurate on validation records, in one run with a seed of its own on the ring, "
-        f"or in random pairs for leasgd and ad-psgd; {ROUNDED} has that of q-dpsgd-1. The last step is a fifth of the first. Other options "
+        f"or in random pairs for leasgd and ad-psgd; {ROUNDED} has that of q-dpsgd-1. "
+        + (f"Where the best was at an end of this grid, further steps were tried: {extended}. " if extended else "")
+        + "The last step is a fifth of the first. Other options "
         f"have their defaults, except for {EXCHANGES} accelerated exchanges of muffliato in a round on the ring, {LOCAL_STEPS} steps of local-dsgd in a "
         f"round, and ρ = {RHO:g} of dinno.{edge}"
     )
 
 
+def _trials(rows: Sequence[ResultRow]) -> str:
+    """Say how many trials most have, and which have fewer."""
+    found: dict[tuple[str, ...], set[int]] = {}
+    for row in rows:
+        where = tuple(str(row.get(name)) for name in ("links", "epsilon", "mixing", "nonsense"))
+        found.setdefault((row["part"], row["system"], *where), set()).add(row["trial"])
+    most = max(map(len, found.values()))
+    fewer: dict[int, dict[str, None]] = {}
+    for (part, system, *_), trials in found.items():
+        if len(trials) < most:
+            fewer.setdefault(len(trials), {})[system if part == BYTES else _PARTS[part]] = None
+    exceptions = "".join(f"; {count} of {', '.join(names)}" for count, names in fewer.items())
+    return f"{most} trials, the same seeds for all{exceptions}"
+
+
+def _steps(row: ResultRow) -> set[float]:
+    return {float(each) for each in json.loads(row["tried"])}
+
+
 def _at_edge(row: ResultRow) -> bool:
-    tried = [float(each) for each in json.loads(row["tried"])]
+    tried = _steps(row)
     return len(tried) > 1 and row["start"] in (min(tried), max(tried))
 
 
@@ -91,14 +125,26 @@ def pick(rows: Sequence[ResultRow]) -> str:
     return f"**What to pick.** {' '.join(sentences)}" if sentences else ""
 
 
+def describe_accuracy(rows: Sequence[ResultRow], rule: str) -> str:
+    """Return the mean accuracy of a rule on the ring and on the complete graph, or where else it was measured, for the table of rules."""
+    own = [row for row in rows if row["system"].partition(", ")[0] == rule]
+    found = {links: select(own, part=BYTES, links=links, system=rule) for links in (*GRAPHS, PAIRS)}
+    if all(found[links] for links in GRAPHS):
+        return " and ".join(f"{100 * mean_accuracy(found[links]):.1f}" for links in GRAPHS) + " %"
+    if found[PAIRS]:
+        return f"{100 * mean_accuracy(found[PAIRS]):.1f} % in pairs"
+    votes = by_accuracy(select(own, part=VOTES, epsilon=EPSILON), "system")
+    return f"{100 * mean_accuracy(next(iter(votes.values()))):.1f} % on even data" if votes else ""
+
+
 def make_table(rows: Sequence[ResultRow]) -> str:
     """Return accuracies and megabytes of every system on every graph, in Markdown, the most accurate on the ring first."""
     own = select(rows, part=BYTES)
     places = [links for links in (*GRAPHS, PAIRS) if select(own, links=links)]
     order = list(dict.fromkeys([*by_accuracy(select(own, links="ring"), "system"), *(row["system"] for row in own)]))
     lines = [
-        "| system | " + " | ".join(f"{links}, accuracy | MB" for links in places) + " | first step |",
-        "|---|" + "---|---|" * len(places) + "---|",
+        "| system | " + " | ".join(f"{links}, accuracy | MB" for links in places) + " | trials | first step |",
+        "|---|" + "---|---|" * len(places) + "---|---|",
     ]
     for system in order:
         cells = []
@@ -106,7 +152,9 @@ def make_table(rows: Sequence[ResultRow]) -> str:
             found = select(own, links=links, system=system)
             cells += [_accuracy(found), f"{megabytes(found):,.1f}"] if found else ["", ""]
         step = select(own, system=system)[0]["start"]
-        lines.append(f"| `{system}` | {' | '.join(cells)} | {step:g} |")
+        trials = {len(each) for links in places if (each := select(own, links=links, system=system))}
+        counts = " or ".join(map(str, sorted(trials)))
+        lines.append(f"| `{system}` | {' | '.join(cells)} | {counts} | {step:g} |")
     return "\n".join(lines)
 
 
@@ -122,8 +170,19 @@ def _schedules(rows: Sequence[ResultRow]) -> list[str]:
     lines = []
     for system in dict.fromkeys(row["system"] for row in select(rows, part=SCHEDULES)):
         found = by_accuracy(select(rows, part=SCHEDULES, system=system), "links")
-        sent = [megabytes(own) for own in found.values()]
-        lines.append(f"**Graphs that change**, {system}, at {min(sent):,.0f} to {max(sent):,.0f} MB: {_listed(found)}.")
+        sent = {links: [row["bytes_sent"] / 1e6 for row in own] for links, own in found.items()}
+        uneven = [links for links, each in sent.items() if max(each) > min(each)]
+        spread = "".join(
+            f"; {links} {min(sent[links]):,.0f} to {max(sent[links]):,.0f} MB, by trial" for links in uneven
+        )
+        each = "; ".join(
+            f"{links} {_accuracy(own)} in {own[0]['rounds']:,} rounds, {megabytes(own):,.1f} MB, σ = {max(row['noise_multiplier'] for row in own):.2f}"
+            for links, own in found.items()
+        )
+        lines.append(
+            f"**Graphs that change**, {system}, at equal bytes: every graph has the number of rounds with which it sends what the ring sends, as nearly as "
+            f"whole rounds allow, on average over trials{spread}; noise is for that number of queries. {each}."
+        )
     return lines
 
 

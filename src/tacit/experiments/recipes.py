@@ -52,7 +52,8 @@ def _tuned(used: int, *tried: Try, **more: Any) -> TriedSteps:
     return TriedSteps(used=tried[used], tried=tried, **more)
 
 
-def _tries(rounds: int, *steps: tuple[float, float]) -> tuple[Try, ...]:
+def tries(rounds: int, *steps: tuple[float, float]) -> tuple[Try, ...]:
+    """Return steps with the same number of rounds."""
     return tuple(Try(start, finish, rounds) for start, finish in steps)
 
 
@@ -76,17 +77,19 @@ RECIPES = {
         systems={
             "central": _tuned(
                 4,
-                *_tries(1000, (1.0, 0.2), (2.0, 0.4), (4.0, 0.8), (8.0, 1.6)),
-                *_tries(300, (4.0, 0.8), (8.0, 0.8), (16.0, 0.8)),
+                *tries(1000, (1.0, 0.2), (2.0, 0.4), (4.0, 0.8), (8.0, 1.6)),
+                *tries(300, (4.0, 0.8), (8.0, 0.8), (16.0, 0.8)),
             ),
-            "dsgd": _tuned(1, *_tries(1000, (0.25, 0.025), (0.5, 0.05), (1.0, 0.1))),
+            "dsgd": _tuned(1, *tries(1000, (0.25, 0.025), (0.5, 0.05), (1.0, 0.1))),
             "dsgt": _tuned(
                 7,
-                *_tries(1000, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
-                *_tries(300, (1.0, 0.1), (2.0, 0.2), (4.0, 0.4)),
+                *tries(1000, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2), (4.0, 0.4), (8.0, 0.8)),
+                *tries(300, (1.0, 0.1), (2.0, 0.2), (4.0, 0.4)),
             ),
             "dinno": _tuned(
-                1, *_tries(300, (0.5, 0.05), (1.0, 0.05), (2.0, 0.1)), settings={"rho": 0.05, "growth": 1.001}
+                2,
+                *tries(300, (0.5, 0.05), (1.0, 0.05), (2.0, 0.1), (4.0, 0.2)),
+                settings={"rho": 0.05, "growth": 1.001},
             ),
         },
     ),
@@ -96,10 +99,10 @@ RECIPES = {
         lot=256,
         clip=1.0,
         systems={
-            "central": _tuned(1, *_tries(200, (2.0, 0.5), (4.0, 1.0), (8.0, 2.0))),
-            "dsgd": _tuned(1, *_tries(200, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2))),
-            "dsgt": _tuned(2, *_tries(200, (0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0))),
-            "dinno": _tuned(1, *_tries(200, (0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)), later={"rho": 0.1}),
+            "central": _tuned(1, *tries(200, (2.0, 0.5), (4.0, 1.0), (8.0, 2.0))),
+            "dsgd": _tuned(1, *tries(200, (0.5, 0.05), (1.0, 0.1), (2.0, 0.2))),
+            "dsgt": _tuned(2, *tries(200, (0.5, 0.125), (1.0, 0.25), (2.0, 0.5), (4.0, 1.0))),
+            "dinno": _tuned(1, *tries(200, (0.003, 0.0003), (0.01, 0.001), (0.03, 0.003)), later={"rho": 0.1}),
         },
     ),
 }

@@ -47,10 +47,6 @@ class Slope:
     def __str__(self) -> str:
         return f"{self.value:.3f} (95 % interval {self.low:.3f} to {self.high:.3f})"
 
-    def holds(self, value: float) -> bool:
-        """Whether the interval contains a value."""
-        return self.low <= value <= self.high
-
 
 def select(rows: Sequence[ResultRow], **settings: Any) -> list[ResultRow]:
     """Return the rows with these settings."""

@@ -75,13 +75,12 @@ def _finding(rows: list[ResultRow], measure: str, threshold: float) -> str:
     )
     budgets = list_levels(rows, "epsilon")
     lines = [
-        line
+        _describe_one(select(rows, algorithm=algorithm, epsilon=epsilon), measure, threshold)
         for algorithm in DECENTRALIZED
         for epsilon in budgets
-        if (line := _describe_one(select(rows, algorithm=algorithm, epsilon=epsilon), measure, threshold))
     ]
-    lines += [line for epsilon in budgets if (line := _beside_central(select(rows, epsilon=epsilon), measure))]
-    return write_list(begin, [*lines, describe_graphs(rows, measure), describe_steps(rows)])
+    lines += [_beside_central(select(rows, epsilon=epsilon), measure) for epsilon in budgets]
+    return write_list(begin, [*filter(None, lines), describe_graphs(rows, measure), describe_steps(rows)])
 
 
 def _describe_one(own: list[ResultRow], measure: str, threshold: float) -> str:

@@ -25,7 +25,7 @@ from tacit.models import CROSS, Views, cross_entropy, views_cross_entropy
 from tacit.models import build as build_model
 from tacit.networks import Topology
 from tacit.privacy import Event
-from tacit.report.wording import counted
+from tacit.report.wording import counted, span
 
 PIXELS, SCATTERING = "pixels", "scattering"  # the inputs of a model
 
@@ -154,12 +154,9 @@ def read_event(row: ResultRow) -> Event:
     )
 
 
-def run_final(
-    point: Point, environment: Environment, *, chosen: Setting | None = None, seed: int = 0
-) -> list[ResultRow]:
+def run_final(point: Point, environment: Environment) -> list[ResultRow]:
     """Train a point and return one row for each trial."""
-    results = train_point(point, environment, chosen=chosen, seed=seed)
-    return [final_row(trial, result) for trial, result in enumerate(results)]
+    return [final_row(trial, result) for trial, result in enumerate(train_point(point, environment))]
 
 
 def run_course(point: Point, environment: Environment, *, evaluations: int) -> list[ResultRow]:
@@ -250,10 +247,6 @@ def describe_graphs(rows: Sequence[ResultRow], asked: str) -> str:
         }
         if asked == "centrality":
             kinds["a centrality of node 0 of"] = [each.centrality[0] for each in found]
-        parts.append(f"at {value:g} " + ", ".join(f"{name} {_write_range(values)}" for name, values in kinds.items()))
+        listed = ", ".join(f"{name} {span(values, '{:.2g}'.format)}" for name, values in kinds.items())
+        parts.append(f"at {value:g} {listed}")
     return f"The graphs of the trials have {'; '.join(parts)}."
-
-
-def _write_range(values: Sequence[float]) -> str:
-    low, high = (f"{end(values):.2g}" for end in (min, max))
-    return low if low == high else f"{low} to {high}"

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from tacit import DiNNO, Observer
 from tacit.experiments.drawing import (
@@ -15,7 +16,7 @@ from tacit.experiments.drawing import (
     show_accuracy,
 )
 from tacit.experiments.experiment import Environment, Experiment, Point, Profile, ResultRow, Value, write_list
-from tacit.experiments.hyperparameters import AGENTS, DECENTRALIZED, DELTA, NAMES
+from tacit.experiments.hyperparameters import AGENTS, CENTRAL, DECENTRALIZED, DELTA, NAMES
 from tacit.experiments.recipes import (
     ALGORITHMS,
     EPSILON,
@@ -23,9 +24,9 @@ from tacit.experiments.recipes import (
     MASKS,
     NETWORK,
     RECIPES,
-    Try,
     recipe_point,
     setting_of,
+    tries,
 )
 from tacit.experiments.statistics import Summary, select, summarise
 from tacit.experiments.trials import estimate_seconds, read_event, train_point, write_event
@@ -35,16 +36,32 @@ from tacit.report.wording import counted, write_guarantee
 
 STEPS, CHANGES, SEEDS = "steps", "changes", "seeds"
 _SEEDS_TRIED = 3
-_OVER_SEEDS: tuple[tuple[str, Try], ...] = (
-    ("central", Try(4.0, 0.8, 300)),
-    ("central", Try(2.0, 0.4, 300)),
-    (MASKS, Try(4.0, 0.8, 300)),
-    (MASKS, Try(2.0, 0.4, 300)),
-    ("dsgt", Try(2.0, 0.2, 300)),
-    ("dsgt", Try(4.0, 0.4, 300)),
-    ("dsgt", Try(1.0, 0.1, 300)),
-)
-"""Steps of the network that are tried with several seeds: near where it gets unstable, one seed says little."""
+
+
+class OverSeeds(NamedTuple):
+    """A system on a graph, whose steps for a number of rounds are tried with several seeds."""
+
+    recipe: str
+    system: str
+    rounds: int
+    graph: str = "complete"
+
+
+_OVER_SEEDS: dict[OverSeeds, tuple[tuple[float, float], ...]] = {
+    OverSeeds(NETWORK, "central", 300): ((4.0, 0.8), (2.0, 0.4)),
+    OverSeeds(NETWORK, MASKS, 300): ((4.0, 0.8), (2.0, 0.4)),
+    OverSeeds(NETWORK, "dsgt", 300): ((2.0, 0.2), (4.0, 0.4), (1.0, 0.1)),
+    OverSeeds(NETWORK, MASKS, 1000): ((4.0, 0.8), (2.0, 0.4)),
+    OverSeeds(NETWORK, MASKS, 1000, "ring"): ((4.0, 0.8), (4.0, 0.2), (2.0, 0.4)),
+    OverSeeds(NETWORK, "central", 1000): ((4.0, 0.8), (8.0, 1.6)),
+    OverSeeds(NETWORK, "dsgt", 1000): ((2.0, 0.2), (4.0, 0.4)),
+    OverSeeds(NETWORK, "dinno", 300): ((1.0, 0.05), (2.0, 0.1)),
+    OverSeeds(FEATURES, "central", 200): ((2.0, 0.5), (4.0, 1.0), (8.0, 2.0)),
+    OverSeeds(FEATURES, MASKS, 200): ((2.0, 0.5), (4.0, 1.0), (8.0, 2.0)),
+    OverSeeds(FEATURES, "dsgt", 200): ((1.0, 0.25), (2.0, 0.5), (4.0, 1.0)),
+    OverSeeds(FEATURES, "dsgd", 200): ((0.5, 0.05), (1.0, 0.1), (2.0, 0.2)),
+}
+"""Steps that are tried with several seeds: near where training gets unstable, one seed says little."""
 _SYSTEMS = {**NAMES, MASKS: "DSGT with masks against one curious agent"}
 _SEED = 1000  # of no trial of the accuracy table: what was chosen for being lucky here is not lucky there
 
@@ -82,8 +99,11 @@ def _points(profile: Profile) -> list[Point]:
         used = RECIPES[recipe].systems[system].used
         settings = {name: value for name, value in change.items() if not (smoke and name == "rounds")}
         points.append(recipe_point(profile, recipe, system, "complete", 1, settings | {"part": CHANGES}, used))
-    for system, each in () if smoke else _OVER_SEEDS:
-        points.append(recipe_point(profile, NETWORK, system, "complete", _SEEDS_TRIED, {"part": SEEDS}, each))
+    for (recipe, system, rounds, graph), tried in _OVER_SEEDS.items():
+        if smoke and (recipe, system) != (FEATURES, MASKS):
+            continue
+        for each in tries(rounds, *tried)[: 1 if smoke else None]:
+            points.append(recipe_point(profile, recipe, system, graph, _SEEDS_TRIED, {"part": SEEDS}, each))
     return list(dict.fromkeys(points))
 
 
@@ -124,7 +144,7 @@ def _finding(rows: list[ResultRow]) -> str:
         "have to be counted."
     )
     begin = (
-        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph, one run each unless seeds are named, "
+        f"{rows[0]['dataset']}, {rows[0]['agents']} agents with classes of their own (t = 1), complete graph and one run each unless named otherwise, "
         f"scored on validation records; {write_guarantee(EPSILON, DELTA)}, for each run. "
         f"{_describe_recipes()} {_state_choice(rows)} For DiNNO on features the accuracy table uses the best ρ. It does not use views, "
         "which multiply the time of a round by their number."
@@ -137,13 +157,14 @@ def _state_choice(rows: Sequence[ResultRow]) -> str:
     others = []
     for recipe, ours in RECIPES.items():
         for system, tuned in ours.systems.items():
-            over_seeds = _over_seeds(rows, system) if recipe == NETWORK else {}
-            if tuned.used in over_seeds:  # more than one seed says
-                best, tried = next(iter(over_seeds)) == tuned.used, True
+            used = (tuned.used.start, tuned.used.finish)
+            over_seeds = _over_seeds(rows, OverSeeds(recipe, system, tuned.used.rounds))
+            if used in over_seeds:  # several seeds decide
+                best, tried = next(iter(over_seeds)) == used, True
             else:
-                tries = select(list_tries(rows, recipe, system), rounds=tuned.used.rounds)
-                best = bool(tries) and (tries[0]["start"], tries[0]["finish"]) == (tuned.used.start, tuned.used.finish)
-                tried = bool(select(tries, start=tuned.used.start))
+                found = select(list_tries(rows, recipe, system), rounds=tuned.used.rounds)
+                best = bool(found) and (found[0]["start"], found[0]["finish"]) == used
+                tried = bool(select(found, start=tuned.used.start))
             if not best:
                 why = "which is not the best here" if tried else "which was not tried here"
                 others.append(f"{recipe}, {NAMES[system]}, η from {tuned.used.start:g} to {tuned.used.finish:g}, {why}")
@@ -151,26 +172,28 @@ def _state_choice(rows: Sequence[ResultRow]) -> str:
     return f"{begin}, except: {'; '.join(others)}." if others else f"{begin}."
 
 
-def _over_seeds(rows: Sequence[ResultRow], system: str) -> dict[Try, Summary]:
-    """Return what steps of the network give with several seeds, the best mean first."""
-    own = _rows_of(rows, system, part=SEEDS)
+def _over_seeds(rows: Sequence[ResultRow], tried: OverSeeds) -> dict[tuple[float, float], Summary]:
+    """Return what steps give with several seeds, the best mean first."""
+    where = None if tried.system == CENTRAL else tried.graph
+    own = _rows_of(rows, tried.system, part=SEEDS, recipe=tried.recipe, rounds=tried.rounds, graph=where)
     found = {}
-    for each in [each for name, each in _OVER_SEEDS if name == system]:
-        if scores := [row["validation"] for row in select(own, start=each.start, finish=each.finish)]:
-            found[each] = summarise(scores)
+    for start, finish in _OVER_SEEDS.get(tried, ()):
+        if scores := [row["validation"] for row in select(own, start=start, finish=finish)]:
+            found[start, finish] = summarise(scores)
     return dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
 
 
 def _list_seeds(rows: Sequence[ResultRow]) -> list[str]:
     """List what steps give with several seeds, a line for each system."""
     lines = []
-    for system in dict.fromkeys(system for system, _ in _OVER_SEEDS):
-        if found := _over_seeds(rows, system):
+    for tried in _OVER_SEEDS:
+        if found := _over_seeds(rows, tried):
             listed = ", ".join(
-                f"{summary.percent} with η from {each.start:g} to {each.finish:g}" for each, summary in found.items()
+                f"{summary.percent} with η from {start:g} to {finish:g}" for (start, finish), summary in found.items()
             )
+            where = "" if tried.graph == "complete" else f", {tried.graph}"
             lines.append(
-                f"network, {_SYSTEMS[system]}, {_OVER_SEEDS[0][1].rounds} rounds, {_SEEDS_TRIED} seeds: {listed}."
+                f"{tried.recipe}, {_SYSTEMS[tried.system]}{where}, {tried.rounds:,} rounds, {_SEEDS_TRIED} seeds: {listed}."
             )
     return lines
 
@@ -265,6 +288,8 @@ EXPERIMENT = Experiment(
         "views",
         "rho",
         "growth",
+        "curious",
+        "graph",
     ),
     points=_points,
     run=_run,

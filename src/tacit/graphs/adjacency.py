@@ -39,8 +39,8 @@ def require_undirected(graph: nx.Graph) -> None:
     """Raise for a directed graph, which does not say how the average is kept."""
     if graph.is_directed():
         raise GraphError(
-            "a directed graph cannot be mixed over: with one-way links the agents' average drifts towards those whom many "
-            "hear. Use graph.to_undirected(), or give weights whose rows and columns all sum to one: "
+            "a directed graph cannot be mixed over: with one-way links the agents' average drifts towards agents that many others hear. "
+            "Use graph.to_undirected(), or give weights whose rows and columns all sum to one: "
             "graph=tacit.networks.as_topology(W)"
         )
 

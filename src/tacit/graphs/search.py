@@ -20,12 +20,12 @@ from tacit.graphs.reach import SLACK, Target, edge_counts
 STARTS = 10  # graphs drawn for one restart, which anneals the closest
 HOT, COLD = 0.3, 0.01  # first and last temperature, in units of 1/N: about the effect of one link
 
-Links = NDArray[np.bool_]  # one for each pair of agents: (0,1), (0,2), …, (N-2,N-1)
+LinkFlags = NDArray[np.bool_]  # one for each pair of agents: (0,1), (0,2), …, (N-2,N-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidate:
-    links: Links
+    links: LinkFlags
     fiedler: float
     centrality: float | None  # of agent 0, if it is a target
     miss: float  # by how much the values miss the tolerance, in sum; infinite if disconnected
@@ -81,7 +81,7 @@ def _anneal(current: _Candidate, target: Target, counts: range, steps: int, rng:
     return best
 
 
-def _neighbour(links: Links, target: Target, counts: range, rng: np.random.Generator) -> Links:
+def _neighbour(links: LinkFlags, target: Target, counts: range, rng: np.random.Generator) -> LinkFlags:
     """Return the links with one added, removed or moved; their number stays in `counts`."""
     links = links.copy()
     # Agent 0's pairs come first. They matter most to its centrality, and they are few.
@@ -116,7 +116,7 @@ def _start(target: Target, counts: range, rng: np.random.Generator) -> _Candidat
     return grown(int(rng.choice(counts)))
 
 
-def _weigh(target: Target, links: Links) -> _Candidate:
+def _weigh(target: Target, links: LinkFlags) -> _Candidate:
     matrix = _matrix(target.agents, links)
     laplacian = np.diag(matrix.sum(axis=1)) - matrix
     fiedler = float(np.linalg.eigvalsh(laplacian)[1]) / target.agents
@@ -128,7 +128,7 @@ def _weigh(target: Target, links: Links) -> _Candidate:
     return _Candidate(links=links, fiedler=fiedler, centrality=centrality, miss=miss)
 
 
-def _matrix(agents: int, links: Links) -> NDArray[np.float64]:
+def _matrix(agents: int, links: LinkFlags) -> NDArray[np.float64]:
     matrix = np.zeros((agents, agents))
     matrix[np.triu_indices(agents, 1)] = links
     return matrix + matrix.T

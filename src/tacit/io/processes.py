@@ -72,7 +72,7 @@ def _context() -> BaseContext:
 
 @contextmanager
 def _deaf() -> Iterator[None]:
-    """Block Ctrl-C. Processes started meanwhile inherit this, so they ignore it while importing."""
+    """Block Ctrl-C. Processes started in the meantime inherit this, so they ignore it while importing."""
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
         return

@@ -2,11 +2,31 @@
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from tacit.io.interrupts import INTERRUPTED
+
 BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def signals_delayed() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until the end of this, as while a process is started that has to be known to be ended."""
+    if threading.current_thread() is not threading.main_thread():  # signals do not reach it
+        yield
+        return
+    arrived: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: arrived.append(number)) for number in BOTH}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for late in arrived:
+            signal.raise_signal(late)
 
 
 class Stopping:
@@ -29,7 +49,7 @@ class Stopping:
     @property
     def exit_code(self) -> int:
         """The exit code that a shell expects after such a signal: 130 for Ctrl-C, 143 for SIGTERM."""
-        return 128 + (self._signal or signal.SIGINT)
+        return INTERRUPTED if self._signal is None else 128 + self._signal
 
     def let_rounds_end(self) -> Callable[[], bool]:
         """From now on, let the round finish before the run stops; return a function that says whether to stop."""

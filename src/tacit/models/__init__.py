@@ -2,7 +2,7 @@
 
 from tacit.models.checks import check_module
 from tacit.models.functional import FlatModel, Loss, cross_entropy
-from tacit.models.views import CROSS, Shift, View, Views, views_cross_entropy
+from tacit.models.views import CROSS, RecordView, Shift, Views, views_cross_entropy
 from tacit.models.zoo import build, convnet, logistic, mlp, resnet9
 from tacit.registry import LOSSES, MODELS
 
@@ -12,8 +12,8 @@ __all__ = [
     "MODELS",
     "FlatModel",
     "Loss",
+    "RecordView",
     "Shift",
-    "View",
     "Views",
     "build",
     "check_module",

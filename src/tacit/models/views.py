@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tacit.errors import InvalidInput
 from tacit.models.functional import cross_entropy
 
-View = Callable[[Tensor], Tensor]
+RecordView = Callable[[Tensor], Tensor]
 """Makes another version of every record of a batch, each by itself."""
 
 
@@ -43,7 +43,7 @@ class Views(nn.Module):
     Its loss must handle the views: `views_cross_entropy`, or one of your own.
     """
 
-    def __init__(self, model: nn.Module, views: Sequence[View] = CROSS) -> None:
+    def __init__(self, model: nn.Module, views: Sequence[RecordView] = CROSS) -> None:
         super().__init__()
         if not views or any(isinstance(view, nn.Module) for view in views):
             raise InvalidInput(

@@ -15,14 +15,14 @@ _KEPT = 2  # buffers: one that rows leave from, and one where they arrive
 
 
 class Arriving:
-    """A message to other ranks: what neighbours read of the hosted agents' own, and the table once all rows have arrived."""
+    """A message to other ranks: what neighbours read of the hosted agents' rows, and the table once all rows have arrived."""
 
     def __init__(self, own: tuple[Tensor, ...]) -> None:
         self.own = own
         self._tables: tuple[Tensor, ...] | None = None
 
     def tables(self) -> tuple[Tensor, ...]:
-        """Wait for the other ranks, and return the hosted agents' rows of each tensor with theirs behind. They live as long as this."""
+        """Wait for the other ranks, and return the hosted agents' rows of each tensor followed by theirs. They live as long as this object."""
         if self._tables is None:
             self._tables = self._collect()
         return self._tables
@@ -54,7 +54,7 @@ class EncodedArriving(Arriving):
 
 
 class DenseArriving(Arriving):
-    """Rows of one tensor as they are, which arrive where they are read. Its buffers return to the room once nobody reads them."""
+    """Rows of one tensor as they are, received straight into the table. Its buffers return to the room once nobody reads them."""
 
     def __init__(self, own: Tensor, work: Any, leaving: Tensor, table: Tensor, room: "Room") -> None:
         super().__init__((own,))
@@ -71,7 +71,7 @@ class DenseArriving(Arriving):
 
 
 class Room:
-    """Buffers of earlier messages for the next ones: the system takes longer to hand out large ones than a message to fill them."""
+    """Buffers of earlier messages, kept for the next ones: getting a large one from the system takes longer than filling it."""
 
     def __init__(self) -> None:
         self._free: list[Tensor] = []
@@ -85,7 +85,7 @@ class Room:
         return like.new_empty(size).view(count, *like.shape[1:])
 
     def give_back(self, *buffers: Tensor) -> None:
-        """Keep the largest buffers, of which nobody uses any."""
+        """Keep the largest buffers; nobody may still use those given back."""
         flat = [buffer.new_empty(0).set_(buffer.untyped_storage()) for buffer in buffers]
         self._free = sorted([*self._free, *flat], key=Tensor.numel)[-_KEPT:]
 

@@ -104,7 +104,7 @@ def require_balance(links: Iterable[Links]) -> None:
         if not each.balanced:
             agent = int((each.degrees != each.listeners).argmax())
             raise GraphError(
-                f"the rule uses sum() of an inbox, and agent {agent} hears {each.degrees[agent]} and is heard by "
+                f"the rule uses sum() of an inbox, but agent {agent} hears {each.degrees[agent]} and is heard by "
                 f"{each.listeners[agent]}: what each takes would not be what the others give, and the duals of a rule such as DiNNO "
-                "drift. Give links by which everyone is heard by as many as it hears, or use a rule that mixes, such as DSGT"
+                "would drift. Give links where every agent is heard by as many as it hears, or use a rule that mixes, such as DSGT"
             )

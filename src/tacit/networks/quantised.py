@@ -33,7 +33,7 @@ class QSGD:
 
     def __post_init__(self) -> None:
         if self.bits not in _BITS:
-            raise InvalidInput(f"bits is {self.bits:g}; QSGD has 2, 4 or 8 for a number")
+            raise InvalidInput(f"bits is {self.bits:g}; QSGD takes 2, 4 or 8 bits for each number")
 
     def draw(self, at: PublicChance, widths: Sequence[int]) -> "QSGD":
         """Return the codec of one message."""
@@ -44,7 +44,9 @@ class QSGD:
         flat = rows.flatten(1)
         width = flat.shape[1]
         if self.chances is None or width not in self.chances:
-            raise InvalidInput("how QSGD rounds is drawn for every message; send it by at.exchange of a rule")
+            raise InvalidInput(
+                "QSGD needs random numbers for every message, which at.exchange of a rule draws; use it there"
+            )
         buckets = _in_buckets(flat)
         scales = buckets.abs().amax(2, keepdim=True)
         scales = torch.where(scales.isfinite(), scales, torch.nan).float()

@@ -57,7 +57,7 @@ def find_crossing(links: Links, rank_of: NDArray[np.int64], rank: int, ranks: in
     )
 
 
-class _Exchange:
+class _ShardedExchange:
     """One set of links, prepared for the hosted agents and for tensors of one type.
 
     `mix`, `add` and `slots` refer to a table: the hosted agents' rows, then those that arrive.
@@ -101,7 +101,7 @@ class _Exchange:
         self._rows, self._columns = rows, columns
 
     def slots(self) -> tuple[Int[Tensor, "rows neighbors"], Bool[Tensor, "rows neighbors"]]:
-        """Return the place of every row's n-th neighbour in the table, and whether it has so many."""
+        """Return the place of every row's n-th neighbour in the table, and whether there is one."""
         hosted, most = len(self.listeners), int(self.links[0].degrees.max(initial=0))
         places, present = np.zeros((hosted, most), dtype=np.int64), np.zeros((hosted, most), dtype=bool)
         counts = np.bincount(self._rows, minlength=hosted)
@@ -145,7 +145,7 @@ class ShardedNetwork:
         self.bytes_sent = np.zeros(len(self.hosted), dtype=np.int64)
         self.bytes_crossed = 0
         self._taps = tuple(taps)
-        self._ready: dict[int, _Exchange] = {}
+        self._ready: dict[int, _ShardedExchange] = {}
         self._room = Room()
 
     def exchange(self, round: int, *tensors: Float[Tensor, "rows ..."], codec: Codec = DENSE) -> TableInbox:
@@ -162,7 +162,7 @@ class ShardedNetwork:
     def close(self) -> None:
         """Leave the process group to whoever made it."""
 
-    def send(self, over: _Exchange, codec: Codec, tensors: tuple[Tensor, ...]) -> Arriving:
+    def send(self, over: _ShardedExchange, codec: Codec, tensors: tuple[Tensor, ...]) -> Arriving:
         """Count a message, show it to taps, and send off what other ranks need."""
         packets = [codec.encode(tensor) for tensor in tensors]
         self.bytes_sent += sum(packet.bytes_of_row for packet in packets) * over.listeners
@@ -178,23 +178,23 @@ class ShardedNetwork:
         arriving = leaving.new_empty(len(over.crossing.received), leaving.shape[1])
         return EncodedArriving(own, packets, codec, self._swap(over, leaving, arriving), (leaving, arriving))
 
-    def _send_dense(self, over: _Exchange, own: Tensor) -> Arriving:
+    def _send_dense(self, over: _ShardedExchange, own: Tensor) -> Arriving:
         leaving = self._room.take(own, len(over.leaving))
         torch.index_select(own, 0, over.leaving, out=leaving)
         table = self._room.take(own, len(own) + len(over.crossing.received))
         work = self._swap(over, as_bytes(leaving), as_bytes(table[len(own) :]))
         return DenseArriving(own, work, leaving, table, self._room)
 
-    def _swap(self, over: _Exchange, leaving: Tensor, arriving: Tensor) -> Any:
+    def _swap(self, over: _ShardedExchange, leaving: Tensor, arriving: Tensor) -> Any:
         self.bytes_crossed += leaving.numel()
         return swap_rows(leaving, over.crossing.sent_to, arriving, over.crossing.received_from, self._group)
 
-    def _made_ready(self, links: Links) -> _Exchange:
+    def _made_ready(self, links: Links) -> _ShardedExchange:
         key = id(links)  # the exchange keeps it alive, so no other object can have its id
         if key not in self._ready:
             if len(self._ready) >= _REMEMBERED:
                 self._ready.pop(next(iter(self._ready)))
-            self._ready[key] = _Exchange(links, self.shards, self._rank_of, self.rank, self._dtype, self._device)
+            self._ready[key] = _ShardedExchange(links, self.shards, self._rank_of, self.rank, self._dtype, self._device)
         return self._ready[key]
 
 
@@ -213,6 +213,6 @@ def ranks_of(shards: Shards, agents: int) -> NDArray[np.int64]:
 
 
 def swap_rows(leaving: Tensor, sent_to: list[int], arriving: Tensor, received_from: list[int], group: Any) -> Any:
-    """Start to send so many rows to each rank and to receive so many from each; return what to wait for."""
+    """Start to send `sent_to` rows to the ranks and to receive `received_from` from them; return what to wait for."""
     with rank_losses_reported():
         return dist.all_to_all_single(arriving, leaving, received_from, sent_to, group=group, async_op=True)

@@ -56,7 +56,7 @@ class WithSkips:
 
     def __init__(self, inner: Topology, skipped: Mapping[tuple[int, int], Collection[Pair]]) -> None:
         self._inner, self._skipped = inner, {key: frozenset(pairs) for key, pairs in skipped.items()}
-        # Of so many disjoint windows, one has no round that skips a link.
+        # Among this many disjoint windows there is one without a round that skips a link.
         self.agents, self.window = inner.agents, inner.window * (1 + len({round for round, _ in self._skipped}))
         self._made: dict[tuple[int, frozenset[Pair]], tuple[Links, Links]] = {}
 

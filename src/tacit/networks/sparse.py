@@ -84,7 +84,7 @@ class RandomK:
     def _places(self, width: int) -> Tensor:
         if self.places is None or width not in self.places:
             raise InvalidInput(
-                "which numbers RandomK sends is drawn for every message; send it by at.exchange of a rule"
+                "RandomK needs a random choice for every message, which at.exchange of a rule draws; use it there"
             )
         return self.places[width]
 

@@ -23,7 +23,7 @@ class Sent(Protocol):
         """What neighbours read of the hosted agents' rows."""
 
     def tables(self) -> tuple[Tensor, ...]:
-        """Return, for each tensor, the hosted agents' rows with those of all whom they hear elsewhere behind them; they live as long as this."""
+        """Return, for each tensor, the hosted agents' rows, then those of all agents elsewhere that they hear; they live as long as this object."""
 
 
 class PreparedLinks(Protocol):
@@ -46,7 +46,7 @@ class PreparedLinks(Protocol):
         """The plain sum over neighbours."""
 
     def slots(self) -> tuple[Int[Tensor, "rows neighbors"], Bool[Tensor, "rows neighbors"]]:
-        """Return the place of every row's n-th neighbour in the table, and whether it has so many."""
+        """Return the place of every row's n-th neighbour in the table, and whether there is one."""
 
 
 class TableNetwork(Protocol):

@@ -143,7 +143,7 @@ class Cycle:
 
     def __post_init__(self) -> None:
         if not self.each:
-            raise GraphError("a cycle of links needs at least one of them")
+            raise GraphError("a cycle of links is empty; give at least one set of links")
         if len({links.agents for links in self.each}) > 1:
             raise GraphError(f"the links of a cycle are for {sorted({one.agents for one in self.each})} agents")
 
@@ -154,12 +154,12 @@ class Cycle:
 
     @property
     def window(self) -> int:
-        """All of them together."""
+        """One cycle: all of its links together connect all agents."""
         return len(self.each)
 
     @property
     def period(self) -> int | None:
-        """All of them."""
+        """The number of rounds in one cycle."""
         return len(self.each)
 
     def at(self, round: int) -> tuple[Links, ...]:

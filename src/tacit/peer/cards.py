@@ -23,6 +23,15 @@ _MOST_BYTES = 10**5
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _CONSONANTS, _VOWELS = "bdfghjklmnprstvz", "aiou"
 _SPOKEN_WORDS = 6
+# What `cryptography` may raise while it reads a certificate or its extensions; not all of these are ValueErrors.
+UNREADABLE_CERTIFICATE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def check_name(name: Any) -> str:
@@ -121,7 +130,7 @@ def check_card(card: Card, where: str) -> Card:
         if not isinstance(own, Ed25519PublicKey) or raw_public_key(own).hex() != card.public_key:
             raise ValueError("its certificate belongs to another key")
         own.verify(certificate.signature, certificate.tbs_certificate_bytes)
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except UNREADABLE_CERTIFICATE as error:
         raise InvalidInput(f"{where}: the card of {card.name!r} cannot be used: {error}") from None
     except InvalidSignature:
         raise InvalidInput(f"{where}: the certificate of {card.name!r} is not signed by its own key") from None

@@ -16,6 +16,7 @@ from tacit.peer.agreement.signed import read_chain
 from tacit.peer.agreement.terms import check_terms, config_of, privacy_terms
 from tacit.peer.identity import Identity
 from tacit.peer.preparation import check_code, check_own_data, load_own_data, training_of_site
+from tacit.peer.public_records import KEY, check_public_records, check_votes
 from tacit.peer.records import check_unchanged
 from tacit.peer.secret_files import find_passphrase
 from tacit.peer.settings import SiteSettings
@@ -67,10 +68,17 @@ class SiteCheck:
         """Check every record against the schema and, once the run has begun, that they are those of its start."""
         agreement = self._agreement
         self._data = check_own_data(load_own_data(self._settings, agreement, self._agent), agreement)
+        public = agreement.data.get(KEY)
+        check_public_records(self._settings.dataset, self._data.dataset, public)
         run = RunFolder(self._folder / self._settings.runs / agreement.run_name)
         check_unchanged(run, self._data, agreement.members[self._agent].records)
         begun = ", and are those with which the run began" if run.events().plan is not None else ""
-        return f"all records fit the schema of the agreement{begun}"
+        same = (
+            ""
+            if public is None
+            else f"; the {public['records']} public records that teachers label are those of the agreement"
+        )
+        return f"all records fit the schema of the agreement{begun}{same}"
 
     def budget(self) -> str:
         """Settle the plan with a copy of the ledger, which refuses what its budget does not allow."""
@@ -86,6 +94,7 @@ class SiteCheck:
                     return "the run has begun; its account is open"
                 members = len(self._agreement.members)
                 session = Session(training, Wired(self._agent, members, Loopback(members).end(self._agent)))
+                check_votes(session, self._agreement.data.get(KEY))
                 plan, account = session.plan, session.accounts[0]
                 assert plan.privacy is not None
                 _, charged = account.largest_epsilon(

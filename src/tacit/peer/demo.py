@@ -18,6 +18,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from tacit.errors import InvalidInput, ProcessLost
+from tacit.io.stopping import signals_delayed
 from tacit.peer.agreement.document import Agreement, version_file
 from tacit.peer.agreement.drafting import add_member, connect_members, draft_agreement
 from tacit.peer.agreement.signed import save_signature, sign_agreement
@@ -60,7 +61,7 @@ class DemoSite:
     def start(self) -> None:
         """Start the process of this site."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-        with self.log_file.open("ab") as log:
+        with self.log_file.open("ab") as log, signals_delayed():  # interrupted in between, nobody would end it
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tacit", "peer", "run", "--site", str(self.folder)],
                 stdin=subprocess.DEVNULL,

@@ -1,7 +1,6 @@
 """Turns what the protocol core says into the run's events, the site's status and its logs."""
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Literal
@@ -22,10 +21,10 @@ from tacit.peer.protocol.interface import (
 )
 from tacit.peer.recording import SiteRun
 from tacit.peer.views import SiteStatus
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import EVERYBODY
 from tacit.runs.event_types import NoticeEvent, now
 
-_EPSILON_EVERY = 30.0
+_AHEAD = 8
 _FOREIGN = ("another agreement", "a version of the agreement that is not valid")
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ class Observing:
     def __init__(self, record: SiteRun, status: SiteStatus, on_round: Callable[[], None]) -> None:
         self._record, self._status, self._on_round = record, status, on_round
         self._refused: Counter[int] = Counter()
-        self._epsilon_at = -_EPSILON_EVERY
+        self._covered = -1  # queries that the shown ε is of
 
     def __call__(self, event: PeerEvent) -> None:
         """Take note of an event."""
@@ -89,12 +88,14 @@ class Observing:
             status.accuracy = events.snapshots[-1].accuracy[0]
 
     def note_spending(self, *, now_in_full: bool = False) -> None:
-        """Count queries, and derive ε now and then, which takes a moment; at once where asked for."""
+        """Count queries, and show an ε that is never less than theirs: of an eighth more, so that it is not derived in every round, which takes a moment."""
         account, plan, status = self._record.session.accounts[0], self._record.session.plan, self._status
         status.queries = account.spent
-        if not now_in_full and time.monotonic() - self._epsilon_at < _EPSILON_EVERY:
+        if not now_in_full and account.spent <= self._covered:
             return
-        status.epsilon_made, self._epsilon_at = self._record.epsilon(account.spent), time.monotonic()
+        ahead = 0 if now_in_full else account.spent // _AHEAD
+        self._covered = max(account.spent, min(account.spent + ahead, plan.queries))
+        status.epsilon_made = self._record.epsilon(self._covered)
         if now_in_full:  # what is charged changes at the end alone
             status.epsilon_charged = self._record.epsilon(account.charged)
             if plan.masks is not None:

@@ -1,10 +1,11 @@
 """Queries whose answers survive a crash: each is announced in the journal before it is asked, and on record before anything leaves.
 
 A query's number follows from its round, not from how many were asked, so that members that were away or crashed stay in step with
-those with whom they share masks.
+those with whom they share masks. Rounds need not make the same number of queries: how many each makes was counted and is public.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Protocol
 
 import torch
@@ -35,7 +36,7 @@ class Addressed(Protocol):
 class JournaledOracle:
     """Answers from the journal, or asks and records.
 
-    per_round: how many queries a round makes, the same in all `rounds` of them.
+    asked: how many queries each round makes, as they were counted.
     unshare: called with the number of a query that began before and whose answer was lost. Its masks count as used, so that it gets masks
         that nobody shares: they do not cancel, and hide as much.
     """
@@ -45,22 +46,17 @@ class JournaledOracle:
         oracle: Addressed,
         notes: Notes,
         *,
-        queries: int,
-        rounds: int,
+        asked: Sequence[int],
         unshare: Callable[[int], None] = lambda number: None,
     ) -> None:
-        if queries % rounds:
-            raise InvalidInput(
-                f"the rule makes {queries} queries in {rounds} rounds; between peers every round must make the same number"
-            )
         self._oracle, self._notes, self._unshare = oracle, notes, unshare
-        self._per_round, self._rounds = queries // rounds, rounds
+        self._first = [0, *accumulate(asked)]  # the number of each round's first query and, at the end, of none
         self._round = self._asked = 0
 
     @property
     def queries(self) -> int:
         """The number of the next query."""
-        return min(self._round, self._rounds) * self._per_round + self._asked
+        return self._first_of(self._round) + self._asked
 
     def begin(self, round: int) -> None:
         """Begin a round, possibly again."""
@@ -79,9 +75,10 @@ class JournaledOracle:
         return self._answer(theta, lambda: self._oracle.vote(theta, ballot))
 
     def _answer(self, like: Tensor, ask: Callable[[], Tensor]) -> Tensor:
-        if self._asked >= self._per_round:
+        counted = self._first_of(self._round + 1) - self._first_of(self._round)
+        if self._asked >= counted:
             raise InvalidInput(
-                f"the rule makes more than the {self._per_round} queries that were counted for each round"
+                f"the rule makes more than the {counted} queries that were counted for round {self._round + 1}"
             )
         number = self.queries
 
@@ -94,6 +91,9 @@ class JournaledOracle:
         recorded = self._notes.answer_once(number, self._round, ask_anew)
         self._asked += 1
         return from_bytes(recorded, like)
+
+    def _first_of(self, round: int) -> int:
+        return self._first[min(round, len(self._first) - 1)]
 
 
 def to_bytes(answer: Tensor) -> bytes:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from tacit.data import AgentData
 from tacit.errors import InvalidInput, StorageError
 from tacit.io.files import write_atomically
 from tacit.models.hashing import models_sha256
@@ -16,14 +17,14 @@ from tacit.peer.agreement.terms import config_of
 from tacit.peer.protocol.notes import Notes
 from tacit.peer.records import keep_fingerprint
 from tacit.privacy import Account, DurableAccount, DurableLedger
-from tacit.privacy.mechanisms import Observer
+from tacit.privacy.observers import Observer
 from tacit.report import RecordedRun, write_report
 from tacit.runs.describe import plan_event, snapshot_event, snapshot_of, summary_facts
 from tacit.runs.environment import machine_of
 from tacit.runs.event_types import (
-    Event,
     FinishEvent,
     LinksEvent,
+    LogEvent,
     NoticeEvent,
     ResumeEvent,
     SiteView,
@@ -125,8 +126,8 @@ class SiteRun:
             )
         return lost
 
-    def begin(self, session: Session, *, on_record: int) -> None:
-        """Write the plan, or that the run is resumed. `on_record` answers of earlier processes are in the journal."""
+    def begin(self, session: Session, data: AgentData, *, on_record: int) -> None:
+        """Write the plan, or that the run is resumed. `data` are all records of the site, `on_record` answers of earlier processes are in the journal."""
         self._session = session
         account, before = session.accounts[0], self.folder.events()
         assert isinstance(account, DurableAccount)
@@ -135,7 +136,7 @@ class SiteRun:
         lost = self._count_lost(account, on_record, before)
         if before.plan is None:
             agreement = self.chain.versions[0]
-            keep_fingerprint(self.folder, session.training.data)
+            keep_fingerprint(self.folder, data)
             write_atomically(self.folder.agreement_file, agreement.canonical.encode() + b"\n")
             view = SiteView(
                 agent=self.agent,
@@ -214,5 +215,5 @@ class SiteRun:
         """Release the folder. A run that is not finished keeps its allowance in the ledger."""
         self._resources.close()
 
-    def _log(self, event: Event) -> None:
+    def _log(self, event: LogEvent) -> None:
         self.folder.log(event)

@@ -17,7 +17,7 @@ from tacit.errors import InvalidInput
 from tacit.io.chains import parse
 from tacit.peer.secret_files import read_secret, write_secret
 from tacit.runs.folder import RunFolder
-from tacit.runs.resuming import check_same_data
+from tacit.runs.resume_checks import check_same_data
 
 RECORDS_FILE = "records.json"
 _SALT = 32

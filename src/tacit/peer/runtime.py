@@ -1,7 +1,8 @@
 """A session of one agent on the protocol core: the third runtime beside stacked and wired ones."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from safetensors.torch import load, save
@@ -12,6 +13,7 @@ from tacit.peer.agreement.terms import OWN_VALIDATION
 from tacit.peer.network import PeerNetwork
 from tacit.peer.oracle import JournaledOracle
 from tacit.peer.protocol.core import Core
+from tacit.peer.public_records import check_votes
 from tacit.peer.secrets import PeerSources
 from tacit.privacy.oracle import PrivateOracle
 from tacit.training.runtimes import OneAgent
@@ -30,13 +32,16 @@ class Peer(OneAgent):
 
 
 class SessionPlayer:
-    """Plays a session's rounds on the core, with every answer in the journal; see `tacit.peer.protocol.driver.play`."""
+    """Plays a session's rounds on the core, with every answer in the journal; see `tacit.peer.protocol.driver.play`.
 
-    def __init__(self, session: Session, core: Core) -> None:
+    public: the public records that teachers may be asked about, as in the agreement. Without them, a session with votes is refused.
+    """
+
+    def __init__(self, session: Session, core: Core, public: Mapping[str, Any] | None = None) -> None:
         if not isinstance(session.network, PeerNetwork):
             raise InvalidInput("a session between peers is made with the runtime Peer(agent, agents, core)")
+        check_votes(session, public)
         self.session, self._core, self._network = session, core, session.network
-        rounds = session.training.rounds
         if core.terms.rounds != session.training.total_rounds:
             raise InvalidInput(
                 f"the agreement has {core.terms.rounds} rounds, and the training has {session.training.total_rounds}"
@@ -45,8 +50,7 @@ class SessionPlayer:
         self._oracle = JournaledOracle(
             session.real_oracle,
             core.notes,
-            queries=session.cost.queries,
-            rounds=rounds,
+            asked=session.cost.asked,
             unshare=sources.unshare if isinstance(sources, PeerSources) else lambda number: None,
         )
         session.wrap_oracle(lambda oracle: self._oracle)
@@ -80,6 +84,11 @@ class SessionPlayer:
         """Continue from a state, or from the start, at a round."""
         self._oracle.begin(round)
         saved = self.session.state_dict() if state is None else load(state)
+        if self.session.cost.ballot is not None and self._oracle.queries and "labels" not in saved:
+            raise InvalidInput(
+                "this site took no part in the round in which teachers vote, so it has no labels to learn from and cannot go on. "
+                "The others continue once a new version of the agreement declares it gone"
+            )
         saved["round"], saved["queries"] = torch.tensor(round), torch.tensor(self._oracle.queries)
         self.session.load_state_dict(saved)
 

@@ -14,25 +14,31 @@ _MOST_BYTES = 10**5
 
 def find_passphrase(file: Path | None) -> bytes | None:
     """Return the passphrase in a file or, where none is given, in the systemd credential `tacit-passphrase`, if there is one."""
+    by_systemd = file is None
     if file is None:
         file = Path(os.environ.get("CREDENTIALS_DIRECTORY", os.devnull)) / CREDENTIAL
         if not file.exists():
             return None
-    phrase = read_secret(file).rstrip(b"\r\n")
+    phrase = read_secret(file, by_systemd=by_systemd).rstrip(b"\r\n")
     if not phrase:
         raise InvalidInput(f"{file} holds no passphrase")
     return phrase
 
 
-def read_secret(path: Path) -> bytes:
-    """Read a file that only its owner, or root, may read or change; refuse one with other permissions."""
+def read_secret(path: Path, *, by_systemd: bool = False) -> bytes:
+    """Read a file that only its owner, or root, may read or change; refuse one with other permissions.
+
+    by_systemd: it may be a credential: one of root, which a service's user can read by an access control list. Its mode then shows what the list
+    allows where a group's rights would stand.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise InvalidInput(f"{path} is not a file")
-            if facts.st_mode & 0o077:
+            of_root = by_systemd and (facts.st_uid, facts.st_gid) == (0, 0)
+            if facts.st_mode & (0o037 if of_root else 0o077):
                 raise InvalidInput(
                     f"{path} has mode {stat.S_IMODE(facts.st_mode):04o}, so others on this machine can read or change it; run chmod 600 {path}"
                 )

@@ -72,7 +72,9 @@ class KeyExchange:
         self._forgone |= frozenset(members)
 
     def begin(self, notes: Notes) -> None:
-        """Make a key and put it in the journal, or take the one that is there."""
+        """Make a key and put it in the journal, or take the one that is there. One that was erased is not replaced: the run is over."""
+        if notes.key is not None and not any(notes.key):
+            return
         if notes.key is None:
             key = self._randomness.token(32)
             notes.keep_key(self._seal(key))
@@ -106,7 +108,9 @@ class KeyExchange:
         """Return the secret that this member shares with another one."""
         if other in self._forgone - self._known.keys():
             return self.fresh()
-        if self.__private is None or other not in self._known:
+        if self.__private is None:
+            raise NetworkError("the key of this member for this run was erased, so that there are no masks")
+        if other not in self._known:
             raise NetworkError(f"there is no key of member {other} yet")
         try:
             shared = self.__private.exchange(X25519PublicKey.from_public_bytes(self._known[other].public))

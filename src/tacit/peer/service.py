@@ -32,6 +32,7 @@ from tacit.peer.protocol.core import Core
 from tacit.peer.protocol.driver import play
 from tacit.peer.protocol.interface import PeerTerms
 from tacit.peer.protocol.sqlite import SQLiteJournal
+from tacit.peer.public_records import KEY, check_public_records, check_votes
 from tacit.peer.recording import SiteRun
 from tacit.peer.records import check_unchanged
 from tacit.peer.runtime import Peer, SessionPlayer
@@ -44,6 +45,7 @@ from tacit.peer.systemd import notify_systemd
 from tacit.peer.views import STARTING, SiteStatus
 from tacit.peer.waiting import Waiting
 from tacit.peer.wire.hub import GrpcWire
+from tacit.privacy import Account
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
 from tacit.training.session import Session
@@ -82,6 +84,7 @@ class Service:
             self._parameters, self._dtype = theta.shape[1], theta.dtype
         else:
             data = check_own_data(load_own_data(self.settings, agreement, self.agent), agreement)
+            check_public_records(self.settings.dataset, data.dataset, agreement.data.get(KEY))
             self._parameters, self._dtype = parameters_of(agreement, data)
         record = SiteRun(self.folder / self.settings.runs, self.chain, self.agent, self.settings.dataset)
         async with AsyncExitStack() as stack:
@@ -153,7 +156,7 @@ class Service:
     async def _take_part(self, record: SiteRun, data: AgentData) -> Outcome:
         core = self._core
         assert core is not None
-        self._phase(STARTING)
+        self._phase(STARTING, self._missing(core))
         if not await self._unless_stopped(core.start(), self.settings.start_seconds):
             return "stopped"
         self._phase("preparing")
@@ -197,29 +200,40 @@ class Service:
         training = training_of_site(agreement, data, record.ledger, evaluate_every=self.settings.evaluate_every)
         if self._keys is not None and config_of(agreement).source == "secret":
             training = replace(training, sources=PeerSources(self._keys, self.agent))
-        session = Session(training, Peer(self.agent, len(agreement.members), core), record.accounts())
-        player = SessionPlayer(session, core)
+        public = agreement.data.get(KEY)
+
+        def account_of(session: Session) -> list[Account]:
+            check_votes(session, public)  # before the ledger has a line of this run
+            return record.accounts() or []
+
+        session = Session(training, Peer(self.agent, len(agreement.members), core), account_of)
+        player = SessionPlayer(session, core, public)
         player.load(core.notes.state, core.position.round)
-        record.begin(session, on_record=core.notes.count_answers())
+        record.begin(session, data, on_record=core.notes.count_answers())
         record.note_rounds_before(core.notes)
         self._observing.recall()
         self._observing.note_spending(now_in_full=True)
         return player
 
     async def _unless_stopped(self, wanted: Coroutine[Any, Any, None], seconds: float | None = None) -> bool:
-        """Wait for something; return False if the process was asked to stop before. After so many seconds, it is an error."""
+        """Wait for something; return False if the process was asked to stop before. It is an error if this takes more than `seconds`."""
         waiting, stopping = asyncio.create_task(wanted), asyncio.create_task(self._stopping.wait())
         done, late = await asyncio.wait({waiting, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
         if not done:
-            missing = [self.status.members[number] for number, view in self._wire.views.items() if not view.up]
-            names = ", ".join(missing) or "a neighbour"
+            assert self._core is not None
+            names = self._missing(self._core) or "a member whose key is needed"
             raise NetworkError(f"{names} did not join within {seconds:g} s; nothing was spent")
         if waiting in done:
             waiting.result()
         return waiting in done
+
+    def _missing(self, core: Core) -> str:
+        """Name the neighbours that have not said yet what they hold of this site."""
+        left = [link for link in core.links.values() if not (link.greeted or link.cut)]
+        return ", ".join(self.status.members[link.neighbor] for link in left if link.neighbor not in core.terms.gone)
 
     def _terms(self, chain: Chain) -> PeerTerms:
         return peer_terms(chain, self.agent, self._parameters, self._dtype)
@@ -244,7 +258,7 @@ class Service:
             log.warning("a neighbour is not through; the sealed key of this run stays in the journal")
 
     def _close_journal(self) -> None:
-        self._journal.close()
+        (self._journal if self._core is None else self._core).close()
         if not self._key_is_needed:
             erase_key(self._journal.path)
 
@@ -268,10 +282,11 @@ class Service:
             log.error("%s", error)
             self.stop()
 
-    def _phase(self, phase: str) -> None:
+    def _phase(self, phase: str, about: str = "") -> None:
         self.status.phase = phase
-        notify_systemd(f"STATUS={phase}")
-        log.info("%s", phase)
+        words = f"{phase}: {about}" if about else phase
+        notify_systemd(f"STATUS={words}")
+        log.info("%s", words)
 
 
 def run_site(folder: Path, *, on_start: Callable[[Service], None] = lambda _: None) -> Outcome:

@@ -10,8 +10,10 @@ from tacit.peer.agreement.terms import config_of, key_partners
 from tacit.peer.identity import Identity
 from tacit.peer.protocol.clock import SystemRandomness
 from tacit.peer.protocol.interface import RecordKind
+from tacit.peer.recording import JOURNAL
 from tacit.peer.sealing import Seal
 from tacit.peer.secrets import KeyExchange
+from tacit.runs.folder import RunFolder
 
 
 def make_key_exchange(
@@ -40,9 +42,22 @@ def make_key_exchange(
 
 
 def erase_key(journal: Path) -> None:
-    """Overwrite the sealed key in a journal that no process uses."""
+    """Overwrite the sealed key in a journal that no process uses.
+
+    The file is written anew before: pages from which the key was moved to others may still have it.
+    """
+    unerased = "kind = ? AND body <> zeroblob(LENGTH(body))"
     with closing(sqlite3.connect(journal)) as database:
+        if not database.execute(f"SELECT 1 FROM bodies WHERE {unerased}", (int(RecordKind.KEY),)).fetchall():
+            return
         database.execute("PRAGMA secure_delete = ON")
-        database.execute("UPDATE records SET body = zeroblob(LENGTH(body)) WHERE kind = ?", (int(RecordKind.KEY),))
+        database.execute("VACUUM")
+        database.execute(f"UPDATE bodies SET body = zeroblob(LENGTH(body)) WHERE {unerased}", (int(RecordKind.KEY),))
         database.commit()
         database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def erase_left_key(folder: RunFolder) -> None:
+    """Erase the key of a run that is over for everybody, where its process was killed before it could."""
+    if (folder.path / JOURNAL).exists() and not folder.is_running:
+        erase_key(folder.path / JOURNAL)

@@ -42,7 +42,7 @@ class SiteStatus:
     epsilon_against_all: float | None = None
     """The same with masks, if all other members pool what they know; None without masks, where it is no larger."""
     epsilon_made: float | None = None
-    """Of the queries that it has made so far."""
+    """Of the queries that it has made so far, or of an eighth more."""
     epsilon_allowed: float | None = None
     epsilon_terms: str = ""
     accuracy: float | None = None
@@ -104,7 +104,7 @@ class _Metrics(Collector):
 
     def collect(self) -> list[Metric]:
         """Return all metrics."""
-        status = self._status
+        status, stated = self._status, self._status.epsilon_terms
         found: list[Metric] = []
         for name, words, value in (
             ("round", "Rounds that this site has played.", status.round),
@@ -114,16 +114,20 @@ class _Metrics(Collector):
             ("queries", "Queries of this site's data that the ledger holds for this run.", status.queries),
             (
                 "epsilon_charged",
-                "Epsilon that the ledger charges: the whole plan until the end.",
+                f"Epsilon that the ledger charges: the whole plan until the end; {stated}.",
                 status.epsilon_charged,
             ),
             (
                 "epsilon_against_all",
-                "Epsilon that the ledger charges if all other members pool what they know.",
+                f"Epsilon that the ledger charges if all other members pool what they know; {stated.partition(', against')[0]}.",
                 status.epsilon_against_all,
             ),
-            ("epsilon_made", "Epsilon of the queries that were made so far.", status.epsilon_made),
-            ("epsilon_allowed", "Epsilon that this run may spend.", status.epsilon_allowed),
+            (
+                "epsilon_made",
+                f"Epsilon of the queries that were made so far, or of an eighth more; {stated}.",
+                status.epsilon_made,
+            ),
+            ("epsilon_allowed", f"Epsilon that this run may spend; {stated}.", status.epsilon_allowed),
         ):
             if value is not None:
                 found.append(GaugeMetricFamily(f"tacit_peer_{name}", words, value=float(value)))

@@ -1,4 +1,4 @@
-"""From events to ε, and from a target ε to σ. Nothing here holds data or changes anything.
+"""From events to ε. Nothing here holds data or changes anything.
 
 An `Event` is what the oracle does to one data set: `count` queries, each of a Poisson lot at rate q under
 Gaussian noise of σ times the clipping norm, or by the worst of several mechanisms. Everything is an upper bound computed by `dp-accounting`:
@@ -6,22 +6,20 @@ privacy loss distributions (`pld`, tight) or Rényi divergences (`rdp`). A combi
 cannot handle is an error, never a guess. Discrete noise has known Rényi divergences of whole orders only, so whatever is counted together
 with it is counted by these (`rounding` has the proof). Where groups of records take turns, a record that replaces another may be in
 another group: its turns are then other queries, and no pair of distributions of one query covers both. Under replace-one, whatever is
-counted together with such queries is counted as a removal and an addition, by Rényi divergences. Calibration is by secant steps on the accountant itself, from a guess by the
-central limit theorem: as fast as a bracket by Rényi divergences, and valid for both adjacencies. The distance between noise on
-its grid and ideal noise is part of δ.
+counted together with such queries is counted as a removal and an addition, by Rényi divergences. The distance between noise on
+its grid and ideal noise is part of δ. `calibration` finds the σ for a target ε.
 """
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tacit.errors import PrivacyError, choose
 from tacit.privacy.distances import LOG2_DISTANCE
-from tacit.privacy.event import Case
-from tacit.privacy.event import Event as Event
+from tacit.privacy.event import Case, Event
 
 if TYPE_CHECKING:  # slow to import, and not needed for reading a ledger
     import dp_accounting
@@ -31,18 +29,20 @@ Adjacency = Literal["add_remove", "replace_one"]
 
 # PLD works on a grid of privacy losses. A cell of this share of ε makes it too large by about a hundredth of a percent
 # for thousands of queries, and by more for millions.
-_CELL = 4e-5
+CELL = 4e-5
 _LARGEST_CELL = 2.0**-7
 # For very many distinct rates at once: coarser cells and rates rounded up to a geometric
 # grid. Both err on the safe side, by up to about two percent of σ.
-_COARSE_CELL = 4e-4
+COARSE_CELL = 4e-4
 _RATE_GRID = 1.02
-_MANY = 12
+MANY = 12
 WHOLE_ORDERS = (*range(2, 128), *range(128, 512, 16), 512, 1024, 2048)
 """The orders of Rényi divergences that are known for discrete noise: dp-accounting computes them by the formula for whole orders."""
-_SIGMA_RANGE = (0.05, 1e6)
 MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 """A larger ε counts as infinite, 726,026 and more: up to here (1 + e^ε)·2^LOG2_DISTANCE is below 2⁻¹⁰⁷⁴; see `for_ideal_noise`."""
+FOURIER_SHARE = 2.0**-52
+"""How much of δ is kept for each query against the rounding of Fourier transforms, by which distributions are composed in float64. δ was off by at
+most 0.4·2⁻⁵³ for each query where it is known: up to 10⁵ queries, with lots of all records and of few."""
 # With more cells than this the noise protects nothing, and they are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
@@ -64,7 +64,7 @@ def check(accountant: str, adjacency: str, delta: float) -> None:
 
 
 def ceil_digits(value: float, digits: int = 4) -> float:
-    """Round up to so many significant digits: what is shown of an ε is never less than it is. The one place that does so."""
+    """Round up to this many significant digits, so that an ε is never shown as less than it is. Nothing else rounds an ε."""
     if not 0 < value < math.inf:
         return value
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
@@ -80,7 +80,7 @@ def epsilon(
 ) -> float:
     """Return ε of all `events` together on one data set."""
     check(accountant, adjacency, delta)
-    return _epsilon(_merge(events), delta, accountant, adjacency, _CELL)
+    return derive_epsilon(_merge(events), delta, accountant, adjacency, CELL)
 
 
 def epsilons(
@@ -96,12 +96,12 @@ def epsilons(
     """
     check(accountant, adjacency, delta)
     merged = [_merge(events) for events in histories]
-    cell = _CELL
-    if len(set(merged)) > _MANY:
-        cell = _COARSE_CELL
+    cell = CELL
+    if len(set(merged)) > MANY:
+        cell = COARSE_CELL
         merged = [_merge([_rates_up(event) for event in events]) for events in merged]
-    values = [_epsilon(events, delta, accountant, adjacency, cell) for events in merged]
-    if len(set(values)) == 1 and cell == _CELL:
+    values = [derive_epsilon(events, delta, accountant, adjacency, cell) for events in merged]
+    if len(set(values)) == 1 and cell == CELL:
         return values
     _, most = largest_epsilon(histories, delta=delta, accountant=accountant, adjacency=adjacency)
     return [min(value, most) for value in values]
@@ -121,74 +121,21 @@ def largest_epsilon(
     """
     check(accountant, adjacency, delta)
     if not histories:
-        raise PrivacyError("there is no largest ε of no histories")
+        raise PrivacyError("no histories were given, so there is no largest ε")
     front = _undominated(histories)
     exact = [(place, _merge(histories[place])) for place in front]
     if len(front) > 1 and accountant == "pld":
-        bounds = [_epsilon(events, delta, accountant, adjacency, _COARSE_CELL) for _, events in exact]
+        bounds = [derive_epsilon(events, delta, accountant, adjacency, COARSE_CELL) for _, events in exact]
     else:
         bounds = [math.inf] * len(exact)
     worst, most = front[0], -1.0
     for bound, (place, events) in sorted(zip(bounds, exact, strict=True), key=lambda each: (-each[0], each[1][0])):
         if bound <= most:
             break
-        value = _epsilon(events, delta, accountant, adjacency, _CELL)
+        value = derive_epsilon(events, delta, accountant, adjacency, CELL)
         if value > most:
             worst, most = place, value
     return worst, most
-
-
-def noise_multiplier(
-    *,
-    epsilon: float,
-    delta: float,
-    sample_rate: float,
-    queries: int,
-    accountant: Accountant = "pld",
-    adjacency: Adjacency = "add_remove",
-    discrete: bool = False,
-) -> float:
-    """Return the smallest σ (to five digits, rounded up) whose `queries` queries stay within (ε, δ)."""
-    check(accountant, adjacency, delta)
-    _check_target(epsilon, sample_rate, queries)
-    return _calibrate(epsilon, delta, sample_rate, queries, accountant, adjacency, _CELL, discrete=discrete)
-
-
-def noise_multipliers(
-    *,
-    epsilons: Sequence[float],
-    delta: float,
-    sample_rates: Sequence[float],
-    queries: int,
-    accountant: Accountant = "pld",
-    adjacency: Adjacency = "add_remove",
-    discrete: bool = False,
-) -> list[float]:
-    """Calibrate many agents at once. Equal ones are calibrated once; very many distinct rates are rounded up."""
-    check(accountant, adjacency, delta)
-    targets = list(zip(epsilons, sample_rates, strict=True))
-    for target, rate in targets:
-        _check_target(target, rate, queries)
-    many = len(set(targets)) > _MANY
-    if many:
-        targets = [(target, _round_rate_up(rate)) for target, rate in targets]
-    cell = _COARSE_CELL if many else _CELL
-    sigma: dict[tuple[float, float], float] = {}
-    guess, before = None, 1.0
-    for target, rate in sorted(set(targets)):
-        if guess is not None:  # σ is close to proportional to the rate
-            guess *= rate / before
-        guess = _calibrate(target, delta, rate, queries, accountant, adjacency, cell, guess, discrete=discrete)
-        sigma[target, rate], before = guess, rate
-    return [sigma[target] for target in targets]
-
-
-def _check_target(target: float, rate: float, queries: int) -> None:
-    if not 0 < target < math.inf:
-        raise PrivacyError(f"epsilon is {target}; it must be positive and finite")
-    if queries < 1:
-        raise PrivacyError(f"queries is {queries}; at least one is needed to calibrate noise")
-    Event(sample_rate=rate, noise_multiplier=1.0)
 
 
 def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:
@@ -226,13 +173,14 @@ def _merge(events: Sequence[Event]) -> tuple[Event, ...]:
 
 
 @lru_cache(maxsize=65536)
-def _epsilon(
+def derive_epsilon(
     events: tuple[Event, ...], delta: float, accountant: Accountant, adjacency: Adjacency, cell: float
 ) -> float:
+    """Return ε of merged events, by a grid of privacy losses whose cells are this share of ε."""
     if not events:
         return 0.0
     kept, used = for_ideal_noise(delta), accountant_of(events, accountant, adjacency)
-    with _quiet():
+    with quiet_accountants():
         epsilon = _by_renyi(events, kept, adjacency) if used == "rdp" else _by_losses(events, kept, adjacency, cell)
     return epsilon if epsilon <= MOST_EPSILON else math.inf
 
@@ -256,7 +204,7 @@ def _by_renyi(events: tuple[Event, ...], delta: float, adjacency: Adjacency) -> 
 
     def added_or_removed(case: Case, at: "np.ndarray") -> "np.ndarray":
         accountant = rdp.RdpAccountant(at)  # of add-or-remove-one, the only adjacency it has
-        return np.asarray(accountant.compose(_dp_event(Event.of([case], 1))).rdp)
+        return np.asarray(accountant.compose(dp_event(Event.of([case], 1))).rdp)
 
     def divergences(case: Case) -> "np.ndarray":
         if adjacency == "add_remove":
@@ -273,12 +221,13 @@ def _by_losses(events: tuple[Event, ...], delta: float, adjacency: Adjacency, ce
     from tacit.privacy.losses import composed_epsilon
 
     # A power of two that only grows with the events, so that ε never shrinks as events are added.
-    span = max(_rough(events, delta), 2 * max(_largest_loss(event) for event in events))
+    span = max(rough_epsilon(events, delta), 2 * max(largest_loss(event) for event in events))
     interval = min(2.0 ** math.ceil(math.log2(max(span, 1e-9) * cell)), _LARGEST_CELL)
-    if sum(event.count * _largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
+    if sum(event.count * largest_loss(event) for event in events) > _MOST_CELLS * _LARGEST_CELL:
         return math.inf
     queries = [(event.cases, event.count) for event in events]
-    return composed_epsilon(queries, delta, adjacency, interval)
+    left = delta - FOURIER_SHARE * sum(event.count for event in events)
+    return composed_epsilon(queries, left, adjacency, interval) if left > 0 else math.inf
 
 
 def for_ideal_noise(delta: float) -> float:
@@ -291,7 +240,7 @@ def for_ideal_noise(delta: float) -> float:
     return math.nextafter(delta, 0.0)
 
 
-def _rough(events: Sequence[Event], delta: float) -> float:
+def rough_epsilon(events: Sequence[Event], delta: float) -> float:
     """About ε, by the central limit theorem of Gaussian DP. Good for choosing a grid or a first guess only."""
     mu_squared = sum(
         event.count * max(rate**2 * math.expm1(min(sigma**-2, 50.0)) for rate, sigma in event.cases) for event in events
@@ -299,93 +248,31 @@ def _rough(events: Sequence[Event], delta: float) -> float:
     return mu_squared / 2 + math.sqrt(2 * mu_squared * math.log(1 / delta))
 
 
-def _largest_loss(event: Event) -> float:
+def largest_loss(event: Event) -> float:
     """About the largest privacy loss of one query, at eight standard deviations."""
     return max(math.log1p(rate * math.expm1(min(8 / sigma + 0.5 / sigma**2, 700.0))) for rate, sigma in event.cases)
 
 
-def _dp_event(event: Event) -> "dp_accounting.DpEvent":
+def dp_event(event: Event) -> "dp_accounting.DpEvent":
+    """Return one query of an event, as dp-accounting describes it."""
     import dp_accounting
 
     gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
     return dp_accounting.PoissonSampledDpEvent(event.sample_rate, gaussian)
 
 
-def _calibrate(
-    target: float,
-    delta: float,
-    rate: float,
-    queries: int,
-    accountant: Accountant,
-    adjacency: Adjacency,
-    cell: float,
-    guess: float | None = None,
-    *,
-    discrete: bool = False,
-) -> float:
-    def events(sigma: float) -> tuple[Event, ...]:
-        return (Event(sample_rate=rate, noise_multiplier=sigma, count=queries, discrete=discrete),)
-
-    def spent(sigma: float) -> float:
-        return _epsilon(events(sigma), delta, accountant, adjacency, cell)
-
-    if guess is None:
-        guess = _solve(lambda sigma: _rough(events(sigma), delta), target, 1.0, slack=1e-2)
-        guess *= 2 if adjacency == "replace_one" else 1
-    return _solve(spent, target, guess, slack=1e-4 if cell == _CELL else 2e-3)
-
-
-def _solve(spent: Callable[[float], float], target: float, guess: float, slack: float) -> float:
-    """Return a σ of five digits with target·(1 - slack) ≤ spent(σ) ≤ target, or the next one above it.
-
-    log ε is nearly linear in log σ, with a slope near -1, so secant steps from a fair guess need few
-    evaluations; they stay inside the bracket between a σ known to be too small and one known to be enough.
-    """
-    low, high = _SIGMA_RANGE
-    too_little, enough = low / 10, high * 10
-    sigma = ceil_digits(min(max(guess, low), high), 5)
-    before: tuple[float, float] | None = None
-    slope = -1.0
-    while True:
-        now = spent(sigma)
-        if now <= target:
-            enough = sigma
-            if now >= target * (1 - slack) or sigma <= low:
-                return sigma
-        else:
-            too_little = sigma
-            if sigma >= high:
-                raise PrivacyError(
-                    f"no noise multiplier up to {high:g} reaches epsilon={target:g}; "
-                    "allow a larger epsilon or delta, smaller lots or fewer queries"
-                )
-        if enough <= ceil_digits(too_little * (1 + 1e-5), 5):
-            return enough
-        point = (math.log(sigma), math.log(min(max(now, 1e-12), 1e12)))
-        if before is not None and point[0] != before[0]:
-            slope = min(max((point[1] - before[1]) / (point[0] - before[0]), -10.0), -0.3)
-        before = point
-        # Aim slightly inside the target range, from either side.
-        aim = math.log(target * (1 - slack / 2))
-        step = min(max((aim - point[1]) / slope, -1.0), 1.0)
-        sigma = min(max(ceil_digits(sigma * math.exp(step), 5), low), high)
-        if not too_little < sigma < enough:
-            sigma = ceil_digits(math.sqrt(too_little * enough), 5)
-            if not too_little < sigma < enough:
-                return enough
-
-
 def _rates_up(event: Event) -> Event:
-    cases = [(_round_rate_up(rate), sigma) for rate, sigma in event.cases]
+    cases = [(round_rate_up(rate), sigma) for rate, sigma in event.cases]
     return Event.of(cases, event.count, discrete=event.discrete, cyclic=event.cyclic)
 
 
-def _round_rate_up(rate: float) -> float:
+def round_rate_up(rate: float) -> float:
+    """Round a rate up to a geometric grid, so that very many rates become few."""
     return min(1.0, _RATE_GRID ** math.ceil(math.log(rate, _RATE_GRID) - 1e-9))
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_accountants() -> Iterator[None]:
     """Silence the accountants' messages about their own search, and nothing else."""
     from absl import logging
 

@@ -18,8 +18,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args
 
 from tacit.errors import BudgetExceeded, PrivacyError
-from tacit.privacy.accounting import Accountant, Adjacency, Event, largest_epsilon
-from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observer
+from tacit.privacy.accounting import Accountant, Adjacency, largest_epsilon
+from tacit.privacy.event import Event
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.noise_kinds import Masked, Masks
+from tacit.privacy.observers import EVERYBODY, Observer
 
 State = Literal["open", "stopped", "finished", "abandoned"]
 Ground = Literal["free", "plan", "filter"]
@@ -181,7 +184,7 @@ class Account:
         return self._spent if self._state == "abandoned" and line.ground == "filter" else self.charged
 
     def to_free(self, line: Line) -> int:
-        """Return how many queries of one owner's data an unraised budget would count no more if this run were abandoned."""
+        """Return how many queries of one owner's data an unraised budget would no longer count if this run were abandoned."""
         if self._state not in ("open", "stopped") or (self._spent and line.ground != "filter"):
             return 0
         return self.charged - self._spent

@@ -4,7 +4,7 @@
 y_t = (a_t - Σ_{k≥1} c_k y_{t-k})/c_0. So what leaves is as private as what `GridNoise` gives, and its grid hides the low bits of both.
 
 The sums of the last b - 1 queries are as secret as records. They are in memory only and never written: with the answers, which are
-public, they would reveal noise. A process that lost them starts its bands anew, with Σ c_k S_{t-k} over the queries that it remembers;
+public, they would reveal noise. A process that lost them starts its bands again, with Σ c_k S_{t-k} over the queries that it remembers;
 see `bands` for why the same event covers that.
 """
 
@@ -76,7 +76,7 @@ class BandedNoise:
         out.add_(0.0)  # -0 becomes 0
 
     def forget(self) -> None:
-        """Erase the sums of earlier queries: the next query starts the bands anew."""
+        """Erase the sums of earlier queries: the next query starts the bands again."""
         for parts in self._past.values():
             _erase(parts)
         self._past.clear()

@@ -15,7 +15,7 @@ add-or-remove-one adjacency: a replaced record could change its group.
 With masks, own noise and masks are both correlated in this way: their covariance over agents and queries is a Kronecker product, and σ
 against an observer is that of the agents' part.
 
-Where bands are started anew, C is block diagonal: its columns are no longer than before, so the same event covers it.
+Where bands start again from nothing, C is block diagonal: its columns are no longer than before, so the same event covers it.
 """
 
 import math
@@ -35,9 +35,9 @@ _STEPS = (1e-3, 1.0)  # c_k/c_{k-1}: with coefficients that do not grow, C⁻¹ 
 
 @lru_cache(maxsize=256)
 def coefficients(bands: int, queries: int) -> tuple[float, ...]:
-    """Return the first column of C with the least error of sums over so many queries, a hair shorter than 1.
+    """Return the first column of C with the least error of sums over this many queries, slightly shorter than 1.
 
-    The best of all Toeplitz matrices with so many bands whose coefficients do not grow.
+    The best of all Toeplitz matrices with this many bands whose coefficients do not grow.
     """
     if type(bands) is not int or not 2 <= bands <= MOST_BANDS:
         raise PrivacyError(f"bands is {bands!r}; it must be a whole number from 2 to {MOST_BANDS}")
@@ -117,7 +117,7 @@ def compare_bands(
 ) -> list[BandChoice]:
     """Compare numbers of bands at one ε: 1 first, then each of `numbers`, or the powers of two that rate and queries allow.
 
-    `calibrate(rate, count)` returns the σ that so many queries at that rate need.
+    `calibrate(rate, count)` returns the σ that this many queries at that rate need.
     """
     allowed = [2**power for power in range(1, 8) if 2**power * rate <= 1 and 2**power <= queries]
     alone = calibrate(rate, queries)

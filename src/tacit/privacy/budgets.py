@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from tacit.errors import BudgetExceeded
-from tacit.privacy.accounting import Event, ceil_digits, epsilons
+from tacit.privacy.accounting import ceil_digits, epsilons
 from tacit.privacy.accounts import Ground
+from tacit.privacy.event import Event
 from tacit.privacy.guarantees import Budget, format_epsilon, per
 
 _MOST_NOISE = 1e4  # times the noise of a run: if that does not fit, nothing does
@@ -30,7 +31,7 @@ class Request:
     unit: str
     """Who is protected."""
     reserved: str = ""
-    """Which runs hold unused queries, and how to free them."""
+    """Which runs hold unused queries, how to free them, and what else a refused run can do."""
 
 
 def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Ground]:
@@ -44,8 +45,9 @@ def grounds(requests: Sequence[Request], run: str, queries: int) -> dict[str, Gr
             found[request.owner] = "filter"
         elif request.charged:
             raise BudgetExceeded(
-                f"{queries} more queries by run {run!r}, counted per {request.unit}, would bring {request.owner!r} past its budget of {budget}. After a first run the Rényi filter decides, which also holds if runs are planned "
-                f"from the results of others. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
+                f"{queries} more queries by run {run!r}, counted per {request.unit}, would bring {request.owner!r} past its budget of "
+                f"{budget}. After the first run the Rényi filter decides; it also holds if runs are planned from the results of others, and counts "
+                f"{format_epsilon(budget.filtered(request.charged))} already. {_what_fits(requests, queries)}. Nothing was spent{request.reserved}"
             )
         else:
             rest.setdefault(budget, []).append(request)
@@ -97,4 +99,5 @@ def _what_fits(requests: Sequence[Request], queries: int) -> str:
     noise = (
         f"σ={ceil_digits(high * sigmas.pop()):.4g}" if len(sigmas) == 1 else f"{ceil_digits(high):.4g} times the noise"
     )
-    return f"What would fit: {fewest} queries with this noise, or all {queries} with {noise}"
+    less = f"{fewest} queries with this noise, or " if fewest else ""
+    return f"What would fit: {less}all {queries} with {noise}"

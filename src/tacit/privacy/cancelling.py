@@ -21,7 +21,8 @@ from scipy.optimize import linprog
 from tacit.errors import PrivacyError, refuse_misspelt
 from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
-from tacit.privacy.mechanisms import Masks, Observer
+from tacit.privacy.noise_kinds import Masks
+from tacit.privacy.observers import Observer
 
 MOST_COMPLETE = 64
 """The most agents of which, by default, all pairs share keys."""
@@ -30,7 +31,10 @@ _NEAR = 1.02  # of two ratios that are nearly as good, the smaller is taken
 _ENOUGH = 1.06  # times the own noise that would remain with masks of any size: where the rule's response is not known
 _STEPS, _CLOSE = 30, 1e-9  # of Newton's method, and how far from what is wanted it may end
 _CUTS, _NEARLY = 60, 1e-5
-_MOST_CUT = 64  # agents for whom the least noise is worth searching for
+_MOST_CUT = 64  # agents for whom the least noise, or one shared out evenly, is worth searching for
+_EVENLY = (
+    1.02  # times the average's variance: what may be paid for all to have the same share of the noise that they need
+)
 _ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
 
 
@@ -39,7 +43,7 @@ _ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
 class Cancelling:
     """Noise of which a part is shared by pairs of agents and cancels when agents are averaged.
 
-    curious: ε holds against any this many other agents who pool what they know. Against everybody else together, only an agent's
+    curious: ε holds against any group of this many other agents who pool what they know. Against everybody else together, only an agent's
         own noise counts; that ε is larger, and is always shown too.
     keys: which pairs share a secret: `"complete"` for all, `"graph"` for neighbours, or your own graph.
     ratio: the size of a mask relative to the noise that an agent without masks would need; `"auto"` chooses it for the rule and graph.
@@ -89,8 +93,7 @@ class Cancelling:
             keys = Keys(agents, tuple(sorted({(min(pair), max(pair)) for pair in graph})))
         if self.curious + self.lost >= agents - 1:
             raise PrivacyError(
-                f"with {self.curious} curious and {self.lost} lost of {agents} agents nobody honest is left to share masks with; "
-                "masks need at least two"
+                f"with {self.curious} curious and {self.lost} lost of {agents} agents, fewer than two honest agents are left to share masks"
             )
         return keys
 
@@ -173,13 +176,32 @@ def _own_variances(
     """Return small variances of own noise that protect every agent as wanted; unless `exact`, up to what quick linear algebra loses.
 
     No agent has less than its share of central noise: with less, others would gain nothing, and it would lose all protection against
-    everybody else together.
+    everybody else together. For the same reason, if `exact`, all have the same share of the noise that they need, or shares as close to that
+    as costs the average next to nothing.
     """
     own, settled = _by_newton(wanted, mask, keys, removed)
     if not settled and keys.agents <= _MOST_CUT:
         own = _by_cuts(wanted, mask, keys, removed)
     quickly = _protect_all(own, wanted, mask, keys, removed, quick=True)
-    return _protect_all(quickly, wanted, mask, keys, removed, quick=False) if exact else quickly
+    if not exact:
+        return quickly
+    if keys.agents <= _MOST_CUT:
+        quickly = _even_out(quickly, wanted, mask, keys, removed)
+    return _protect_all(quickly, wanted, mask, keys, removed, quick=False)
+
+
+def _even_out(
+    own: Float[np.ndarray, " agents"], wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int
+) -> np.ndarray:
+    """Return variances of which all agents have the same share of what is wanted, or as nearly the same as costs the average next to nothing.
+
+    Protection is concave in own variances, so whatever is between two that protect everybody does so, too.
+    """
+    if np.ptp(own / wanted) <= _NEARLY:
+        return own
+    even = _protect_all(wanted / keys.agents, wanted, mask, keys, removed, quick=True)
+    more, most = float(even.sum() - own.sum()), (_EVENLY - 1) * float(own.sum())
+    return even if more <= most else own + most / more * (even - own)
 
 
 def _by_newton(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, removed: int) -> tuple[np.ndarray, bool]:

@@ -112,7 +112,7 @@ class ShardAccount(Account):
             sync_folder(self._path.parent.parent)
         except OSError as error:
             raise StorageError(f"{self._path}: cannot be written: {error.strerror or error}") from error
-        # In a file of its own: on a network file system, to read the charges and close them again would end a lock on them.
+        # In a file of its own: on a network file system, reading the charges and closing them again would release a lock on them.
         descriptor = lock.hold(self._path.with_suffix(".lock"))
         if descriptor is None:
             raise StorageError(f"{self._path}: another process of rank {self._rank} is charging its queries there")
@@ -126,7 +126,7 @@ class ShardAccount(Account):
         except OSError as error:
             raise StorageError(f"{self._path} cannot be read: {error.strerror or error}") from error
         if size != self._end:
-            raise StorageError(f"{self._path} was changed since this process wrote to it; nothing more is asked")
+            raise StorageError(f"{self._path} was changed since this process wrote to it; no more queries are made")
         try:
             self._file.write(line)
             self._file.flush()
@@ -137,7 +137,7 @@ class ShardAccount(Account):
         self._spent += 1
 
     def close(self, *, finished: bool = False) -> None:
-        """Allow no more queries in this process; whether the run is finished stands in the ledger."""
+        """Allow no more queries in this process; the ledger says whether the run is finished."""
         super().close(finished=finished)
         self._file.close()
         self._held.close()

@@ -82,7 +82,7 @@ def protection(
 
 
 def tries_all(keys: Keys, curious: int) -> bool:
-    """Return whether `protection` goes through all coalitions of so many: for keys that are not complete, and not too many agents."""
+    """Return whether `protection` goes through all coalitions of this many agents: for keys that are not complete, and not too many agents."""
     return keys.pairs is not None and comb(keys.agents, curious) * keys.agents**3 <= _MOST_WORK
 
 
@@ -171,7 +171,7 @@ class _Alike(NamedTuple):
 
 @lru_cache(maxsize=2)
 def _alike(keys: Keys, curious: int) -> list[_Alike]:
-    """Return all coalitions of so many agents, those with equally many keys together, a few at a time."""
+    """Return all coalitions of this many agents, those with the same number of keys together, a few at a time."""
     by_number: dict[int, list[tuple[tuple[int, ...], list[tuple[int, int]]]]] = {}
     for coalition in combinations(range(keys.agents), curious):
         pairs = sorted({pair for agent in coalition for pair in keys.by_agent[agent]})

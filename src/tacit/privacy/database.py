@@ -59,7 +59,7 @@ def _check_version(database: sqlite3.Connection, path: Path) -> None:
     if version != _VERSION:
         database.close()
         raise PrivacyError(
-            f"{path} is a ledger of version {version}, and this program reads version {_VERSION}. Keep it: what it "
+            f"{path} is a ledger of version {version}, but this program reads version {_VERSION}. Keep it: what it "
             "records still counts. Use it with the version of Tacit that wrote it"
         )
 

@@ -6,14 +6,14 @@ from typing import Any, Literal, get_args
 
 from tacit.errors import PrivacyError
 
-Kind = Literal["abandon", "raise"]
+DecisionKind = Literal["abandon", "raise"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """One decision. `abandon`: a run that was killed or stopped makes no more queries. `raise`: a budget was increased."""
 
-    kind: Kind
+    kind: DecisionKind
     subject: str
     """The abandoned run, or the owner whose budget was raised; empty for the budget of all owners."""
     who: str
@@ -48,7 +48,7 @@ def read_decision(row: dict[str, Any]) -> Decision:
     texts = (found.kind, found.subject, found.who, found.reason, found.time)
     epsilons = (float, int) if found.kind == "raise" else (type(None),)  # other programs write 2.0 as 2
     if (
-        found.kind not in get_args(Kind)
+        found.kind not in get_args(DecisionKind)
         or not all(type(text) is str for text in texts)
         or not all(type(value) in epsilons for value in (found.before, found.after))
         or type(found.runs) is not int

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from tacit.errors import PrivacyError
 from tacit.privacy.distances import LEVEL_BITS, LEVELS
-from tacit.privacy.mechanisms import DiscreteGaussian, Mechanism
+from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.noise import FreshNoise
+from tacit.privacy.noise_kinds import DiscreteGaussian
 from tacit.privacy.randomness import BLOCK, ChaChaStream, Opener, Stream
 
 _WORD_BITS = 63

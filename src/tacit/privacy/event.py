@@ -57,7 +57,7 @@ class Event:
         """Return whether it has at least as many queries and, for every case of the other, one with no lower rate and no more noise.
 
         ε follows from two distributions, with and without the record. A lower rate mixes the first with the second, and more noise
-        blurs both: neither makes them easier to distinguish. What is known of discrete noise is a bound for continuous noise, too, and not
+        blurs both: neither makes them easier to distinguish. What is known of discrete noise is also a bound for continuous noise, but not
         the other way round. The same goes for groups that take turns.
         """
         return (
@@ -72,7 +72,7 @@ def worst_of(events: Iterable[Event]) -> Event:
     """Return one event that counts for at least as much as each of several, any of which may be the true one.
 
     An accountant gives every query of it the largest δ that any case has, at each ε by itself, and the largest divergence at each
-    order. The largest of convex curves is a convex curve, and so that of a mechanism which dominates every case; and composition keeps
+    order. The largest of convex curves is convex, so it is the curve of a mechanism that dominates every case; and composition keeps
     domination (Zhu, Dong & Wang, *Optimal Accounting of Differential Privacy via Characteristic Function*, 2022).
     """
     several = list(events)

@@ -1,6 +1,6 @@
 """The Rényi filter: how a budget decides on runs that may have been planned after seeing earlier results.
 
-Adding up privacy loss distributions is proven for mechanisms whose parameters are fixed beforehand. A budget over several
+Composing privacy loss distributions is proven for mechanisms whose parameters are fixed beforehand. A budget over several
 runs must also hold if a run's σ, q and length were chosen from the results of earlier runs, and there that sum is known to
 fail (docs/guarantee.md cites the proofs). Rényi divergences of *one order α fixed beforehand* still add up (Feldman & Zrnic
 2021): if Σ ρ(α) over all queries stays within ρ on every path, all of them together are (α, ρ)-RDP.
@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Adjacency, Event
+from tacit.privacy.accounting import Adjacency
+from tacit.privacy.event import Event
 
 _LARGEST_ORDER = 2**14
 _ROUNDING = 1e-14  # more than what rounding can take from ρ of one query
@@ -66,7 +67,7 @@ def _sampled_gaussian(rate: float, sigma: float, order: int) -> float:
     """Return the Rényi divergence of one query when a record is added or removed, whichever is larger."""
     from dp_accounting import rdp
 
-    with accounting._quiet():
+    with accounting.quiet_accountants():
         accountant = rdp.RdpAccountant(orders=[order])
-        accountant.compose(accounting._dp_event(Event(sample_rate=rate, noise_multiplier=sigma)))
+        accountant.compose(accounting.dp_event(Event(sample_rate=rate, noise_multiplier=sigma)))
     return max(0.0, float(accountant.rdp[0])) + _ROUNDING

@@ -6,9 +6,11 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from tacit.errors import PrivacyError, refuse_misspelt
-from tacit.privacy.accounting import Accountant, Adjacency, Event, ceil_digits, check
+from tacit.privacy.accounting import Accountant, Adjacency, ceil_digits, check
+from tacit.privacy.event import Event
 from tacit.privacy.filters import divergence, filtered_epsilon, order_of
-from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer
+from tacit.privacy.mechanisms import RECORD
+from tacit.privacy.observers import EVERYBODY, Observer
 
 WORDS = {"add_remove": "add-or-remove-one", "replace_one": "replace-one"}
 EXPOSED = "a run without privacy has read these records: there is no guarantee"

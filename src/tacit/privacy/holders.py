@@ -11,7 +11,7 @@ from functools import cached_property
 
 from tacit.privacy.accounts import Account, Line
 from tacit.privacy.event import Event, worst_of
-from tacit.privacy.mechanisms import Observer
+from tacit.privacy.observers import Observer
 
 Division = tuple[str, str]
 """A data set, and how it was divided among owners."""

@@ -15,12 +15,13 @@ from typing import Any, get_args
 
 from tacit.errors import PrivacyError
 from tacit.io.chains import parse
-from tacit.privacy.accounting import Accountant, Adjacency, Event, accountant_of, epsilons
+from tacit.privacy.accounting import Accountant, Adjacency, accountant_of, epsilons
 from tacit.privacy.accounts import Account, Entry, State, lines_of_json, lines_to_json
 from tacit.privacy.decisions import read_decision
+from tacit.privacy.event import Event
 from tacit.privacy.guarantees import Basis, Budget, Guarantee
 from tacit.privacy.holders import Access, EventCounter
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.privacy.opening import EVERYONE as EVERYONE
 from tacit.privacy.opening import AccountBook, check_together
 
@@ -107,7 +108,7 @@ class Ledger(AccountBook):
             if not histories:
                 of_run = "" if run is None else f" by run {run!r}"
                 raise PrivacyError(
-                    f"nothing was ever spent on {owner!r}{of_run}; the ledger knows {len(self.owners)} owners"
+                    f"nothing was ever spent on {owner!r}{of_run}; the ledger has {len(self.owners)} owners"
                 )
         readers, filtered = self._readers(owners), self._filter()
         terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "accountant": accountant}
@@ -229,7 +230,7 @@ class Ledger(AccountBook):
 
     def _read(self, run: str, together: str, state: State, allowed: int, spent: int, lines: Any, masks: Any) -> None:
         if run in self._accounts or type(run) is not str or type(together) is not str:
-            raise TypeError(f"an account that is repeated or not named by a text: {run!r}")
+            raise TypeError(f"a run that is repeated, or whose name is not a string: {run!r}")
         if type(allowed) is not int or type(spent) is not int or not 0 <= spent <= allowed:
             raise TypeError(f"run {run!r} has spent {spent!r} of {allowed!r}")
         if state not in get_args(State):

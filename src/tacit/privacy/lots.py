@@ -13,7 +13,7 @@ from tacit.data.prepare import isolate
 from tacit.errors import PrivacyError
 from tacit.privacy.gradients.clipping import Lot
 from tacit.privacy.groups import group_records, group_units
-from tacit.privacy.planning import Plan
+from tacit.privacy.plans import Plan
 from tacit.privacy.randomness import Source, Stream
 from tacit.privacy.units import AgentUnits, require_units
 
@@ -54,7 +54,7 @@ class LotDrawer:
     ) -> None:
         if plan.agents % data.agents or len(sources) != plan.agents:
             raise PrivacyError(
-                f"{data.agents} agents' data do not fit a plan for {plan.agents} and {len(sources)} sources"
+                f"{data.agents} agents' data does not fit a plan for {plan.agents} agents and {len(sources)} sources"
             )
         self._inputs = mapped(lambda table: table.to(device), data.dataset.train.inputs)
         self._targets = data.dataset.train.targets.to(device)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from tacit.privacy.mechanisms import Masks
 from tacit.privacy.noise import End
+from tacit.privacy.noise_kinds import Masks
 from tacit.privacy.randomness import MaskSource
 
 

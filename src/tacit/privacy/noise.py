@@ -30,7 +30,8 @@ from jaxtyping import Float, Float64, UInt64
 from torch import Tensor
 
 from tacit.errors import PrivacyError
-from tacit.privacy.mechanisms import Gaussian, Masked, Mechanism
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.noise_kinds import Gaussian, Masked
 from tacit.privacy.normals import RADII, Normal, box_muller, nearest
 from tacit.privacy.randomness import BLOCK, ChaChaStream, Opener, Stream
 
@@ -155,7 +156,7 @@ def make_noise(mechanisms: Sequence[Mechanism], ends: Sequence[Sequence[End]], d
 
 
 class FreshNoise:
-    """Noise that is drawn anew for every query, so that nothing is kept between them."""
+    """Noise that is fresh for every query, so that nothing is kept between them."""
 
     def begin(self, query: int) -> None:
         """Do nothing: no query depends on another."""

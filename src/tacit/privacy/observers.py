@@ -1,74 +1,58 @@
-"""Against whom the ε of a run is stated: any one other agent, any two, and so on, and everybody else together.
+"""Who may try to learn about a record, and against whom ε is therefore stated: some curious agents, or everybody else together."""
 
-Without masks all of these are the same, and only the last is stated. All values come from one account in the ledger.
-"""
+from dataclasses import dataclass
+from typing import Any
 
-from collections.abc import Mapping, Sequence
-from math import comb
-
-from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.privacy.accounts import Account
-from tacit.privacy.guarantees import format_epsilon, per
-from tacit.privacy.mechanisms import EVERYBODY, Masked, Masks, Mechanism, Observer
-
-_MOST_NUMBERS = 10  # of curious agents that are stated
-_MOST_COALITIONS = 20_000  # that are tried for one number; where there are far more, a bound takes no longer than this
+from tacit.errors import PrivacyError
 
 
-def observers_of(mechanisms: Sequence[Mechanism], planned: Observer = EVERYBODY) -> tuple[Observer, ...]:
-    """Return against whom ε of these agents is stated, the weakest observer first and everybody else last.
+@dataclass(frozen=True)
+class Observer:
+    """Against whom an ε holds: any `curious` agents who pool what they know, or everybody else (None)."""
 
-    The `planned` observer is always among them.
-    """
-    masks = next((each.noise.masks for each in mechanisms if isinstance(each.noise, Masked)), None)
-    numbers = set() if planned.curious is None else {planned.curious}
-    if masks is not None:
-        # With one curious agent more, nobody is left to share masks with.
-        for curious in range(1, min(masks.keys.agents - 1 - masks.lost, _MOST_NUMBERS + 1)):
-            if not _is_quick(masks, curious + masks.lost):
-                break
-            numbers.add(curious)
-    return (*map(Observer, sorted(numbers)), EVERYBODY)
+    curious: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.curious is not None and (type(self.curious) is not int or self.curious < 0):
+            raise PrivacyError(
+                f"curious is {self.curious!r}; it must be a whole number of agents, or None for all others"
+            )
+
+    @property
+    def key(self) -> str:
+        """Its form in JSON: the number of curious agents, or "all"."""
+        return "all" if self.curious is None else str(self.curious)
+
+    @staticmethod
+    def of_key(key: Any) -> "Observer":
+        """Read its form in JSON."""
+        if type(key) is str and key == "all":
+            return EVERYBODY
+        if type(key) is str and key.isascii() and key.isdecimal() and len(key) <= 9:
+            return Observer(int(key))
+        raise PrivacyError(f"an observer is a number of curious agents, or 'all', not {str(key)[:80]!r}")
+
+    def require_among(self, agents: int) -> None:
+        """Raise unless each of this many agents has at least `curious` others."""
+        if self.curious is not None and self.curious > agents - 1:
+            raise PrivacyError(
+                f"the observer is any {self.curious} other agents, but each of {agents} agents has only {agents - 1} others; give at most "
+                f"{agents - 1}, or Observer() for all of them together"
+            )
+
+    def sees_no_more_than(self, other: "Observer") -> bool:
+        """Return whether an ε against the other also holds against this one."""
+        return other.curious is None or (self.curious is not None and self.curious <= other.curious)
+
+    def __str__(self) -> str:
+        if self.curious is None:
+            return "everybody else together"
+        if self.curious == 0:
+            return "an observer of all messages without any agent's secrets"
+        return "any one other agent" if self.curious == 1 else f"any {self.curious} other agents together"
 
 
-def _is_quick(masks: Masks, curious: int) -> bool:
-    # Imported here: listing and reading ledgers needs no linear algebra.
-    from tacit.privacy.coalitions import tries_all
-
-    coalitions = comb(masks.keys.agents, curious)
-    return coalitions <= _MOST_COALITIONS or not tries_all(masks.keys, curious)
-
-
-def epsilons_against(
-    account: Account,
-    *,
-    delta: float,
-    adjacency: Adjacency,
-    accountant: Accountant,
-    planned: Observer = EVERYBODY,
-) -> dict[str, float]:
-    """Derive the highest ε of any owner against each observer, by the observer's key: "1", "2", …, "all".
-
-    The `planned` observer is always among them.
-    """
-    return {
-        observer.key: account.largest_epsilon(
-            delta=delta, adjacency=adjacency, accountant=accountant, observer=observer
-        )[1]
-        for observer in observers_of([line.mechanism for line in account.lines], planned)
-    }
-
-
-def find_cut_off(mechanisms: Sequence[Mechanism], observer: Observer) -> list[int]:
-    """Return the agents whom masks do not protect from an observer: all with whom they share keys may be curious, or lost.
-
-    They have their own noise alone, and so the ε that they have against everybody else together.
-    """
-    return [
-        place
-        for place, each in enumerate(mechanisms)
-        if isinstance(each.noise, Masked) and each.noise_against(observer) == each.noise_multiplier
-    ]
+EVERYBODY = Observer()
 
 
 def observers_to_state(planned: Observer) -> tuple[Observer, ...]:
@@ -79,11 +63,3 @@ def observers_to_state(planned: Observer) -> tuple[Observer, ...]:
 def short_name(observer: Observer) -> str:
     """Name an observer in a table: any 1, any 2, everybody; or outsiders, who know no agent's secrets."""
     return {None: "everybody", 0: "outsiders"}.get(observer.curious, f"any {observer.curious}")
-
-
-def state_epsilon(unit: str, planned: Observer, epsilons: Mapping[str, float]) -> str:
-    """State ε against the planned observer and, where that is not everybody else together, against these, too."""
-    stated = per(unit, format_epsilon(epsilons[planned.key]))
-    if planned == EVERYBODY:
-        return stated
-    return f"{stated} against {planned}, and ε={format_epsilon(epsilons[EVERYBODY.key])} against {EVERYBODY}"

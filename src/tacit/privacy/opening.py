@@ -82,13 +82,13 @@ class AccountBook:
         owners = [line.owner for line in lines]
         with self._opening():
             if not all(isinstance(name, str) for name in [*runs, *owners]):
-                raise PrivacyError("a run and its data owners are named by texts")
+                raise PrivacyError("the names of a run and of its data owners must be strings")
             if taken := [run for run, times in Counter(runs).items() if times > 1 or run in self._accounts]:
                 raise PrivacyError(f"the ledger has a run {taken[0]!r} already; choose another name")
             if not lines:
                 raise PrivacyError("an account needs at least one data owner")
             if repeated := [owner for owner, times in Counter(owners).items() if times > 1][:3]:
-                raise PrivacyError(f"each owner may stand in an account once; repeated: {', '.join(repeated)}")
+                raise PrivacyError(f"an owner can be in an account only once; repeated: {', '.join(repeated)}")
             self._check_units(runs[0], lines)
             lines = self._let_in(runs, lines, allowed)
             accounts = [self._account(run, lines, allowed, runs[0]) for run in runs]
@@ -142,8 +142,8 @@ class AccountBook:
         (history,) = self._holders.histories(owner, (line.records, line.partition))
         if readers := [access.account for access in history if access.account.charged and not access.private]:
             raise BudgetExceeded(
-                f"a run without privacy has read the records of {owner!r}: they have no privacy guarantee any more, "
-                f"and no run fits its budget of {budget}. Nothing was spent"
+                f"a run without privacy has read the records of {owner!r}: they no longer have a privacy guarantee, and no run fits its "
+                f"budget of {budget}. Nothing was spent"
                 + self._reserved([account for account in readers if not account.spent])
             )
         observer = budget.observer
@@ -156,7 +156,8 @@ class AccountBook:
             [each.account for each in held if each.account not in frees],
         )
         asked = [line.event(allowed, observer)] * len(runs)
-        return Request(owner, budget, counted.events(charged, observer), asked, line.unit, reserved)
+        advice = reserved + self._way_out(owner if owner in self.budgets else EVERYONE)
+        return Request(owner, budget, counted.events(charged, observer), asked, line.unit, advice)
 
     def _check_budget_of(
         self, owner: str, runs: Sequence[str], lines: Sequence[Line], allowed: int, counted: EventCounter
@@ -229,7 +230,7 @@ class AccountBook:
         if never_free:
             runs = ", ".join(repr(account.run) for account in never_free[:3])
             return (
-                f". The whole plan of {runs}{' and others' if len(never_free) > 3 else ''} stays charged, also if abandoned, since the budget "
+                f". The whole plan of {runs}{' and others' if len(never_free) > 3 else ''} stays charged, even if abandoned, since the budget "
                 f"was set or raised after it began{self._reserved(accounts)}"
             )
         if not accounts:
@@ -237,6 +238,10 @@ class AccountBook:
         named = [f"run {each.run!r} ({each.spent} of {each.allowed} made)" for each in accounts[:3]]
         more = f" and {len(accounts) - 3} others" if len(accounts) > 3 else ""
         return f". Queries not made are held for {', '.join(named)}{more}; {self._how_to_free(accounts[0].run)}"
+
+    def _way_out(self, subject: str) -> str:
+        """Say what can be done where a budget refuses a run: that of one owner, or that of all."""
+        return ""
 
     def _how_to_free(self, run: str) -> str:
         return "they become free when it finishes"
@@ -277,7 +282,7 @@ class AccountBook:
 
     @contextmanager
     def _opening(self) -> Iterator[None]:
-        """Keep other threads, and other processes where the ledger is shared, from opening accounts meanwhile."""
+        """Keep other threads, and other processes where the ledger is shared, from opening accounts in the meantime."""
         with self._lock:
             yield
 
@@ -300,7 +305,7 @@ def check_together(account: Account, before: Account | None) -> None:
     )
     if not alike:
         raise PrivacyError(
-            f"run {account.run!r} is said to have been opened together with {account.together!r}, and was not opened right after it on "
+            f"run {account.run!r} claims to have been opened together with {account.together!r}, but was not opened right after it on "
             "the same terms"
         )
 

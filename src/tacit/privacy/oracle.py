@@ -3,12 +3,9 @@
 `PrivateOracle.gradient(theta)` draws a Poisson lot, clips per sample, sums, adds Gaussian noise, divides by the
 *expected* lot size, writes one event per agent to the ledger, and only then returns the result. Nothing else that
 depends on the records ever leaves this module, unless the experimenter of a simulation asks for `Diagnostics`.
-`PlainOracle` has the same interface without clipping and noise: the non-private baseline.
 """
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
@@ -27,18 +24,15 @@ from tacit.privacy.gradients.clipping import Clipped, Engine, Lot, PerSample, Sa
 from tacit.privacy.gradients.queries import Queries
 from tacit.privacy.lots import LotDrawer, LotPiece, Rows
 from tacit.privacy.masks import SharedMasks
-from tacit.privacy.mechanisms import Masked
 from tacit.privacy.noise import End, Noise, make_noise
-from tacit.privacy.planning import Plan
+from tacit.privacy.oracle_checks import answer_one_at_a_time, check_accounts, check_held, check_masks, refuse_votes
+from tacit.privacy.plans import Plan
 from tacit.privacy.randomness import Source
 from tacit.privacy.votes import Ballot
 
-_PLAIN_PIECE_RECORDS = 512
-_QUERY_RECORDS = 2**16
+PIECE_RECORDS = 512
+QUERY_RECORDS = 2**16
 _SUM_BYTES = 24 * 2**20
-_ANSWERING: set[int] = set()
-"""The accounts, by id, of queries that are being answered; of all oracles, since two may have one account."""
-_ANSWERING_LOCK = threading.Lock()
 
 
 class Oracle(Protocol):
@@ -78,7 +72,8 @@ class PrivateOracle:
     """Answers with noisy sums of clipped per-sample vectors, and charges the ledger before an answer is returned.
 
     Data, plan, sources, masks and accounts are those of the agents hosted here. `shaped_for` are the lot sizes from which the batches of
-    `query` are shaped; by default the plan's `full_lots`, for which an engine must be shaped, too. `group_key` divides records into groups where noise has bands.
+    `query` are shaped; by default the plan's `full_lots`, for which an engine must be shaped as well. `group_key` divides records into
+    groups where noise has bands.
     """
 
     def __init__(
@@ -101,15 +96,15 @@ class PrivateOracle:
             raise PrivacyError("a private oracle needs a plan with noise; use PlainOracle for none")
         check_accounts(accounts, data, plan)
         self._model, self._engine, self._plan = model, engine, plan
-        self._accounts, self._diagnostics = accounts, diagnostics
+        self._accounts, self._diagnostics = tuple(accounts), diagnostics  # a list could be emptied after the check
         self._device = device or torch.device("cpu")
         self._clips = torch.tensor(plan.clips, dtype=torch.float64, device=self._device)
         self._shared = SharedMasks((), (), [()] * plan.agents) if shared is None else shared
-        _check_masks(self._shared, plan)
+        check_masks(self._shared, plan)
         self._left_out: frozenset[int] = frozenset()
         self._noise = self._make_noise(self._shared.ends)
         self._drawer = LotDrawer(data, plan, sources, self._device, group_key)
-        _check_held(self._drawer.held, plan)
+        check_held(self._drawer.held, plan)
         shaped_for = plan.full_lots if shaped_for is None else shaped_for
         self._queries = Queries(model, shaped_for, example, plan.rounding)
         self.queries = 0
@@ -140,11 +135,11 @@ class PrivateOracle:
             rows = tuple(tensor[piece.first : piece.last] for tensor in public)
             return runner.clipped(rows, piece.lot, clip, width)
 
-        return self._release(compute, public[0], width, _QUERY_RECORDS)
+        return self._release(compute, public[0], width, QUERY_RECORDS)
 
     def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> NoReturn:
         """Refuse: the noise is that of sums."""
-        _refuse_votes()
+        refuse_votes()
 
     def _release(
         self, compute: Callable[[LotPiece, Tensor], Clipped], theta: Float[Tensor, "agents ..."], width: int, most: int
@@ -290,7 +285,7 @@ class PrivateOracle:
         ]
         totals = np.zeros(len(lots))
         if theta.ndim == 2 and theta.shape[1] == self._model.size:
-            for piece in self._drawer.pieces(lots, _PLAIN_PIECE_RECORDS):
+            for piece in self._drawer.pieces(lots, PIECE_RECORDS):
                 bounds = piece.lot.offsets.tolist()
                 for row, agent in enumerate(range(piece.first, piece.last)):
                     part = slice(bounds[row], bounds[row + 1])
@@ -303,132 +298,6 @@ class PrivateOracle:
         return Diagnostics(tuple(sizes), tuple(shares), tuple(means))
 
 
-def _refuse_votes() -> NoReturn:
-    raise PrivacyError("the rule asks for votes of teachers, which it did not when it was counted")
-
-
 def gradient_of(record: Sample, theta: Float[Tensor, " params"]) -> Float[Tensor, " params"]:
     """Return a record's gradient: what `PrivateOracle.gradient` asks for where every record is rounded by itself."""
     return record.gradient(theta)
-
-
-class PlainOracle:
-    """The same lots and divisor without clipping and noise: no privacy. It records in the ledger that it read the data."""
-
-    def __init__(
-        self,
-        *,
-        model: FlatModel,
-        engine: Engine,
-        data: AgentData,
-        plan: Plan,
-        sources: Sequence[Source],
-        accounts: Sequence[Account] = (),
-        example: Lot | None = None,
-        device: torch.device | None = None,
-        shaped_for: Sequence[float] | None = None,
-    ) -> None:
-        if accounts:
-            check_accounts(accounts, data, plan)
-        self._model, self._engine, self._accounts = model, engine, accounts
-        self._queries = Queries(model, plan.lot_sizes if shaped_for is None else shaped_for, example)
-        self._device = device or torch.device("cpu")
-        self._drawer = LotDrawer(data, plan, sources, self._device)
-        self._lot_sizes = torch.tensor(plan.lot_sizes, dtype=torch.float64, device=self._device)
-        self.queries = 0
-
-    def gradient(self, theta: Float[Tensor, "agents params"]) -> Float[Tensor, "agents params"]:
-        """Return Σ ∇ℓ(θ)/L over every agent's lot."""
-        return self._mean(
-            lambda piece: self._engine.plain_sums(theta[piece.first : piece.last], piece.lot),
-            theta,
-            theta.shape[1],
-            max(self._engine.most_records, _PLAIN_PIECE_RECORDS),
-        )
-
-    def query(
-        self, per_sample: PerSample, *public: Float[Tensor, "agents ..."], width: int | None = None
-    ) -> Float[Tensor, "agents width"]:
-        """Return Σ v/L for `v = per_sample(record, *public)`."""
-        width = public[0].shape[1] if width is None else width
-        runner = self._queries.runner(per_sample, public, width)
-
-        def compute(piece: LotPiece) -> Tensor:
-            rows = tuple(tensor[piece.first : piece.last] for tensor in public)
-            return runner.plain(rows, piece.lot, width)
-
-        return self._mean(compute, public[0], width, _QUERY_RECORDS)
-
-    def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> NoReturn:
-        """Refuse: it was not planned for."""
-        _refuse_votes()
-
-    def skip(self, queries: int) -> None:
-        """Continue after queries that an earlier process answered."""
-        self._drawer.skip(queries)
-        self.queries = queries
-
-    def _mean(self, compute: Callable[[LotPiece], Tensor], theta: Tensor, width: int, most: int) -> Tensor:
-        for account in self._accounts:
-            if not account.spent:
-                account.spend()  # once, before the first record is read
-        self.queries += 1
-        _, lots = self._drawer.draw()
-        sums = torch.zeros(theta.shape[0], width, dtype=torch.float64, device=self._device)
-        with torch.no_grad():
-            for piece in self._drawer.pieces(lots, most):
-                sums[piece.first : piece.last] += compute(piece)
-        return (sums / self._lot_sizes[:, None]).to(self._model.dtype)
-
-
-@contextmanager
-def answer_one_at_a_time(accounts: Sequence[Account]) -> Iterator[None]:
-    """Refuse a query while another is charged to the same account: with bands, what is charged so far says whose turn it is.
-
-    It is refused rather than delayed, since the other one may wait for it: a per-sample function can ask an oracle.
-    """
-    keys = {id(account) for account in accounts}
-    with _ANSWERING_LOCK:
-        if keys & _ANSWERING:
-            raise PrivacyError("this oracle is answering another query; ask one after another")
-        _ANSWERING.update(keys)
-    try:
-        yield
-    finally:
-        with _ANSWERING_LOCK:
-            _ANSWERING.difference_update(keys)
-
-
-def check_accounts(accounts: Sequence[Account], data: AgentData, plan: Plan) -> None:
-    """Refuse accounts of other owners or mechanisms: what is charged must be what is done."""
-    charged = [(line.owner, line.mechanism) for account in accounts for line in account.lines]
-    if charged != list(zip(data.owners * (plan.agents // data.agents), plan.mechanisms, strict=True)):
-        raise PrivacyError(
-            "the accounts do not belong to this data and plan; every query must be charged as it is made"
-        )
-
-
-def _check_masks(shared: SharedMasks, plan: Plan) -> None:
-    """Refuse masks other than the plan's: what is charged counts on every mask of every agent, each from a source of its own."""
-    expected: list[list[tuple[tuple[int, int], int]]] = []
-    for noise in (mechanism.noise for mechanism in plan.mechanisms):
-        expected.append([])
-        if isinstance(noise, Masked):
-            expected[-1] += [
-                (pair, 1 if pair[0] == noise.agent else -1) for pair in noise.masks.keys.by_agent[noise.agent]
-            ]
-    made = [[(shared.pairs[end.mask], end.sign) for end in ends] for ends in shared.ends]
-    ends = [end for each in shared.ends for end in each]
-    apart = len(set(ends)) == len(ends) and len({id(source) for source in shared.sources}) == len(shared.sources)
-    if made != expected or not apart:
-        raise PrivacyError("the masks are not those of the plan; every mask that is counted on must be added")
-
-
-def _check_held(held: Sequence[int], plan: Plan) -> None:
-    """Refuse an agent that holds far more than it declares: sums are exact only for lots of about the declared size."""
-    declared = [lot / rate for lot, rate in zip(plan.lot_sizes, plan.sample_rates, strict=True)]
-    for agent, (there, size) in enumerate(zip([*held] * (plan.agents // len(held)), declared, strict=True)):
-        if there > 2 * size + 1000:
-            raise PrivacyError(
-                f"agent {agent} declares {size:.0f} records and holds more than twice as many; declare about what it holds"
-            )

@@ -197,7 +197,7 @@ class _KeyedMasks(_Secretive):
 
 
 def shared_masks(shared: bytes, run: str) -> MaskSource:
-    """Return the masks that a pair makes in a run from a secret that both ends know and nobody else."""
+    """Return the masks that a pair makes in a run from a secret that only its two ends know."""
     return _KeyedMasks(shared, run, secret=True)
 
 

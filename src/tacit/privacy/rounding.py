@@ -43,7 +43,7 @@ _MOST_ROOM = 1e3
 class Discrete:
     """Discrete Gaussian noise on a grid to which every record's clipped vector is rounded, up or down at random, before the sum.
 
-    bits: the step of the grid is 2^-bits times the largest power of two up to C. Fewer bits, shorter messages and more noise.
+    bits: the step of the grid is 2^-bits times the largest power of two up to C. Fewer bits mean shorter messages and more noise.
     room: how many times as long as C a rounded vector may be; None chooses it for the number of parameters. Noise grows with it.
     """
 

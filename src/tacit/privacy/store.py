@@ -18,7 +18,7 @@ from pathlib import Path
 from tacit.errors import BudgetExceeded, PrivacyError, StorageError
 from tacit.io import chains, lock
 from tacit.privacy.accounts import Account, Line, State
-from tacit.privacy.charges import all_charges, charges_of, living_rank, read_charges
+from tacit.privacy.charges import charges_of, living_rank
 from tacit.privacy.database import connect, reported
 from tacit.privacy.decisions import Decision, decide
 from tacit.privacy.guarantees import Budget
@@ -37,6 +37,7 @@ from tacit.privacy.log import (
     read_row,
     row_text,
 )
+from tacit.privacy.log_checks import check_rows
 from tacit.privacy.opening import EVERYONE
 
 _DEFAULT_NAME = "ledger.sqlite"  # what commands look for in a folder of runs
@@ -201,42 +202,7 @@ class DurableLedger(Ledger):
                 if text != "ok"
             ]
             rows = self._database.execute("SELECT number, account, text, hash FROM log ORDER BY number").fetchall()
-        previous, reader = START, Reader(Ledger())
-        for place, (number, account, text, found) in enumerate(rows, 1):
-            if number != place:
-                return [*damage, f"the row after {place - 1} is number {number}: some are missing"]
-            previous = chains.link(previous, chains.digest(text))
-            if found != previous:
-                return [*damage, f"row {number} was changed, or one before it was: its hash does not follow"]
-            try:
-                row = read_row(text)
-                if account != (row["account"] if row["kind"] == "query" else None):
-                    raise PrivacyError(f"row {number} is counted for another account than it names")
-                reader.apply(row)
-            except PrivacyError as error:
-                return [*damage, f"row {number}: {error}"]
-        return [*damage, *self._wrong_charges(reader)]
-
-    def _wrong_charges(self, reader: Reader) -> Iterator[str]:
-        """Yield what is wrong with the files of processes that charged some agents of a run."""
-        numbers = {token: number for number, token in reader.tokens.items()}
-        for token, rank, path in all_charges(self.path):
-            if token not in numbers:
-                yield f"{path} holds charges of a run that the ledger does not know"
-                continue
-            account = reader.accounts[numbers[token]]
-            try:
-                charged = read_charges(path)[0].queries
-            except StorageError as error:
-                yield str(error)
-                continue
-            # While a run is open it is charged its whole plan, and one process may be ahead of the first.
-            most = account.allowed if account.state == "open" else account.spent
-            if charged > most:
-                yield (
-                    f"rank {rank} of run {account.run!r} has charged {charged} queries, and the ledger has {most} for the run, "
-                    f"which is {account.state}"
-                )
+        return [*damage, *check_rows(rows, self.path)]
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
@@ -286,9 +252,18 @@ class DurableLedger(Ledger):
         assert isinstance(account, DurableAccount)
         if self.is_alive(account):
             return "it is running"
-        where = self.path.parent if self.path.name == _DEFAULT_NAME else self.path
-        command = f"tacit ledger abandon {shlex.quote(run)} --runs {shlex.quote(str(where))} --reason WHY"
+        command = f"tacit ledger abandon {shlex.quote(run)} --runs {self._where} --reason WHY"
         return f"no process is working on it, and `{command}` frees them"
+
+    def _way_out(self, subject: str) -> str:
+        whose = f" --owner {shlex.quote(subject)}" if subject else ""
+        raised = f"tacit ledger raise ε --runs {self._where}{whose} --reason WHY"
+        return f". `tacit ledger --runs {self._where}` shows what each run spent; the owners may raise the budget: `{raised}`"
+
+    @property
+    def _where(self) -> str:
+        """How commands name this ledger."""
+        return shlex.quote(str(self.path.parent if self.path.name == _DEFAULT_NAME else self.path))
 
     def _refresh(self) -> None:
         self._load()

@@ -13,8 +13,8 @@ from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.functional import FlatModel
 from tacit.privacy.accounts import Account
 from tacit.privacy.gradients.clipping import PerSample
-from tacit.privacy.oracle import check_accounts
-from tacit.privacy.planning import Plan
+from tacit.privacy.oracle_checks import check_accounts
+from tacit.privacy.plans import Plan
 from tacit.privacy.randomness import Source
 from tacit.privacy.teachers import Teachers
 from tacit.privacy.votes import Ballot, Votes
@@ -44,20 +44,20 @@ class TeacherOracle(Teachers):
             raise PrivacyError("the plan is not for votes of teachers")
         if len(parts(pool)[0]) != plan.ballot.records:
             raise InvalidInput(
-                f"{len(parts(pool)[0])} public records were given, and the plan is for {plan.ballot.records}"
+                f"{len(parts(pool)[0])} public records were given, but the plan is for {plan.ballot.records}"
             )
         check_accounts(accounts, data, plan)
         self._noise = [_votes_of(mechanism.noise) for mechanism in plan.mechanisms]
         steps, lr = plan.ballot.steps, plan.ballot.lr
         super().__init__(data, model, self._noise[0], steps=steps, lr=lr, momentum=MOMENTUM, seed=seed)
-        self._plan, self._sources, self._accounts, self._pool = plan, sources, accounts, pool
+        self._plan, self._sources, self._accounts, self._pool = plan, sources, tuple(accounts), pool
         self.queries = 0
 
     def vote(self, theta: Float[Tensor, "agents params"], ballot: Ballot) -> Float[Tensor, "agents records"]:
         """Return every agent's labels of the public records, by teachers who start at its θ; negative where it has none."""
         if ballot != self._plan.ballot:
             raise PrivacyError(
-                "the rule asks teachers something else than what was counted, which its noise was planned for"
+                "the rule asks teachers something other than what was counted, which is what its noise was planned for"
             )
         agents = [row % self._data.agents for row in range(self._plan.agents)]
         return self._answer(self._pool, agents, list(theta), self._noise, self._sources, self._accounts).to(theta)

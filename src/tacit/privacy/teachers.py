@@ -32,7 +32,7 @@ from tacit.privacy.groups import group_key, group_records
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.mechanisms import vote_mechanism
 from tacit.privacy.noise import GridNoise
-from tacit.privacy.oracle import answer_one_at_a_time
+from tacit.privacy.oracle_checks import answer_one_at_a_time
 from tacit.privacy.randomness import Secret, Source, Sources, Stream
 from tacit.privacy.votes import Votes, Voting, first_that_pass
 
@@ -55,7 +55,7 @@ class Teachers:
         seed: int,
     ) -> None:
         if data.dataset.classes is None:
-            raise InvalidInput("teachers vote for classes, and these targets are not class labels")
+            raise InvalidInput("teachers vote for classes, but these targets are not class labels")
         self._data, self._model, self.votes = data, model, votes
         self._steps, self._lr, self._momentum, self._seed = steps, lr, momentum, seed
         self._teachers: list[list[Tensor]] | None = None
@@ -169,7 +169,7 @@ class Teachers:
 
     @contextmanager
     def _own_model(self) -> Iterator[FlatModel]:
-        """Yield a copy of the model for one teacher, with random numbers that begin anew: nothing leads from one teacher to the next."""
+        """Yield a copy of the model for one teacher, with random numbers that start again: nothing passes from one teacher to the next."""
         before = chance_state()
         try:
             with torch.random.fork_rng():

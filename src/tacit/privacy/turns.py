@@ -1,6 +1,6 @@
 """What noise with bands means for accounting: how often a record's group has its turn, and how long a column of C may be.
 
-See `bands` for the theorem. Apart from it, since reading a ledger needs no more than this.
+See `bands` for the theorem. This is a module of its own because reading a ledger needs only this much of it.
 """
 
 import math
@@ -14,7 +14,7 @@ ROOM = 2.0**-16
 
 
 def turns_of(queries: int, groups: int) -> int:
-    """Return how often a record's group has its turn in so many queries, at most."""
+    """Return how often a record's group has its turn in this many queries, at most."""
     return -(-queries // groups)
 
 
@@ -22,7 +22,7 @@ def check_column(column: Sequence[float], groups: int) -> None:
     """Refuse coefficients with which a record would count for more than one query, or beyond its group's next turn."""
     if not 2 <= len(column) <= groups:
         raise PrivacyError(
-            f"noise has {len(column)} bands and records {groups} groups; there are at least two bands, and no more than groups"
+            f"noise has {len(column)} bands and records have {groups} groups; there must be at least two bands, and no more bands than groups"
         )
     if not all(0 <= each < math.inf for each in column) or not column[0] > 0:
         raise PrivacyError("the coefficients of bands are numbers that are not negative, the first of them positive")

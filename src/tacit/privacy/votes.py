@@ -20,8 +20,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
 from tacit.errors import PrivacyError
-from tacit.privacy import accounting
-from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy import accounting, calibration
+from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.privacy.event import Event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +111,8 @@ class Ballot:
 class Voting:
     """The settings of votes: (ε, δ) for every record of every agent, by noisy votes of teachers that never leave it.
 
-    teachers: how many each agent trains, each on its own part of the records. Noise is the same for few as for many, so few are outvoted by it.
-    answers: how many public records of a query get a label at most.
+    teachers: how many each agent trains, each on its own part of the records. Noise does not depend on how many there are, so it outvotes a few.
+    answers: the most public records of a query that get a label.
     threshold: the share of teachers that must agree, apart from noise.
     caution: the share of the privacy loss that is spent on thresholds.
     """
@@ -132,10 +133,10 @@ class Voting:
         accounting.check(self.accountant, self.adjacency, self.delta)
 
     def votes(self, records: int, queries: int = 1) -> Votes:
-        """Return the noise of a query of so many public records, of which there are `queries`."""
+        """Return the noise of each of `queries` queries of this many public records."""
         if records < 1:
             raise PrivacyError(f"records is {records}; at least one public record is needed")
-        sigma = accounting.noise_multiplier(
+        sigma = calibration.noise_multiplier(
             epsilon=self.epsilon,
             delta=self.delta,
             sample_rate=1.0,

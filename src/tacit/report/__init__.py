@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tacit.report.figures.style import save_figure, style
     from tacit.report.html.comparison import write_comparison
     from tacit.report.html.page import write_report
-    from tacit.report.recorded import RecordedRun, Scores
+    from tacit.report.recorded import RecordedRun, RecordedScores
     from tacit.report.spending import Spending, derive_spending
     from tacit.runs.event_types import PlanEvent, SnapshotEvent
 else:
@@ -25,7 +25,7 @@ else:
             "tacit.report.figures.axes": ("save_comparison", "save_figures"),
             "tacit.report.figures.style": ("save_figure", "style"),
             "tacit.report.html.page": ("write_report",),
-            "tacit.report.recorded": ("RecordedRun", "Scores"),
+            "tacit.report.recorded": ("RecordedRun", "RecordedScores"),
             "tacit.report.spending": ("Spending", "derive_spending"),
             "tacit.runs.event_types": ("PlanEvent", "SnapshotEvent"),
         },
@@ -35,7 +35,7 @@ __all__ = [
     "Erratum",
     "PlanEvent",
     "RecordedRun",
-    "Scores",
+    "RecordedScores",
     "SnapshotEvent",
     "Spending",
     "derive_spending",

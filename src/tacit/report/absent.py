@@ -8,9 +8,9 @@ import math
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise_kinds import Masks
 from tacit.report.wording import number
-from tacit.runs.config import AbsenceSettings
+from tacit.runs.kept_settings import AbsenceSettings
 
 
 def describe_absences(absences: Sequence[AbsenceSettings], masks: Masks | None, rounds: int) -> list[str]:

@@ -6,14 +6,15 @@ from typing import Any
 
 from tacit.errors import InvalidInput
 from tacit.privacy import Account, Adjacency
-from tacit.privacy.accounting import Event, largest_epsilon
+from tacit.privacy.accounting import largest_epsilon
+from tacit.privacy.event import Event
 from tacit.privacy.guarantees import format_epsilon
 from tacit.privacy.holders import EventCounter, Holders
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.report.figures.palette import DASHES, SERIES
-from tacit.report.recorded import Measure, RecordedRun, Scores
+from tacit.report.recorded import Measure, RecordedRun, RecordedScores
 from tacit.report.spending import Spending, derive_spending
-from tacit.report.wording import ADJACENCIES, epsilon
+from tacit.report.wording import ADJACENCIES, write_epsilon
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,8 +81,8 @@ def choose_measure(runs: Sequence[ComparedRun]) -> Measure:
     return "accuracy" if any(each.run.scores and each.run.scores.measure == "accuracy" for each in runs) else "loss"
 
 
-def scores_by(runs: Sequence[ComparedRun], measure: Measure) -> list[tuple[ComparedRun, Scores]]:
-    """Return the runs that have scores of this measure, with these."""
+def scores_by(runs: Sequence[ComparedRun], measure: Measure) -> list[tuple[ComparedRun, RecordedScores]]:
+    """Return the runs that have scores of this measure, each with its scores."""
     return [(each, each.run.scores) for each in runs if each.run.scores and each.run.scores.measure == measure]
 
 
@@ -130,7 +131,7 @@ def _sentence(group: Sequence[ComparedRun], names: str) -> str:
     for observer in (*sorted(planned, key=lambda each: each.curious or 0), EVERYBODY):
         histories, bound = _histories(known, observer)
         spent = " and ".join(
-            f"ε = {epsilon(largest_epsilon(histories, adjacency=adjacency, **terms)[1])} ({ADJACENCIES[adjacency]})"
+            f"ε = {write_epsilon(largest_epsilon(histories, adjacency=adjacency, **terms)[1])} ({ADJACENCIES[adjacency]})"
             for adjacency in adjacencies
         )
         against.append(f"{'at most ' if bound else ''}{spent} against {observer}")

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.report.compared import ComparedRun, choose_measure, scores_by
-from tacit.report.recorded import Measure, Scores, Values
+from tacit.report.recorded import Measure, RecordedScores, Values
 from tacit.report.spending import Spending
-from tacit.report.wording import ADJACENCIES, epsilon, number, score
+from tacit.report.wording import ADJACENCIES, number, score, write_epsilon
 
 NOT_A_RELEASE = "not a release"
 _VERY_DIFFERENT = 3  # times as many rounds
@@ -111,12 +111,12 @@ def plot_distances(runs: Sequence[ComparedRun]) -> Plot | None:
 def plot_epsilons(runs: Sequence[ComparedRun]) -> Plot | None:
     """Plot ε over the rounds, and all budgets; of one run with masks, also ε against everybody else together."""
     several, (x, place) = len(runs) > 1, _rounds(runs)
-    kept = [(each, each.spent) for each in runs if each.spent is not None and each.spent.snapshots]
+    kept = [(each, each.spent) for each in runs if each.spent is not None and each.spent.moments]
     if not kept:
         return None
     lines = []
     for each, spent in kept:
-        rounds = place(each, [snapshot.round for snapshot in spent.snapshots])
+        rounds = place(each, [moment.round for moment in spent.moments])
         line = PlotLine(
             name=f"against {spent.guarantee.observer}",
             x=rounds,
@@ -144,11 +144,14 @@ def plot_observers(spent: Spending) -> Plot:
         name="",
         x=range(len(found)),
         y=values,
-        hover=[f"ε against {each.observer}, highest for agent {each.agent}: {epsilon(each.epsilon)}" for each in found],
+        hover=[
+            f"ε against {each.observer}, highest for agent {each.agent}: {write_epsilon(each.epsilon)}"
+            for each in found
+        ],
         series=None,
         dash="dot",
         width=1.5,
-        labels=[epsilon(value) for value in values],
+        labels=[write_epsilon(value) for value in values],
         main=[each.observer for each in found].index(spent.guarantee.observer),
     )
     names = ["everybody" if each.observer == EVERYBODY else str(each.observer.curious) for each in found]
@@ -172,9 +175,9 @@ def plot_tradeoff(runs: Sequence[ComparedRun]) -> Plot | None:
             line = PlotLine(name="", x=[0, max(ends)], y=[mean, mean], hover=hover, width=1.5)
         else:
             mean_of = dict(zip(scores.rounds, scores.mean, strict=True))
-            pairs = zip(each.spent.snapshots, each.spent.epsilons, strict=True)
-            points = [(value, mean_of[snapshot.round]) for snapshot, value in pairs if snapshot.round in mean_of]
-            hover = [f"ε = {epsilon(value)}: {score(mean, 'accuracy')}" for value, mean in points]
+            pairs = zip(each.spent.moments, each.spent.epsilons, strict=True)
+            points = [(value, mean_of[moment.round]) for moment, value in pairs if moment.round in mean_of]
+            hover = [f"ε = {write_epsilon(value)}: {score(mean, 'accuracy')}" for value, mean in points]
             x, y = [value for value, _ in points], [mean for _, mean in points]
             line = PlotLine(name="", x=x, y=y, hover=hover)
         lines.append(_of_run(each, line, _remark(each.spent)))
@@ -224,7 +227,7 @@ def _rounds(runs: Sequence[ComparedRun]) -> tuple[Axis, Callable[[ComparedRun, S
     return Axis(title="round", ends=(0, max(lengths))), lambda _, rounds: list(rounds)
 
 
-def _spans(scores: Scores) -> list[str]:
+def _spans(scores: RecordedScores) -> list[str]:
     """Return the mean, the lowest and the highest score at each snapshot as texts."""
     rows = ([score(value, scores.measure) for value in values] for values in (scores.mean, scores.low, scores.high))
     return [f"mean {mean}<br>from {low} to {high}" for mean, low, high in zip(*rows, strict=True)]
@@ -232,8 +235,8 @@ def _spans(scores: Scores) -> list[str]:
 
 def _queries(each: ComparedRun, spent: Spending, values: Sequence[float]) -> list[str]:
     return [
-        f"round {snapshot.round}: ε = {epsilon(value)} after {each.run.spent_at(snapshot):,} queries"
-        for snapshot, value in zip(spent.snapshots, values, strict=True)
+        f"round {moment.round}: ε = {write_epsilon(value)} after {moment.queries:,} queries"
+        for moment, value in zip(spent.moments, values, strict=True)
     ]
 
 

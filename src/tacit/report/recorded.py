@@ -25,7 +25,7 @@ Measure = Literal["accuracy", "loss"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scores:
+class RecordedScores:
     """How good every agent's model was at each snapshot, by accuracy or, if there are no classes, by loss."""
 
     measure: Measure
@@ -52,12 +52,12 @@ class Scores:
 
     @property
     def low(self) -> Values:
-        """The smallest over agents at each snapshot."""
+        """The lowest value of any agent at each snapshot."""
         return np.asarray(self.values.min(axis=1))
 
     @property
     def high(self) -> Values:
-        """The largest over agents at each snapshot."""
+        """The highest value of any agent at each snapshot."""
         return np.asarray(self.values.max(axis=1))
 
     @property
@@ -188,7 +188,7 @@ class RecordedRun:
         return self.queries * sum(self.plan.lot_sizes) / self.seconds if self.seconds > 0 else None
 
     @cached_property
-    def scores(self) -> Scores | None:
+    def scores(self) -> RecordedScores | None:
         """Accuracies if there are any, else losses, else None."""
         measures: tuple[Measure, ...] = ("accuracy", "loss")
         for measure in measures:
@@ -196,7 +196,9 @@ class RecordedRun:
             if snapshots:
                 values = np.array([getattr(s, measure) for s in snapshots], dtype=np.float64)
                 scored = tuple(s.scored for s in snapshots if s.scored is not None)
-                return Scores(measure=measure, rounds=tuple(s.round for s in snapshots), values=values, scored=scored)
+                return RecordedScores(
+                    measure=measure, rounds=tuple(s.round for s in snapshots), values=values, scored=scored
+                )
         return None
 
     @cached_property

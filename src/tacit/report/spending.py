@@ -3,21 +3,28 @@
 An unfinished run is charged its whole plan.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.privacy import Adjacency, Guarantee
 from tacit.privacy.accounting import accountant_of, epsilon, epsilons
 from tacit.privacy.guarantees import format_epsilon
-from tacit.privacy.mechanisms import EVERYBODY, Observer
-from tacit.privacy.observers import find_cut_off, observers_of
+from tacit.privacy.observers import EVERYBODY, Observer
+from tacit.privacy.stated_epsilons import find_cut_off, observers_of
 from tacit.report.recorded import RecordedRun
-from tacit.runs.event_types import SnapshotEvent
 
 _POINTS = 12
+
+
+class Moment(NamedTuple):
+    """The end of a round, and how many queries of each agent's data had been made by then."""
+
+    round: int
+    queries: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +55,10 @@ class Spending:
     """As `epsilons`, against everybody else together."""
     exposures: tuple[Exposure, ...]
     """The highest ε against any one curious agent, any two, and so on, and against everybody else together, which comes last."""
-    snapshots: tuple[SnapshotEvent, ...]
-    """Those at which ε was derived, about a dozen at most."""
+    moments: tuple[Moment, ...]
+    """Those at which ε was derived, about a dozen, or as many as there are snapshots."""
     epsilons: tuple[float, ...]
-    """`agent`'s ε at each of `snapshots`, of the queries made by then."""
+    """`agent`'s ε at each of `moments`, of the queries made by then."""
     budget: float | None
     """The most that `agent` may spend."""
     other: Guarantee
@@ -98,12 +105,12 @@ def derive_spending(run: RecordedRun) -> Spending | None:
         exposures.append(Exposure(observer=observer, epsilon=value, agent=agent, cut_off=cut_off))
     main = next(each for each in exposures if each.observer == planned)
 
-    snapshots = _choose(run.history)
+    moments = _moments(run)
 
     def curve(exposure: Exposure) -> tuple[float, ...]:
         line, end = lines[exposure.agent], exposure.epsilon
-        values = [min(epsilon([line.event(run.spent_at(each), exposure.observer)], **terms), end) for each in snapshots]
-        if snapshots and run.spent_at(snapshots[-1]) == charged:
+        values = [min(epsilon([line.event(each.queries, exposure.observer)], **terms), end) for each in moments]
+        if moments and moments[-1].queries == charged:
             values[-1] = end
         return tuple(values)
 
@@ -123,7 +130,7 @@ def derive_spending(run: RecordedRun) -> Spending | None:
         per_agent_everybody=per_agent(EVERYBODY) if masked else each,
         epsilons_everybody=curve(exposures[-1]) if masked else grown,
         exposures=tuple(exposures),
-        snapshots=tuple(snapshots),
+        moments=tuple(moments),
         epsilons=grown,
         budget=None if plan.epsilon is None else plan.epsilon[main.agent],
         other=Guarantee(
@@ -137,12 +144,27 @@ def derive_spending(run: RecordedRun) -> Spending | None:
     )
 
 
-def _choose(history: Sequence[SnapshotEvent]) -> list[SnapshotEvent]:
-    """Choose about a dozen snapshots, the first and the last among them, closer together at the start where ε bends most."""
-    if len(history) <= _POINTS:
-        return list(history)
-    places = np.round((len(history) - 1) * np.linspace(0, 1, _POINTS) ** 1.5).astype(int)
-    return [history[place] for place in sorted(set(places.tolist()))]
+def _moments(run: RecordedRun) -> list[Moment]:
+    """Choose about a dozen moments, all snapshots if they are few, closer together at the start where ε bends most.
+
+    Rounds between two snapshots are among them where every one of them made the same number of queries: a curve through few snapshots
+    would be too low.
+    """
+    seen = [Moment(each.round, run.spent_at(each)) for each in run.history]
+    known = seen[:1]
+    for before, after in pairwise(seen):
+        rounds, queries = after.round - before.round, after.queries - before.queries
+        if queries % rounds == 0:
+            known += [
+                Moment(before.round + number, before.queries + number * queries // rounds)
+                for number in range(1, rounds)
+            ]
+        known.append(after)
+    if len(known) <= _POINTS:
+        return known
+    places = np.round((len(known) - 1) * np.linspace(0, 1, _POINTS) ** 1.5).astype(int)
+    chosen = {known[place] for place in places.tolist()}
+    return sorted(chosen | set(seen) if len(seen) <= _POINTS else chosen)
 
 
 def _numbers(document: Any) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tacit.privacy.votes import Ballot
-from tacit.report.wording import agents, span
+from tacit.report.wording import list_agents, span
 from tacit.runs.event_types import PlanEvent
 
 
@@ -27,7 +27,7 @@ def explain_unknown_classes(plan: PlanEvent) -> str | None:
     missing = [sum(count < needed for count in row) for row in plan.counts]
     if not (cut_off := [agent for agent, count in enumerate(missing) if count]):
         return None
-    who = "no agent has" if len(cut_off) == plan.agents else f"agents {agents(cut_off)} do not have"
+    who = "no agent has" if len(cut_off) == plan.agents else f"agents {list_agents(cut_off)} do not have"
     classes = span([missing[agent] for agent in cut_off], _whole)
     return (
         f"{who} enough records of all classes: {classes} of {len(plan.counts[0])} classes are unknown to most teachers there, which label "

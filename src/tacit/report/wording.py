@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import format_epsilon
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 
 if TYPE_CHECKING:
     from tacit.report.recorded import RecordedRun
@@ -44,9 +44,16 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def epsilon(value: float) -> str:
+def write_epsilon(value: float) -> str:
     """Write an ε to four digits, rounded up, so never less than it is."""
     return format_epsilon(value) if 0 < value < math.inf else number(value)
+
+
+def lower_bound(value: float | None) -> str:
+    """Write a lower bound on ε, rounded down to three decimals, so never more than it is."""
+    if value is None or not math.isfinite(value):
+        return number(value)
+    return f"{math.floor(value * 1000 * (1 + 1e-12)) / 1000:.3f}" if value > 0 else "0"
 
 
 def score(value: float, measure: str) -> str:
@@ -79,7 +86,7 @@ def duration(seconds: float) -> str:
     return f"{hours:,}{_THIN}h {minutes}{_THIN}min"
 
 
-def agents(members: list[int], most: int = 6) -> str:
+def list_agents(members: list[int], most: int = 6) -> str:
     """Write 0, 1, 2, 5 as 0–2, 5, or as the number of agents if that would be more than so many parts."""
     spans: list[list[int]] = []
     for member in members:
@@ -94,7 +101,7 @@ def agents(members: list[int], most: int = 6) -> str:
 
 def name_agents(members: list[int]) -> str:
     """Name agents by their numbers in a sentence: agent 4, agents 0–2, 5, or 40 agents where a list would be very long."""
-    named = agents(members, most=_MOST_NAMED)
+    named = list_agents(members, most=_MOST_NAMED)
     return named if named.endswith("agents") else f"agent{'' if len(members) == 1 else 's'} {named}"
 
 
@@ -155,7 +162,7 @@ def explain_guarantee(spent: "Spending | None", *, central: bool = False, privat
         f"probability of δ = {kept.delta:g}."
     )
     if spent.masked:
-        words += f" If all other agents pool what they know, only an agent’s own noise protects it, and ε is {epsilon(spent.everybody.epsilon)}."
+        words += f" If all other agents pool what they know, only an agent’s own noise protects it, and ε is {write_epsilon(spent.everybody.epsilon)}."
     if central:
         words += " Nothing is hidden from whoever pools the data and trains on it."
     if kept.release:
@@ -179,9 +186,9 @@ def _say_what_is_learned(observer: Observer) -> str:
 def claim(spent: "Spending") -> str:
     """State the ε of a run: against the planned observer and, with masks, against everybody else together."""
     kept = spent.guarantee
-    words = f"ε = {epsilon(kept.epsilon)} per {kept.unit}"
+    words = f"ε = {write_epsilon(kept.epsilon)} per {kept.unit}"
     if spent.masked:
-        words += f" against {kept.observer}, and ε = {epsilon(spent.everybody.epsilon)} against {EVERYBODY},"
+        words += f" against {kept.observer}, and ε = {write_epsilon(spent.everybody.epsilon)} against {EVERYBODY},"
     return f"{words} at δ = {kept.delta:g}"
 
 

@@ -18,7 +18,7 @@ class BudgetedLedger(DurableLedger):
 
     def __init__(self, path: Path, budget: Budget) -> None:
         super().__init__(path)
-        self._wanted = budget
+        self._wanted, self._is_new = budget, False
         if self.budget not in (None, budget):
             stored = self.budget
             assert stored is not None
@@ -28,6 +28,12 @@ class BudgetedLedger(DurableLedger):
     @contextmanager
     def _opening(self) -> Iterator[None]:
         with super()._opening():
+            self._is_new = self.budget is None
             self._store_budget(EVERYONE, self._wanted)
             self.budget = self._wanted
             yield
+
+    def _way_out(self, subject: str) -> str:
+        if subject or not self._is_new:
+            return super()._way_out(subject)
+        return f". No budget was stored: `tacit ledger --runs {self._where}` shows what earlier runs spent; a higher budget would leave more room"

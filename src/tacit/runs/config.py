@@ -4,33 +4,38 @@ Flat keys, one meaning each; a misspelt key is an error that names the nearest r
 PyTorch, and runs none of the user's code that they name.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import tomli_w
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainValidator,
     PrivateAttr,
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticKnownError
 
 from tacit.errors import InvalidInput, choose
 from tacit.io.toml import read_toml
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.rounding import MOST_BITS
-from tacit.privacy.turns import MOST_BANDS
 from tacit.registry import CODECS, DATA_SETS, GRAPHS, LOSSES, MODELS, ROBUST_MEANS, RULES, SCHEDULES, rule_line
 from tacit.runs.config_checks import KEYS, OPTIONS, as_option, check_numbers_of_agents, check_together, displaced
-from tacit.runs.user_code import is_user_code
+from tacit.runs.config_values import (
+    PerAgent,
+    as_text,
+    bands_or_auto,
+    bool_or_auto,
+    mixing_name,
+    part_name,
+    positive_or_none,
+    ratio_or_auto,
+    rule_name,
+)
+from tacit.runs.kept_settings import AbsenceSettings, KeptSettings
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -43,140 +48,42 @@ if TYPE_CHECKING:
 
 
 _OWN = "or your own as file.py:NAME"
-_WEIGHTS = ("metropolis", "max_degree", "uniform")
-
-
-def _algorithm(value: Any) -> Any:
-    """Return the name of a rule, shipped or the user's own."""
-    if not isinstance(value, str):
-        raise PydanticKnownError("string_type")
-    if rule_line(value) is None and not is_user_code(value):
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, RULES))})
-    return value
-
-
-def _mixing(value: Any) -> Any:
-    """Return a kind of weights or a robust mean, by name."""
-    if not isinstance(value, str):
-        raise PydanticKnownError("string_type")
-    name, colon, _ = value.strip().partition(":")
-    if name in _WEIGHTS and not colon:
-        return name
-    if name not in ROBUST_MEANS or (name == "median" and colon):
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, (*_WEIGHTS, *ROBUST_MEANS)))})
-    return value.strip()
-
-
-def _as_text(value: Any) -> Any:
-    """Return the t of A(t) as a text: a file may give it as a number."""
-    return repr(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _positive(value: Any) -> Any:
-    """Return one positive number for all agents, or a list with one for each."""
-    numbers = value if isinstance(value, list) and value else [value]
-    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
-        raise ValueError("it must be a number, or a list with one for each agent")
-    for number in numbers:
-        if not number > 0:
-            raise PydanticKnownError("greater_than", {"gt": 0.0})
-    return [float(number) for number in value] if isinstance(value, list) else float(value)
-
-
-def _known(value: Any) -> Any:
-    """Return an ε or σ that may be missing."""
-    return None if value is None else _positive(value)
-
-
-def _compile(value: Any) -> Any:
-    """Return what the library takes: True, False or "auto"."""
-    if isinstance(value, bool) or value == "auto":
-        return value
-    raise ValueError('it must be true, false or "auto"')
-
-
-def _ratio(value: Any) -> Any:
-    """Return the size of masks: a positive number or "auto"."""
-    if value == "auto":
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError('it must be a number or "auto"')
-    if not 0 < value <= 1000:
-        raise ValueError("it must lie between 0 and 1000")
-    return float(value)
-
-
-def _bands(value: Any) -> Any:
-    """Return a number of bands, or "auto"."""
-    if value == "auto" or (type(value) is int and 1 <= value <= MOST_BANDS):
-        return value
-    raise ValueError(f'it must be a whole number from 1 to {MOST_BANDS}, or "auto"')
-
-
-class AbsenceSettings(BaseModel):
-    """One agent that is away, as a file gives it; see `tacit.Absence`. Rounds are counted from 0."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    agent: int = Field(ge=0)
-    first: int = Field(ge=0)
-    until: int | None = Field(None, ge=0)
-    rekey: int | None = Field(None, ge=0)
-
-
-PerAgent = Annotated[float | list[float], PlainValidator(_positive)]
-
-
-class KeptSettings(BaseModel):
-    """Settings of a run that its `config.toml` keeps."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    def to_toml(self) -> str:
-        """Return all settings, including defaults, as a file that gives the same configuration."""
-        empty = {key for key in ("code", "absences") if not getattr(self, key)}  # as a file without them
-        return tomli_w.dumps(self.model_dump(exclude_none=True, exclude=empty))
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash that identifies this configuration."""
-        return hashlib.sha256(self.to_toml().encode()).hexdigest()
 
 
 class RunConfig(KeptSettings):
     """All settings of a run's `config.toml` or of the command line of `tacit train`."""
 
-    algorithm: Annotated[str, PlainValidator(_algorithm)] = Field(
+    algorithm: Annotated[str, PlainValidator(rule_name)] = Field(
         "dsgt",
         description=RULES.listed(f"each with options behind it, as in dinno:rho=1; {_OWN}"),
     )
-    dataset: str = Field(
+    dataset: Annotated[str, BeforeValidator(part_name)] = Field(
         "digits",
         description=DATA_SETS.listed("synthetic:RECORDS", _OWN),
     )
     data_dir: str | None = Field(None, description="folder with the data; TACIT_DATA unless given")
     agents: int = Field(10, ge=1, description="number of agents")
-    split: Annotated[str, BeforeValidator(_as_text)] = Field(
+    split: Annotated[str, BeforeValidator(as_text)] = Field(
         "1.0", description="who gets what: t of A(t), iid, dirichlet:ALPHA or dirichlet:ALPHA,min_size=N"
     )
-    graph: str = Field(
+    graph: Annotated[str, BeforeValidator(part_name)] = Field(
         "ring",
         description=GRAPHS.listed("random:fiedler=0.39", f"a file, one that changes ({SCHEDULES.listed()})", _OWN),
     )
-    mixing: Annotated[str, PlainValidator(_mixing)] = Field(
+    mixing: Annotated[str, PlainValidator(mixing_name)] = Field(
         "metropolis",
         description="how neighbours are weighted: metropolis, max_degree or uniform; or, against agents that send nonsense: median, trimmed:B "
         "or clipped:τ",
     )
     allow_drift: bool = Field(False, description="accept weights that move the average")
-    model: str = Field("logistic", description=MODELS.listed(_OWN))
-    loss: str = Field("cross_entropy", description=LOSSES.listed(_OWN))
+    model: Annotated[str, BeforeValidator(part_name)] = Field("logistic", description=MODELS.listed(_OWN))
+    loss: Annotated[str, BeforeValidator(part_name)] = Field("cross_entropy", description=LOSSES.listed(_OWN))
 
     private: bool = Field(True, description="clip and add noise")
-    epsilon: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
+    epsilon: Annotated[float | list[float] | None, PlainValidator(positive_or_none)] = Field(
         None, description="highest ε of any record, from which the noise follows; or one for each agent, as in 1,2,4"
     )
-    noise_multiplier: Annotated[float | list[float] | None, PlainValidator(_known)] = Field(
+    noise_multiplier: Annotated[float | list[float] | None, PlainValidator(positive_or_none)] = Field(
         None, description="σ, instead of epsilon; or one for each agent"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="δ of (ε, δ)")
@@ -191,7 +98,7 @@ class RunConfig(KeptSettings):
         None,
         description="protect whoever has several records, by the data's column of units: NAME:MOST, as in patient:8",
     )
-    bands: Annotated["int | Literal['auto']", PlainValidator(_bands)] = Field(
+    bands: Annotated["int | Literal['auto']", PlainValidator(bands_or_auto)] = Field(
         1,
         description="over how many queries noise is correlated, so that it partly cancels in sums of answers, or auto; 1 for not at all",
     )
@@ -213,7 +120,7 @@ class RunConfig(KeptSettings):
         "complete",
         description="cancelling: which pairs share masks: complete, graph (neighbours), or a graph as for graph, such as torus",
     )
-    mask_ratio: Annotated["float | Literal['auto']", PlainValidator(_ratio)] = Field(
+    mask_ratio: Annotated["float | Literal['auto']", PlainValidator(ratio_or_auto)] = Field(
         "auto", description="cancelling: size of a mask beside the noise that an agent without masks needs, or auto"
     )
     lost: int = Field(
@@ -251,7 +158,7 @@ class RunConfig(KeptSettings):
 
     seed: int = Field(0, ge=0, description="seed of public randomness: start, split, graph")
     device: str = Field("cpu", description="cpu or cuda")
-    compile: Annotated["bool | Literal['auto']", PlainValidator(_compile)] = Field(
+    compile: Annotated["bool | Literal['auto']", PlainValidator(bool_or_auto)] = Field(
         "auto", description="compile gradients: auto (long runs), true or false"
     )
     step_agents: int | None = Field(

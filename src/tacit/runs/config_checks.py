@@ -203,7 +203,7 @@ def _check_privacy(config: "RunConfig", named: Names) -> None:
     if config.private and given != 1:
         _check_names(config)
         raise InvalidInput(
-            f"say how much privacy to give: either {named['epsilon']} or {named['noise_multiplier']}, and not both; or "
+            f"say how much privacy to give: either {named['epsilon']} or {named['noise_multiplier']}, but not both; or "
             f"{named['no_private']} for no privacy"
         )
     if config.private:

@@ -9,20 +9,9 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.privacy.mechanisms import (
-    EVERYBODY,
-    RECORD,
-    Cyclic,
-    DiscreteGaussian,
-    Gaussian,
-    Masked,
-    Masks,
-    Mechanism,
-    Observer,
-    Poisson,
-    unit_in,
-    vote_mechanism,
-)
+from tacit.privacy.mechanisms import RECORD, Cyclic, Mechanism, Poisson, unit_in, vote_mechanism
+from tacit.privacy.noise_kinds import DiscreteGaussian, Gaussian, Masked, Masks
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.privacy.rounding import Discrete
 from tacit.privacy.votes import Ballot
 
@@ -77,7 +66,7 @@ class PlanEvent:
     event: Literal["plan"] = "plan"
     time: AwareDatetime
     token: str
-    """Identifies the run among others with the same settings; the ledger, the checkpoint and the answers have it, too."""
+    """Identifies the run among others with the same settings; the ledger, the checkpoint and the answers have it as well."""
     fingerprint: str
     """Identifies the settings that the run was started with."""
     algorithm: str
@@ -132,7 +121,7 @@ class PlanEvent:
     votes: dict[str, float] | None = None
     """What teachers are asked in each query, see `tacit.privacy.votes.Ballot`; rates, lots and clips are then 1. None for sums over lots."""
     machine: Machine
-    """With `compiled`, the run's fingerprint: where it is the same, the same seeds give the same bits."""
+    """With `compiled`, the run's environment: where it is the same, the same seeds give the same bits."""
     site: SiteView | None = None
     """Set where the folder is that of one site among peers: everything with a value for each agent then has one, its own."""
 
@@ -200,7 +189,7 @@ class PlanEvent:
         if self.counts is not None and len({len(row) for row in self.counts}) > 1:
             raise ValueError("counts has rows of different lengths")
         if self.private == (self.observer is None):
-            raise ValueError("a private run says against whom ε is planned, and no other run does")
+            raise ValueError("a private run must say against whom ε is planned, and no other run may")
         if self.masks is not None:
             if not self.private:
                 raise ValueError("a run without privacy has no masks")
@@ -331,7 +320,7 @@ class NoticeEvent:
     words: str = ""
 
 
-Event = Annotated[
+LogEvent = Annotated[
     PlanEvent | CheckEvent | SnapshotEvent | CheckpointEvent | ResumeEvent | FinishEvent | LinksEvent | NoticeEvent,
     Field(discriminator="event"),
 ]

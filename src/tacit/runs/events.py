@@ -27,9 +27,9 @@ from tacit.io.jsonl import append_line, last_whole_line, whole_lines
 from tacit.runs.event_types import (
     CheckEvent,
     CheckpointEvent,
-    Event,
     FinishEvent,
     LinksEvent,
+    LogEvent,
     PlanEvent,
     ResumeEvent,
     SnapshotEvent,
@@ -38,7 +38,7 @@ from tacit.runs.event_types import (
 
 START = chains.start("tacit-events-1")
 """The hash that the first line follows on."""
-_EVENT: TypeAdapter[Any] = TypeAdapter(Event)
+_EVENT: TypeAdapter[Any] = TypeAdapter(LogEvent)
 
 
 class Events:
@@ -140,7 +140,7 @@ def say_links_used(facts: Mapping[str, Any]) -> str:
     return f"{words}: it ran short" if away or used < planned else words
 
 
-def append(path: Path, event: Event) -> None:
+def append(path: Path, event: LogEvent) -> None:
     """Append one event to a file, with a hash that covers it and all before it, and wait until it is on disk."""
     (line,) = chained([plain(event)], head(path))
     append_line(path, line)
@@ -169,12 +169,12 @@ def chained(documents: Iterable[dict[str, Any]], previous: str = START) -> list[
     return lines
 
 
-def to_line(event: Event) -> bytes:
+def to_line(event: LogEvent) -> bytes:
     """Return an event by itself as a line, without a hash."""
     return _to_json(plain(event))
 
 
-def plain(event: Event) -> dict[str, Any]:
+def plain(event: LogEvent) -> dict[str, Any]:
     """Return an event as plain data, as its line has it."""
     document: dict[str, Any] = finite(_EVENT.dump_python(event, mode="json"))
     return document

@@ -28,7 +28,7 @@ from tacit.io.jsonl import append_line
 from tacit.privacy import Budget
 from tacit.runs import events
 from tacit.runs.config import RunConfig
-from tacit.runs.event_types import Event
+from tacit.runs.event_types import LogEvent
 from tacit.runs.python_config import AnyConfig, read_config
 
 LEDGER = "ledger.sqlite"
@@ -92,6 +92,14 @@ class RunFolder:
             raise
         return folder
 
+    def remove(self) -> None:
+        """Remove the folder of a run that did not begin; if anything else is in it, this fails and leaves that alone."""
+        for path in (self.path / ".lock", self.budget_file, self.config_file, self.shards_file, self.meeting_file):
+            path.unlink(missing_ok=True)
+        if self.shards_file.parent.exists():
+            self.shards_file.parent.rmdir()
+        self.path.rmdir()
+
     @staticmethod
     def unused(runs: Path, name: str) -> "RunFolder":
         """Return the folder of a run that does not exist yet; a name that is taken, or not a name, is an error."""
@@ -104,6 +112,10 @@ class RunFolder:
 
     def _taken(self) -> InvalidInput:
         done = self.summary_file.exists()
+        if self.is_running:
+            return InvalidInput(
+                f"{self.path} already exists: a process is working on that run now; choose another name"
+            )
         advice = "that run is finished; choose another name" if done else "choose another name, or resume that run"
         return InvalidInput(f"{self.path} already exists: {advice}")
 
@@ -139,7 +151,7 @@ class RunFolder:
         """Whether a process is working on this run. Asking does not block one."""
         return lock.is_held(self.path / ".lock")
 
-    def log(self, event: Event) -> None:
+    def log(self, event: LogEvent) -> None:
         """Append one event and wait until it is on disk."""
         events.append(self.events_file, event)
 

@@ -13,7 +13,7 @@ from tacit.errors import InvalidInput, TacitError, choose
 from tacit.graphs.files import graph_of
 from tacit.models import FlatModel
 from tacit.privacy import Cancelling, DurableLedger, Plan, Privacy, Unit
-from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise_kinds import Masks
 from tacit.runs.building import loss_function, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import snapshot_of

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tacit.errors import InvalidInput, choose
 from tacit.io.validation import mistake
 from tacit.privacy.accounting import Accountant, Adjacency
-from tacit.runs.config import AbsenceSettings, KeptSettings, RunConfig
+from tacit.runs.config import RunConfig
+from tacit.runs.kept_settings import AbsenceSettings, KeptSettings
 
 PARTS = ("data", "algorithm", "model", "loss", "graph", "lr", "sources", "mixing")
 """What may be an object: these can be given again when a run is resumed or loaded."""
@@ -35,7 +36,7 @@ class Part(BaseModel):
 
 
 class PythonConfig(KeptSettings):
-    """All settings of a run that was started with `tacit.train(..., run=...)`. Keys that `tacit train` has, too, mean the same."""
+    """All settings of a run that was started with `tacit.train(..., run=...)`. Keys that `tacit train` also has mean the same."""
 
     started_from: Literal["python"] = "python"
     algorithm: str

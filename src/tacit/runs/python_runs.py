@@ -64,7 +64,7 @@ def resume(
 ) -> Result:
     """Resume a run that was killed or stopped, play it to its end and return the result; no round queries the data twice.
 
-    A run whose objects can all be made again by name needs only its name, and `tacit resume` can resume it, too. Give any others
+    A run whose objects can all be made again by name needs only its name, and `tacit resume` can resume it as well. Give any others
     again as they were: `model`, `loss`, `data`, `graph`, `algorithm`, `lr`, `sources` or `mixing`. They are compared with what the
     folder keeps of them, and refused where they differ. This runs the code that the run's settings name.
 
@@ -97,7 +97,8 @@ def _play(begin: Callable[[], Runner], path: Path, config: AnyConfig, progress: 
             _say(f"stopped before any further query. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if result is None:
-        _say(f"stopped after round {runner.session.round} of {config.total_rounds}, {stopped}. {is_kept(path, config)}")
+        where = f"after round {runner.session.round:,} of {config.total_rounds:,}"
+        _say(f"stopped {where}, {stopped}. {is_kept(path, config)}")
         raise KeyboardInterrupt
     if stopping.asked:
         _say(f"the run had reached its end, and is finished: {how_to_load(path, config)} loads it")

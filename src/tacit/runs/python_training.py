@@ -13,8 +13,8 @@ from tacit.graphs.files import graph_of
 from tacit.privacy import Cancelling, Discrete, Fast, NoPrivacy, Privacy, Secret, Seeded, Unit
 from tacit.privacy.keys import Keys
 from tacit.runs.building import make_absences
-from tacit.runs.config import AbsenceSettings
 from tacit.runs.config_checks import need_tensorboard
+from tacit.runs.kept_settings import AbsenceSettings
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
 from tacit.runs.rebuilding import rebuild
 from tacit.runs.recorded_parts import describe, differences

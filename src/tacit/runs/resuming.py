@@ -1,12 +1,10 @@
-"""How a run that stopped is resumed, in a line that can be pasted, and whether its data is what it began with."""
+"""How a run that stopped is resumed, in a line that can be pasted."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from tacit.data import AgentData
-from tacit.errors import InvalidInput, RuleError
-from tacit.runs.event_types import PlanEvent
+from tacit.errors import RuleError
 from tacit.runs.python_config import PARTS, AnyConfig, PythonConfig
 
 LOADED = ("algorithm", "data", "loss", "model")
@@ -56,16 +54,3 @@ def after_failure(error: BaseException, path: Path, config: AnyConfig) -> str:
         abandon = f"tacit ledger abandon {shlex.quote(path.name)} --runs {shlex.quote(str(path.parent))} --reason WHY"
         return f"The queries of the run stay charged. A rule that was changed needs a new run; `{abandon}` gives this one up"
     return is_kept(path, config)
-
-
-def check_same_data(run: str, plan: PlanEvent, data: AgentData, sizes: tuple[int, ...]) -> None:
-    """Refuse another data set, other owners or other declared numbers of records than a run began with; all of this is public."""
-    facts = {
-        "data set": (plan.dataset, data.dataset.name),
-        "owners": (plan.owners, data.owners),
-        "numbers of records": (plan.sizes, sizes),
-    }
-    if changed := [name for name, (before, after) in facts.items() if before != after]:
-        raise InvalidInput(
-            f"the data is not what run {run!r} began with ({', '.join(changed)} differ); put it back, or start a new run"
-        )

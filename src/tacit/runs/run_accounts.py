@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.privacy import DurableAccount, DurableLedger
-from tacit.privacy.mechanisms import DiscreteGaussian, Masked, Masks
+from tacit.privacy.noise_kinds import DiscreteGaussian, Masked, Masks
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.events import Events
 from tacit.runs.folder import LEDGER

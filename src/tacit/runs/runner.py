@@ -15,29 +15,39 @@ from typing import Any, Self
 
 import torch
 
-from tacit.data import Schema
-from tacit.errors import BudgetExceeded, InvalidInput, StorageError
+from tacit.errors import InvalidInput, StorageError
 from tacit.models.hashing import models_sha256
 from tacit.privacy import Account, Budget, DurableAccount, DurableLedger, Observer
 from tacit.privacy.charges import charges_of
 from tacit.privacy.guarantees import terms
-from tacit.privacy.keys import Keys
-from tacit.privacy.mechanisms import EVERYBODY, RECORD, Masks
-from tacit.privacy.observers import state_epsilon
+from tacit.privacy.mechanisms import RECORD
+from tacit.privacy.observers import EVERYBODY
+from tacit.privacy.stated_epsilons import state_epsilon
 from tacit.runs.answers import AnswerLog, RecordingOracle
 from tacit.runs.budgeted import BudgetedLedger
 from tacit.runs.checkpoint import Checkpoint
 from tacit.runs.checks import last_check
 from tacit.runs.config import RunConfig
-from tacit.runs.describe import edges_of, links_of, plan_event, snapshot_event, snapshot_of, summary_facts, weights_of
+from tacit.runs.describe import plan_event, snapshot_event, snapshot_of, summary_facts
 from tacit.runs.environment import machine_of
-from tacit.runs.event_types import CheckpointEvent, FinishEvent, PlanEvent, ResumeEvent, now
+from tacit.runs.event_types import CheckpointEvent, FinishEvent, ResumeEvent, now
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import save_models
 from tacit.runs.python_config import AnyConfig
 from tacit.runs.python_training import maker
 from tacit.runs.recorded_parts import the_graph
-from tacit.runs.resuming import check_same_data, how_to_load
+from tacit.runs.resume_checks import (
+    check_charges,
+    check_checkpoint_is_ours,
+    check_same_data,
+    check_same_graph,
+    check_same_keys,
+    check_same_schema,
+    check_same_settings,
+    check_token,
+    needs_others,
+)
+from tacit.runs.resuming import how_to_load
 from tacit.runs.team import Alone, Holdings, Team
 from tacit.runs.tensorboard import Board
 from tacit.training.preparation import declared_sizes
@@ -75,17 +85,17 @@ class Runner:
             self._resources.enter_context(folder.locked())
             path = folder.ledger_file
             if isinstance(self.team, Alone) and folder.shards_file.exists():
-                raise self._needs_others()
+                raise needs_others(folder.name)
             self.ledger = DurableLedger(path) if budget is None else BudgetedLedger(path, budget)
             self._resources.callback(self.ledger.close)
             if not fresh:
-                self._check_settings()
+                check_same_settings(folder, config)
             training = replace(make(on_step), name=folder.name, ledger=self.ledger)
             if not fresh and (plan := self.folder.events().plan) is not None:
                 training = replace(training, compile=plan.compiled)
                 held, sizes = training.data, training.sizes
                 check_same_data(folder.name, plan, held, declared_sizes(held, sizes, held.agents, training.unit))
-                self._check_keys(training, plan)
+                check_same_keys(plan, training.cancelling, config.keys)
             self._graph, everyone = the_graph(training), training.data
             self._owners = tuple(everyone.owners)
             training = self.team.divide(training, folder, fresh=fresh)
@@ -95,7 +105,7 @@ class Runner:
             self._logged = 0  # snapshots that are in events.jsonl
             self._shown = 0  # private diagnostics that are in their file
             self._board: Board | None = None
-            self._token = self._find_token()
+            self._token = check_token(folder, self.account)
             if fresh:
                 self._log_plan()
                 if config.private and (checked := last_check(folder.path.parent, config)) is not None:
@@ -106,8 +116,7 @@ class Runner:
                 self._restore()
             if config.tensorboard:
                 resumed_at = None if fresh else self.session.round
-                against = self.session.plan.observer
-                self._board = Board(folder.board_folder, self.epsilon_at, against, resumed_at=resumed_at)
+                self._board = Board(folder.board_folder, self.epsilon_at, self._terms, resumed_at=resumed_at)
                 self._resources.callback(self._board.close)
         except BaseException:
             if fresh and hasattr(self, "account"):
@@ -139,17 +148,7 @@ class Runner:
             return Runner(folder, config, make, fresh=True, budget=budget, on_step=on_step, team=team)
         except BaseException:
             if not folder.events_file.exists():
-                for path in (
-                    folder.path / ".lock",
-                    folder.budget_file,
-                    folder.config_file,
-                    folder.shards_file,
-                    folder.meeting_file,
-                ):
-                    path.unlink(missing_ok=True)
-                if folder.shards_file.parent.exists():
-                    folder.shards_file.parent.rmdir()
-                folder.path.rmdir()
+                folder.remove()
             raise
 
     @staticmethod
@@ -232,6 +231,15 @@ class Runner:
         unit = self.session.training.unit
         return RECORD if unit is None else unit.name
 
+    @property
+    def _terms(self) -> str:
+        """What every ε of the run is stated with; nothing for a run without privacy."""
+        plan = self.session.plan
+        if plan.privacy is None:
+            return ""
+        words = terms(plan.privacy.delta, plan.privacy.adjacency, plan.privacy.accountant)
+        return f"per {self.protected} at {words}, against {plan.observer}"
+
     def epsilon(self, queries: int | None = None, observer: Observer | None = None) -> float | None:
         """Derive the highest ε of any agent from the run's account in the ledger; None for a run without privacy.
 
@@ -301,71 +309,19 @@ class Runner:
         self._oracle = RecordingOracle(self.session.real_oracle, log, replay, answered)
         self.session.wrap_oracle(lambda _: self._oracle)
 
-    def _needs_others(self) -> InvalidInput:
-        """Return the error for one process that resumes a run of several: it has neither their answers nor their charges."""
-        return InvalidInput(
-            f"run {self.folder.name!r} was begun by several processes; resume it with `tacit resume {self.folder.name}`, which starts as many"
-        )
-
-    def _check_settings(self) -> None:
-        """Refuse settings that are not those the run began with."""
-        plan = self.folder.events().plan
-        if plan is not None and plan.fingerprint != self.config.fingerprint:
-            raise InvalidInput(
-                f"{self.folder.config_file} was changed since the run began; put it back, or start a new run with it"
-            )
-
-    def _find_token(self) -> str:
-        """Return the token that identifies this run in the ledger; the plan must have the same."""
-        plan, account = self.folder.events().plan, self.account
-        if plan is None and account.spent:
-            raise StorageError(
-                f"{self.folder.events_file} has no plan, but {account.spent} queries of this run are on record; the run "
-                "cannot be resumed without it"
-            )
-        if plan is not None and plan.token != account.token:
-            raise StorageError(f"{self.folder.events_file} belongs to a different run than the one in the ledger")
-        return account.token
-
-    def _check_keys(self, training: Training, plan: PlanEvent) -> None:
-        """Refuse a key graph that is not the one the run began with: a file may have changed."""
-        noise = training.cancelling
-        if noise is None or isinstance(noise.keys, str) or plan.masks is None:
-            return
-        if Keys.of(noise.keys) != Masks.of_json(plan.masks).keys:
-            raise InvalidInput(f"the key graph {self.config.keys!r} was changed since the run began; put it back")
-
-    def _check_graph(self) -> None:
-        """Refuse a graph that is not the one the run began with: a file may have changed."""
-        plan = self.folder.events().plan
-        edges, weights = edges_of(self._graph, self.session.training.link_rounds), weights_of(self._graph)
-        if plan is not None and links_of(plan.edges, plan.weights) != links_of(edges, weights):
-            raise InvalidInput(f"the graph {self.config.graph!r} was changed since the run began; put it back")
-
-    def _check_schema(self) -> None:
-        """Refuse to resume under another declaration of what a record may be."""
-        plan = self.folder.events().plan
-        if plan is not None and plan.schema != self.session.schema.to_dict():
-            raise InvalidInput(
-                f"the run began with {Schema.of(plan.schema)}, but its data and model now give {self.session.schema}; put back what was "
-                "changed, or start a new run"
-            )
-
     def _restore(self) -> None:
         session, folder = self.session, self.folder
         answered, round = 0, None
         if isinstance(self.team, Alone) and charges_of(folder.ledger_file, self._token):
-            raise self._needs_others()
-        self._check_graph()
-        self._check_schema()
-        if folder.events().plan is None:
+            raise needs_others(folder.name)
+        if (plan := folder.events().plan) is None:
             self._log_plan()  # it was killed before that
+        else:
+            check_same_graph(plan, self._graph, session.training.link_rounds, self.config.graph)
+            check_same_schema(plan, session.schema)
         if folder.checkpoint_file.exists():
             saved = Checkpoint.load(folder.checkpoint_file)
-            if saved.fingerprint != self.config.fingerprint:
-                raise InvalidInput(f"{folder.checkpoint_file} belongs to other settings than {folder.config_file}")
-            if saved.token != self._token:
-                raise StorageError(f"{folder.checkpoint_file} belongs to another run; it was left alone")
+            check_checkpoint_is_ours(folder, saved, self.config.fingerprint, self._token)
             session.load_state_dict(saved.tensors)
             answered, round = saved.answered, session.round
         self._record(AnswerLog(folder.answers_file(answered), self._token), answered=answered)
@@ -374,18 +330,11 @@ class Runner:
         while self.config.private and 0 <= self.lost_queries < elsewhere:
             self.account.spend()  # another process was charged for an answer that it lost
         lost = self.lost_queries
-        missing = session.cost.queries - on_record
-        if lost < 0 or missing < 0:
-            charged = self.account.spent if self.config.private else session.cost.queries
-            raise StorageError(
-                f"{on_record} answers of run {folder.name!r} are on disk, but only {charged} queries on record: the ledger "
-                f"{folder.ledger_file} is not the one that the run was charged to, or an older copy of it. No query was made"
-            )
-        if self.config.private and self.account.remaining < missing:
-            raise BudgetExceeded(
-                f"{lost} answers of run {folder.name!r} were charged and lost; the {missing} queries still to make do not "
-                f"fit the {self.account.remaining} that its budget has left. Nothing more was spent"
-            )
+        charged = self.account.spent if self.config.private else session.cost.queries
+        remaining = self.account.remaining if self.config.private else None
+        check_charges(
+            folder, on_record, lost, missing=session.cost.queries - on_record, charged=charged, remaining=remaining
+        )
         events = folder.events()
         if seen := [snapshot_of(event) for event in events.snapshots if event.round <= session.round]:
             session.restore_histories([seen])

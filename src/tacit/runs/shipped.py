@@ -8,7 +8,7 @@ from tacit.errors import InvalidInput, choose
 from tacit.models import LOSSES, Loss
 from tacit.runs.rules import make_shipped_rule
 from tacit.runs.specs import is_shipped, load_dataset, parse_links
-from tacit.runs.user_code import UserCode, find, is_user_code
+from tacit.runs.user_code import UserCode, find, is_user_code, refuse_file_alone
 from tacit.runs.user_parts import make_user_part
 from tacit.training.preparation import Model
 
@@ -21,6 +21,7 @@ def by_name(key: str, text: str, data: Any, seed: int) -> tuple[Any, UserCode | 
     if is_user_code(text) and not is_shipped("dataset" if key == "data" else key, text):
         own = find(key, text)
         return make_user_part(key, own, data, seed), own
+    refuse_file_alone(text, key)
     return make_shipped(key, text, data, seed), None
 
 

@@ -16,6 +16,7 @@ from tacit.graphs import build, find_graph, read_graph
 from tacit.graphs.topologies import sides
 from tacit.networks import Topology, schedule
 from tacit.registry import GRAPHS, SCHEDULES, Registry, Shipped
+from tacit.runs.user_code import refuse_file_alone
 
 Read = type[int] | type[float]
 
@@ -32,6 +33,7 @@ _TABLES = (".csv", ".tsv", ".txt", ".npy", ".npz", ".parquet", ".json", ".jsonl"
 def load_dataset(text: str, folder: str | Path | None = None, seed: int = 0) -> DataSet:
     """Return the data set that a text names: one that `tacit.data.load` knows, or `synthetic:RECORDS`."""
     name, _, records = text.strip().partition(":")
+    refuse_file_alone(text, "dataset")
     if Path(name).suffix in _TABLES or os.path.isfile(text):
         raise InvalidInput(
             f"dataset is {text!r}, but files are not read here: only you know what each column is, and which of it is public. "

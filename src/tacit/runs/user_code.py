@@ -48,6 +48,14 @@ def is_user_code(text: str) -> bool:
     return _OWN.fullmatch(text.strip()) is not None
 
 
+def refuse_file_alone(text: str, kind: str | None = None) -> None:
+    """Refuse a Python file without the name of what to take from it; the error begins with what it is for, if that is given."""
+    file = text.strip().removesuffix(":")
+    if file.endswith(".py"):
+        begin = "" if kind is None else f"{kind} is {text!r}; "
+        raise InvalidInput(f"{begin}it must have the name of what to take from that file: {file}:NAME")
+
+
 def last_part(text: str) -> str:
     """Return the name without the file or module that it is in; any other text as it is."""
     return text.strip().rpartition(":")[2] if is_user_code(text) else text

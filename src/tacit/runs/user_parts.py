@@ -46,7 +46,7 @@ def as_model(own: UserCode, facts: Callable[[], dict[str, Any]]) -> "Callable[[]
     about, value = f"model {own.text}", own.value
     if isinstance(value, nn.Module):
         raise InvalidInput(
-            f"{about} is a module that is made anew whenever its file is run, with other parameters each time; name its class, or "
+            f"{about} is a module that is made again whenever its file is run, with different parameters each time; name its class, or "
             "a function that makes it"
         )
     if not callable(value):

@@ -1,4 +1,4 @@
-"""Agents that are away for some rounds, or leave for good: who is away when, and what the others do meanwhile.
+"""Agents that are away for some rounds, or leave for good: who is away when, and what the others do in the meantime.
 
 An agent that is away sends nothing, hears nothing, and keeps its state. Its neighbours take its weight themselves, so that every round
 still preserves the average of all. Which agents are away in which round is public and fixed beforehand.
@@ -38,7 +38,7 @@ class Absence:
                 raise InvalidInput(f"{name} of an absence is {value!r}; it must be a whole number, at least 0")
         if self.until is not None and self.until <= self.first:
             raise InvalidInput(
-                f"agent {self.agent} is away from round {self.first} until {self.until}; that is not a single round"
+                f"agent {self.agent} is away from round {self.first} until {self.until}; until must be later than first"
             )
         if self.rekey is not None and (self.until is not None or self.rekey < self.first):
             raise InvalidInput(

@@ -33,16 +33,22 @@ _MOST_NUMBERS = 2**22  # of the rows by which it is seen whether a rule mixes th
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cost:
-    """What a run does: queries of each agent's data, messages to each neighbour and vectors in them, bytes that each agent sends.
+    """What a run does: queries of each agent's data in every round, messages to each neighbour and vectors in them, bytes that each agent sends.
 
+    asked: how many queries each round makes, gossip included.
     ballot: what teachers are asked in each query; None where queries are means over lots.
     """
 
-    queries: int
+    asked: tuple[int, ...]
     messages: int
     vectors_sent: int
     bytes_sent: NDArray[np.int64]
     ballot: Ballot | None = None
+
+    @property
+    def queries(self) -> int:
+        """How many queries a run makes of each agent's data."""
+        return sum(self.asked)
 
 
 def count(
@@ -68,7 +74,7 @@ def count(
                 raise
             continue  # it reads values, or does something that needs them
         return Cost(
-            queries=oracle.queries,
+            asked=tuple(oracle.asked),
             messages=play.messages,
             vectors_sent=play.vectors,
             bytes_sent=network.bytes_sent.copy(),
@@ -135,7 +141,9 @@ def _played(
             labelled_gradient=lambda theta, labels: torch.zeros_like(theta),
         )
         while play.round < until:
+            before = oracle.queries
             play.advance()
+            oracle.asked.append(oracle.queries - before)
     except RuleError as error:
         raise RuleError(f"{error}. {_REHEARSED}") from error.__cause__
     return play
@@ -146,6 +154,7 @@ class _Counting:
 
     def __init__(self, answer: float) -> None:
         self._answer, self.queries = answer, 0
+        self.asked: list[int] = []  # in each round
         self.ballot: Ballot | None = None
 
     def gradient(self, theta: Tensor) -> Tensor:

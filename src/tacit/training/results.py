@@ -17,8 +17,8 @@ from tacit.data.records import RecordsLike
 from tacit.errors import DataError, InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Diagnostics, Guarantee, Ledger, Observer, Plan
-from tacit.privacy.mechanisms import EVERYBODY
-from tacit.privacy.observers import epsilons_against
+from tacit.privacy.observers import EVERYBODY
+from tacit.privacy.stated_epsilons import epsilons_against
 from tacit.training.evaluation import Score, evaluate
 
 
@@ -191,7 +191,7 @@ class Result:
     def epsilons_over_time(self) -> Float[np.ndarray, "snapshots agents"]:
         """Derive every agent's ε after each snapshot's queries, in the plan's δ, adjacency and accountant.
 
-        Rows before the last are ε of part of the plan's queries, and not a guarantee for a run that was stopped there. The last
+        Rows before the last are ε of part of the plan's queries. They are not a guarantee for a run that was stopped there. The last
         row is that of `guarantees`; with many points, those before it are upper bounds within some percent.
         """
         spent = self.plan.epsilons([snapshot.queries for snapshot in self.history[:-1]])

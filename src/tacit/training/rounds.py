@@ -145,9 +145,13 @@ class Play:
 
     def advance(self) -> None:
         """Play one round: of the rule or, after its last one, of gossip."""
-        before = self.state
+        before, labels = self.state, self.labels
         with torch.no_grad():
-            state = self._rule_round() if self.round < self.rounds else self._gossip()
+            try:
+                state = self._rule_round() if self.round < self.rounds else self._gossip()
+            except BaseException:
+                self.labels = labels  # between peers this round is played again, with the same answer
+                raise
             self._check(state, before.theta.shape, "round")
             if self._absences is not None and (away := self._absences.away(self.round)):
                 gone = torch.tensor(

@@ -32,7 +32,7 @@ from tacit.privacy import (
     Privacy,
     PrivateOracle,
 )
-from tacit.privacy.planning import side_by_side
+from tacit.privacy.plans import side_by_side
 from tacit.privacy.teacher_oracle import TeacherOracle
 from tacit.training.absences import Absences, WithAbsences
 from tacit.training.checks import check_masks_are_shared, warn_of_units
@@ -254,15 +254,18 @@ class Session:
         if self.round % self.monitor.schedule.every == 0 or self.finished:
             self.take_snapshot()
 
-    def take_snapshot(self) -> None:
-        """Score the models as they are, on all validation records after the last round, and warn once if they are not finite."""
+    def take_snapshot(self, *, whole: bool = False) -> None:
+        """Score the models as they are, and warn once if they are not finite.
+
+        All validation records are scored after the last round or where `whole` asks for it, and a sample of them otherwise.
+        """
         if not self._diverged and not bool(self.state.theta.isfinite().all()):
             self._diverged = True
             log.warning(
                 "the agents' models have not been finite since round %d or before; try a smaller lr", self.round
             )
         asked, labels = self.oracle.queries, self._play.labels
-        self.monitor.take_snapshot(self.state.theta, self.round, asked, labels=labels, whole=self.finished)
+        self.monitor.take_snapshot(self.state.theta, self.round, asked, labels=labels, whole=whole or self.finished)
 
     def results(self) -> list[Result]:
         """Return the result of every trial so far."""

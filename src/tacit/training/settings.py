@@ -51,8 +51,8 @@ class Training:
     seed: drives all public randomness: initialisation and `at.chance`. Lots and noise never come from it.
     sources: where lots and noise come from: `Secret()` unless given. `Seeded(s)` or `Fast(s)` can be repeated, and make a
         run that is not a release. A run without privacy draws its lots from `Fast(seed)`.
-    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without
-        privacy is written there, too, and refused where a budget is set.
+    ledger: where queries are written, a new one unless given. Its budget, if it has one, is enforced. A run without privacy is also
+        written there, and is refused if a budget is set.
     name: the run's label in the ledger, used once; of several trials, trial t is `<name>/<t>`.
     sizes: the declared number of records of each agent, from which q = L/n follows; the true number unless given.
     step_agents: for how many agents' lots a step of the engine is shaped, all that are hosted here unless given. Libraries round by
@@ -61,11 +61,11 @@ class Training:
     evaluate_every: rounds between snapshots of the models; at most twenty snapshots unless given. All validation records are scored after
         the last round and a fixed sample of them before, planned so that a run scores a tenth as many records as it trains on.
         A short run scores more, since its end is scored in full.
-    spare_queries: queries beyond those that the run makes, for answers that a crash may lose; noise covers them, too.
+    spare_queries: queries beyond those that the run makes, for answers that a crash may lose; the noise covers them as well.
     private_diagnostics: collect what each query saw of the private data. Such a run is not a release.
     taps: functions that see every exchange's tensors, as an observer of all links would.
-    compile: whether gradients are compiled, which takes about a minute and makes them some times faster. `"auto"`
-        compiles where the run is long enough to win that back. Rounding differs from that of a run that is not compiled.
+    compile: whether gradients are compiled, which takes about a minute and makes them a few times faster. `"auto"`
+        compiles if the run is long enough to make up for that. Rounding differs from that of a run that is not compiled.
     device: where tensors live.
     progress: show a progress bar, if the error stream is a terminal.
     """

@@ -57,7 +57,7 @@ class _Played(NamedTuple):
 
 
 def play_trials(training: Training, trials: int, workers: int) -> list[Result]:
-    """Play independent trials in so many processes with one thread each, and return their results.
+    """Play independent trials in this many processes with one thread each, and return their results.
 
     A step is shaped for the agents of one trial unless `step_agents` says otherwise, so that with seeded sources the models are the same, to the
     bit, for every number of workers.

@@ -5,8 +5,11 @@ the values that `tacit.tuning` draws.
 """
 
 import json
+import os
+import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,11 @@ from tacit.tuning.search import Search, SearchOutcome, TrialOutcome, check_score
 from tacit.tuning.space import Parameter, draw_values
 from tacit.tuning.stack import make_stack
 
-_STATE = "state.safetensors"
+_STATE, _COURSE = "state.safetensors", "course.json"
 
 
-def tune_on_ray(config: RunConfig, search: Search) -> SearchOutcome:
-    """Search on Ray's workers; records must be public."""
+def tune_on_ray(config: RunConfig, search: Search, *, say: Callable[[str], None] = lambda text: None) -> SearchOutcome:
+    """Search on Ray's workers; records must be public. `say` gets a line for every score."""
     try:
         from ray import tune
         from ray.tune.schedulers import PopulationBasedTraining
@@ -51,7 +54,24 @@ def tune_on_ray(config: RunConfig, search: Search) -> SearchOutcome:
             metric="score",
             mode="max",
         )
-    with ray_session(1, OMP_NUM_THREADS="1"), tempfile.TemporaryDirectory() as folder:
+
+    class ScoreLines(tune.Callback):
+        """Says every score. Ray pickles it to resume a search, which is not offered, so it leaves out what cannot be pickled."""
+
+        def __init__(self, say: Callable[[str], None], generations: int) -> None:
+            self.say, self.generations = say, generations
+
+        def __getstate__(self) -> dict[str, Any]:
+            return {}
+
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: dict[str, Any], **info: Any) -> None:
+            """Say how good a trial is after a generation."""
+            done = f" after generation {len(json.loads(result['course']))} of {self.generations}"
+            self.say(f"trial {result['number']}: {result['score']:.4f}{done if self.generations > 1 else ''}")
+
+    os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")  # which prints a panel whatever `verbose` is
+    session, quiet = ray_session(1, OMP_NUM_THREADS="1"), redirect_stdout(sys.stderr)  # stdout is for the result
+    with session, quiet, tempfile.TemporaryDirectory() as folder:
         space: dict[str, Any] = {"number": tune.grid_search(list(range(search.population)))}
         how: dict[str, Any] = {"metric": "score", "mode": "max"}
         if scheduler is not None:
@@ -63,7 +83,9 @@ def tune_on_ray(config: RunConfig, search: Search) -> SearchOutcome:
             tune.with_resources(trainable, {"cpu": 1}),
             param_space=space,
             tune_config=tune.TuneConfig(**how),
-            run_config=tune.RunConfig(storage_path=folder, name="tune", verbose=0),
+            run_config=tune.RunConfig(
+                storage_path=folder, name="tune", verbose=0, callbacks=[ScoreLines(say, search.generations)]
+            ),
         ).fit()
         if found.errors:
             raise InvalidInput(f"a trial failed on Ray: {str(found.errors[0]).strip().splitlines()[-1]}")
@@ -84,20 +106,29 @@ def _play_trial(given: Mapping[str, Any], *, base: str, drawn: list[dict[str, fl
     values = {name: given.get(name, value) for name, value in drawn[given["number"]].items()}
     config = RunConfig.of(json.loads(base) | values)
     stack = make_stack([config], [given["number"]], name="tune", ledger=None, every=length)
+    # Values and score of each generation, also of trials that this one has taken over.
+    course: list[tuple[dict[str, float], float]] = []
     if (saved := tune.get_checkpoint()) is not None:
         with saved.as_directory() as folder:
             stack.session.load_state_dict(load_file(str(Path(folder) / _STATE)))
+            course = json.loads((Path(folder) / _COURSE).read_text())
     with stack.session:
         while not stack.session.finished:
             stack.play(stack.session.round + length)
+            course.append((values, stack.scores()[0]))
             with tempfile.TemporaryDirectory() as folder:
                 save_file(
                     {name: value.contiguous() for name, value in stack.session.state_dict().items()},
                     str(Path(folder) / _STATE),
                 )
-                report = {"score": stack.scores()[0], "number": given["number"], "values": values}
+                text = json.dumps(course)
+                (Path(folder) / _COURSE).write_text(text)
+                report = {"score": course[-1][1], "number": given["number"], "course": text}
                 tune.report(report, checkpoint=tune.Checkpoint.from_directory(folder))
 
 
 def _outcome(metrics: Mapping[str, Any]) -> TrialOutcome:
-    return TrialOutcome(number=int(metrics["number"]), values=dict(metrics["values"]), score=float(metrics["score"]))
+    """Return a trial from its last report. Scores are those of the models that it continues, whichever trial they were in."""
+    values, scores = zip(*json.loads(metrics["course"]), strict=True)
+    several: dict[str, Any] = {"course": values, "scores": scores} if len(values) > 1 else {}
+    return TrialOutcome(number=int(metrics["number"]), values=values[-1], score=scores[-1], **several)

@@ -9,6 +9,7 @@ from dp_accounting.rdp import RdpAccountant
 
 from tacit.errors import InvalidInput
 from tacit.privacy import Event
+from tacit.privacy.accounting import quiet_accountants
 
 _ORDERS = [1 + number / 10 for number in range(1, 100)] + list(range(11, 65)) + [80, 96, 128, 192, 256, 512]
 
@@ -26,5 +27,6 @@ def repeat_and_select(event: Event, *, mean: float, delta: float) -> float:
     once = dp_accounting.PoissonSampledDpEvent(event.sample_rate, dp_accounting.GaussianDpEvent(event.noise_multiplier))
     run = dp_accounting.SelfComposedDpEvent(once, event.count)
     accountant = RdpAccountant(_ORDERS)
-    accountant.compose(dp_accounting.dp_event.RepeatAndSelectDpEvent(run, mean, 1))
-    return float(accountant.get_epsilon(delta))
+    with quiet_accountants():
+        accountant.compose(dp_accounting.dp_event.RepeatAndSelectDpEvent(run, mean, 1))
+        return float(accountant.get_epsilon(delta))

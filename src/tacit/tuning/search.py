@@ -33,12 +33,12 @@ class SearchProgress(NamedTuple):
 
 
 OnProgress = Callable[[SearchProgress], None]
-_QUARTER = 4  # of a population, the worst of which take over the best
+_QUARTER = 4  # one in four trials of a population is replaced after each generation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is searched and how: `population` trials, in one generation, or in several of which the worst quarter takes over the best."""
+    """What is searched and how: `population` trials in one generation, or in several, after each of which the worst quarter continues from the best."""
 
     parameters: tuple[Parameter, ...]
     population: int = 8
@@ -65,7 +65,7 @@ class Search:
         names = [parameter.name for parameter in self.parameters]
         if charged and (kept := [name for name in names if name in OF_MECHANISMS]):
             raise InvalidInput(
-                f"on private records the ledger holds lots, clipping norms and noise before the first query, so that a population cannot change "
+                f"on private records the ledger holds lots, clipping norms and noise before the first query, so a population cannot change "
                 f"{', '.join(kept)}; leave it out, or search with --generations 1"
             )
         if others := [name for name in names if name not in stacked_names(config)]:
@@ -77,7 +77,7 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome:
-    """One trial: its values, in the last generation if there are several, its score, and from whom it took over when."""
+    """One trial: its values, in the last generation if there are several, its score, and how both came about."""
 
     number: int
     values: dict[str, float]
@@ -144,7 +144,7 @@ def tune(
     apart = ledger is None and len(groups) > 1
     if workers > 1 and not apart:
         say(
-            "one process plays all trials: workers share stacks of a plain search on published records, and here "
+            "one process plays all trials: workers share stacks of a plain search on published records, but here "
             + ("records are private" if ledger is not None else "all trials are in one stack")
         )
     if search.generations > 1:

@@ -90,7 +90,7 @@ def parse_parameter(text: str) -> Parameter:
 
 
 def draw_values(parameters: Sequence[Parameter], population: int, seed: int) -> list[dict[str, float]]:
-    """Return the values of so many trials: each parameter's range is cut into as many parts, and each part is used once."""
+    """Return the values of `population` trials: each parameter's range is cut into as many parts as there are trials, and each part is used once."""
     chance = np.random.default_rng(seed)
     places = [(chance.permutation(population) + chance.random(population)) / population for _ in parameters]
     return [

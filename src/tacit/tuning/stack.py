@@ -87,9 +87,10 @@ class Stack:
             on_round(self.session.round)
 
     def scores(self) -> list[float]:
-        """Return how good each trial is now on public validation records: its agents' mean accuracy, or minus their loss."""
-        if self.session.monitor.histories[0][-1].round < self.session.round:  # it was stopped between two snapshots
-            self.session.take_snapshot()
+        """Return how good each trial is now on all public validation records: its agents' mean accuracy, or minus their loss."""
+        newest = self.session.monitor.histories[0][-1]
+        if newest.round < self.session.round or newest.sample is not None:  # too few records to choose trials by
+            self.session.take_snapshot(whole=True)
         found = []
         for history in self.session.monitor.histories:
             last = history[-1]

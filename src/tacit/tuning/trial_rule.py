@@ -24,7 +24,7 @@ class TrialRule(AroundRule):
 
     @property
     def rule(self) -> Algorithm[Any]:  # type: ignore[override]
-        """The first trial's rule, by which all go."""
+        """The first trial's rule, which stands for all: they differ in numbers alone."""
         return self.each[0]
 
     def init(self, theta: Stacked) -> Any:

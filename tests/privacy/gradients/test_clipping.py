@@ -228,6 +228,7 @@ def test_an_infinite_record_of_one_agent_is_nothing_to_another():
     assert engine.clipped_sums(theta, lot, torch.ones(2, dtype=torch.float64)).sums.isfinite().all()
 
 
+@pytest.mark.slow
 def test_resnet9_has_per_sample_gradients():
     model = FlatModel(resnet9((3, 8, 8), 10))
     assert model.size > 6_000_000

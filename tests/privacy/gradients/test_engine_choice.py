@@ -77,7 +77,7 @@ def test_an_engine_that_is_wrong_is_not_chosen(monkeypatch):
     monkeypatch.setattr(choice, "_VERDICTS", {})
     monkeypatch.setattr(layers, "lengths", lambda values: 0.5 * values.double().square().sum(-1).sqrt())
     chosen = choose_engine(model, theta[0], lot, lot_sizes=[4], queries=1, private=True, compile=False)
-    assert chosen.why == "record by record: the layer-by-layer engine gives other norms"
+    assert chosen.why == "record by record: the layer-by-layer engine gives different norms"
 
 
 @pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.slow)])

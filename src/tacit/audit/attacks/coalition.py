@@ -23,7 +23,7 @@ from tacit.audit.attacks.repeats import repeat_scores
 from tacit.audit.linear.responses import Hears
 from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
-from tacit.privacy.mechanisms import Masks
+from tacit.privacy.noise_kinds import Masks
 
 _MOST_COALITIONS = 20_000
 

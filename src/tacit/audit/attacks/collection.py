@@ -19,7 +19,7 @@ from tacit.io import journal
 from tacit.io.processes import spread
 
 Scores = dict[str, Float[np.ndarray, " runs"]]
-Progress = Callable[[int, int], None]
+OnRuns = Callable[[int, int], None]
 """Called with the number of runs done, of both sides, and the total: before the first batch and after each."""
 
 
@@ -58,7 +58,7 @@ def collect(
     workers: int = 1,
     file: Path | None = None,
     facts: dict[str, Any] | None = None,
-    on_progress: Progress = lambda done, total: None,
+    on_progress: OnRuns = lambda done, total: None,
 ) -> Collected:
     """Play `runs` runs on each side and return their scores; run i has seed i.
 

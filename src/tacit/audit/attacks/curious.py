@@ -19,8 +19,9 @@ from tacit.audit.bounds.discrete import Grid
 from tacit.audit.linear.responses import Hears, Responses
 from tacit.audit.linear.views import View
 from tacit.errors import InvalidInput
+from tacit.models import FlatModel
 from tacit.privacy import Observer, Plan, Secret, Sources
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,24 +84,25 @@ class CuriousAgents:
         """The pairs whose masks the observers know."""
         return frozenset() if self.plan.masks is None else known_pairs(self.plan.masks, self.observers)
 
+    def play_along(
+        self, direction: Float[Tensor, " params"], trials: int, *, present: bool, seed: int, sources: Sources | None
+    ) -> tuple[FlatModel, list[tuple[Tensor, ...]], Float[Tensor, "stack 1"]]:
+        """Play this many runs, and return their model, and along a direction all messages and the final models."""
+        sent: list[tuple[Tensor, ...]] = []
+        column = direction[:, None]
+        taps = [lambda tensors: sent.append(tuple(tensor.double() @ column for tensor in tensors))]
+        results = self.world.play(trials, present=present, seed=seed, sources=sources, taps=taps)
+        return results[0].model, sent, torch.cat([result.theta for result in results]).double() @ column
+
     def watch(
         self, trials: int, *, present: bool, seed: int, direction: Float[Tensor, " params"]
     ) -> Float[Tensor, "trials seen"]:
         """Play this many runs, and return what is seen along a direction, without the masks that are known."""
-        masks, recorder = self.plan.masks, None
-        if masks is not None:
-            recorder = MaskRecorder(self.sources or Secret(), self.known)
-        sent: list[tuple[Tensor, ...]] = []
-        column = direction[:, None]
-        results = self.world.play(
-            trials,
-            present=present,
-            seed=seed,
-            sources=self.sources if recorder is None else recorder,
-            taps=[lambda tensors: sent.append(tuple(tensor.double() @ column for tensor in tensors))],
-        )
-        models = torch.cat([result.theta for result in results]).double() @ column
-        starts = self.world.starts(results[0].model, trials, seed).double() @ column
+        masks = self.plan.masks
+        recorder = None if masks is None else MaskRecorder(self.sources or Secret(), self.known)
+        sources = self.sources if recorder is None else recorder
+        model, sent, models = self.play_along(direction, trials, present=present, seed=seed, sources=sources)
+        starts = self.world.starts(model, trials, seed).double() @ direction[:, None]
         seen = self.view.arrange(sent, starts, models=models)[..., 0]
         if masks is None or recorder is None:
             return seen

@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tacit.privacy import Sources
-from tacit.privacy.mechanisms import Masks
 from tacit.privacy.noise import MASK_BLOCK
+from tacit.privacy.noise_kinds import Masks
 from tacit.privacy.normals import box_muller
 from tacit.privacy.randomness import ChaChaStream, MaskSource, Opener, Source, Stream
 

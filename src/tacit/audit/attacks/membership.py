@@ -15,7 +15,7 @@ from tacit.audit.attacks.worlds import images
 from tacit.data import DataSet
 from tacit.errors import choose
 from tacit.privacy import Privacy, Sources
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 from tacit.training.schedules import LogSpaced, Schedule
 
 # Rules, clipping norms and step sizes. The paper gives none for this attack, and with those of its large runs a network on 300

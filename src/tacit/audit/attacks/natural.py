@@ -65,9 +65,8 @@ class NaturalNeighbor(CuriousAgents):
     @cached_property
     def _records(self) -> tuple[Records, Records]:
         """The canary, and all other records of the target."""
-        data, prepare, canary = self.world.data, self.world.data.dataset.prepare, self.world.canary
-        held = data.dataset.train.take(data.indices[self.world.target])
-        return Records(prepare(canary.inputs), canary.targets), Records(prepare(held.inputs), held.targets)
+        held = self.world.data.dataset.train.take(self.world.data.indices[self.world.target])
+        return self.world.prepared(self.world.canary), self.world.prepared(held)
 
     @cached_property
     def _points(self) -> tuple[Tensor, Tensor]:

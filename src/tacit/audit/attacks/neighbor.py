@@ -8,6 +8,7 @@ on a sound system only the likelihood should show anything.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,7 +69,7 @@ class Neighbor(CuriousAgents):
         scores = {"likelihood": log_ratio(self._information, answers, rate=rate, noise=noise).numpy()}
         if answers.shape[1] > 1:
             scores["centred"] = log_ratio(self._information, answers - middle, rate=rate, noise=noise).numpy()
-            scores["variation"] = _variation(answers)
+            scores["variation"] = torch.log(answers.std(dim=1) + 1e-12).numpy()  # very low where noise is used again
         if plan.bands:
             # How much is seen of each answer: all of it where own noise alone hides it, and less behind masks.
             seen_share = float(self._information.diagonal().mean())
@@ -86,11 +87,8 @@ class Neighbor(CuriousAgents):
         neighbourhood knows everything that is added to g̃ there. What it learns in a round is whether g̃ was above or below minus that.
         """
         world, plan, target = self.world, self.plan, self.world.target
-        sent: list[tuple[Tensor, ...]] = []
-        direction = world.direction[:, None]
-        taps = [lambda tensors: sent.append(tuple(tensor.double() @ direction for tensor in tensors))]
-        results = world.play(trials, present=present, seed=seed, sources=self.sources, taps=taps)
-        models = torch.cat([result.theta for result in results]).double() @ direction
+        runs: dict[str, Any] = {"present": present, "seed": seed, "sources": self.sources}
+        _, sent, models = self.play_along(world.direction, trials, **runs)
         rate, noise = plan.sample_rates[target], plan.noise_multipliers[target]
         rule, graph = world.algorithm, world.graph
         assert isinstance(rule, DiNNO)
@@ -125,11 +123,6 @@ class Neighbor(CuriousAgents):
     @cached_property
     def _information(self) -> Tensor:
         return self.view.information(self.world.target)
-
-
-def _variation(answers: Float[Tensor, "trials queries"]) -> Float[np.ndarray, " trials"]:
-    """Return the log of how much the answers differ between rounds; very low where the same noise is used again."""
-    return torch.log(answers.std(dim=1) + 1e-12).numpy()
 
 
 def _log(chance: np.ndarray) -> np.ndarray:

@@ -111,9 +111,8 @@ class OneRun:
             while not session.finished:
                 session.advance()
             plan, model, theta = session.plan, session.model, session.state.theta
-        canaries, others = map(
-            self._prepare, (self.canaries, world.data.dataset.train.take(world.data.indices[target]))
-        )
+        held = world.data.dataset.train.take(world.data.indices[target])
+        canaries, others = world.prepared(self.canaries), world.prepared(held)
         if self.sees == "answers":
             scores = likelihoods(model, canaries, others, recording.seen, plan, target)
         else:
@@ -133,9 +132,6 @@ class OneRun:
         bounds = one_run_bound(outcome, **at), one_run_fdp_bound(outcome, **at, event=played.event)
         claim = Claim.of(played.event, played.delta)
         return OneRunFindings(claim=claim, outcome=outcome, bounds=bounds, played=played)
-
-    def _prepare(self, records: Records) -> Records:
-        return Records(self.world.data.dataset.prepare(records.inputs), records.targets)
 
 
 def dirac_canaries(

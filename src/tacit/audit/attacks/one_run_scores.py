@@ -22,7 +22,7 @@ from tacit.data.records import concatenate
 from tacit.errors import InvalidInput
 from tacit.models import FlatModel
 from tacit.privacy import Oracle, PerSample, Plan
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 from tacit.privacy.gradients.clipping import Sample, clip_factors, lengths
 from tacit.privacy.votes import Ballot
 

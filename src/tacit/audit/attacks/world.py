@@ -22,7 +22,7 @@ from tacit.models import FlatModel
 from tacit.models.functional import Loss, cross_entropy
 from tacit.networks import StackedNetwork, Tap
 from tacit.privacy import Compile, Plan, Privacy, Sources
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 from tacit.privacy.randomness import MaskSource, Source
 from tacit.privacy.rounding import Discrete
 from tacit.training.absences import Absences
@@ -90,6 +90,10 @@ class World:
         indices = list(self.data.indices)
         indices[self.target] = torch.cat([indices[self.target], torch.arange(len(train) - len(records), len(train))])
         return replace(self.data, dataset=replace(self.data.dataset, train=train), indices=tuple(indices))
+
+    def prepared(self, records: Records) -> Records:
+        """Return records as models take them."""
+        return Records(self.data.dataset.prepare(records.inputs), records.targets)
 
     @cached_property
     def plan(self) -> Plan:

@@ -17,8 +17,10 @@ from jaxtyping import Float
 
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
-from tacit.privacy.accounting import WHOLE_ORDERS, Event
-from tacit.privacy.mechanisms import DiscreteGaussian, Mechanism
+from tacit.privacy.accounting import WHOLE_ORDERS
+from tacit.privacy.event import Event
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.noise_kinds import DiscreteGaussian
 
 _LOST, _LARGEST_CELL = 0.004, 2.0**-7  # share of ε that rounding losses down may take from it
 
@@ -43,8 +45,8 @@ class Grid:
 def renyi_deltas(event: Event, epsilons: Float[np.ndarray, " lines"]) -> Float[np.ndarray, " lines"]:
     """Return a δ(ε) that holds for the event's noise, by Rényi divergences of whole orders."""
     orders = np.asarray(WHOLE_ORDERS, dtype=float)
-    with accounting._quiet():
-        divergences = np.asarray(rdp.RdpAccountant(orders).compose(accounting._dp_event(event), event.count).rdp)
+    with accounting.quiet_accountants():
+        divergences = np.asarray(rdp.RdpAccountant(orders).compose(accounting.dp_event(event), event.count).rdp)
     # Canonne, Kamath & Steinke 2020, Proposition 12.
     logs = (orders - 1) * (divergences - epsilons[:, None] + np.log1p(-1 / orders)) - np.log(orders)
     return np.exp(np.minimum(logs.min(axis=1), 0.0))
@@ -55,8 +57,8 @@ def least_epsilon(event: Event, grid: Grid, delta: float) -> float:
     """Return a lower bound on the ε of discrete noise of the event's size on this grid."""
     if not event.discrete or len(event.cases) > 1:
         raise PrivacyError("this bound is for one kind of discrete noise")
-    interval = min(2 * _LOST * accounting._rough([event], delta) / event.count, _LARGEST_CELL)
-    with accounting._quiet():
+    interval = min(2 * _LOST * accounting.rough_epsilon([event], delta) / event.count, _LARGEST_CELL)
+    with accounting.quiet_accountants():
         one = pld.privacy_loss_distribution.from_discrete_gaussian_mechanism(
             event.noise_multiplier * grid.bound,
             sensitivity=grid.steps,

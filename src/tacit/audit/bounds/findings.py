@@ -18,7 +18,7 @@ from tacit.audit.bounds.rates import Bound, Criterion, Outcomes, Side, Terms
 from tacit.audit.bounds.tradeoff import event_curve, tradeoff_bound
 from tacit.errors import InvalidInput
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 Verdict = Literal["broken", "no violation found"]
 
@@ -179,11 +179,7 @@ def _reach(claim: Claim, runs: int, at: Terms) -> float:
 
 def _bounds(outcomes: Outcomes, claim: Claim, at: Terms) -> tuple[Bound, ...]:
     curved = [tradeoff_bound(outcomes, claim.event, **at, grid=claim.grid)] if claim.has_curve else []
-    return (
-        rates.clopper_pearson_bound(outcomes, **at),
-        *curved,
-        rates.gaussian_bound(outcomes, **at),
-    )
+    return rates.clopper_pearson_bound(outcomes, **at), *curved, rates.gaussian_bound(outcomes, **at)
 
 
 def _cuts(statistic: str, claim: Claim) -> list[float | Criterion]:
@@ -214,9 +210,8 @@ def _measure(
 
 
 def _estimate(outcomes: Outcomes, delta: float) -> float:
-    return float(
-        rates.least_epsilon(outcomes.false_alarms / outcomes.absent, outcomes.misses / outcomes.present, delta)
-    )
+    alarms, misses = outcomes.false_alarms / outcomes.absent, outcomes.misses / outcomes.present
+    return float(rates.least_epsilon(alarms, misses, delta))
 
 
 def _interval(outcomes: Outcomes, delta: float, confidence: float) -> tuple[float, float]:

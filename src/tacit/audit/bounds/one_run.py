@@ -16,7 +16,7 @@ from scipy.stats import binom
 from tacit.audit.bounds.rates import Bound, check_terms, gaussian_epsilon
 from tacit.audit.bounds.tradeoff import Curve, gaussian_curve, refuted_noise_bound
 from tacit.errors import InvalidInput
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 _HALVINGS = 40
 

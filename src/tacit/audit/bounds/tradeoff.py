@@ -26,7 +26,7 @@ from tacit.audit.bounds.discrete import Grid, least_epsilon, renyi_deltas
 from tacit.audit.bounds.rates import Bound, Method, Outcomes, check_terms, gaussian_mu, upper_rates
 from tacit.errors import PrivacyError
 from tacit.privacy import accounting
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 
 Curve = Callable[[float], float]
 
@@ -53,14 +53,14 @@ def event_curve(event: Event) -> Curve:
     Each ε with its δ(ε) gives two lines that no attack can pass, 1 - δ - e^ε·α and e^-ε·(1 - δ - α); δ(ε) is the
     larger of the two directions', so both lines hold for both.
     """
-    span = max(accounting._rough([event], 1e-9), 2 * accounting._largest_loss(event))
+    span = max(accounting.rough_epsilon([event], 1e-9), 2 * accounting.largest_loss(event))
     epsilons = min(span, _STEEPEST) * np.linspace(0, 1, _LINES) ** 2
     if event.discrete:
         deltas = renyi_deltas(event, epsilons)
     else:
         ledger = pld.PLDAccountant(value_discretization_interval=min(span * _CELL, _LARGEST_CELL))
-        with accounting._quiet():
-            ledger.compose(accounting._dp_event(event), event.count)
+        with accounting.quiet_accountants():
+            ledger.compose(accounting.dp_event(event), event.count)
             deltas = np.asarray(ledger.get_delta(epsilons))
     slopes = np.concatenate([np.exp(epsilons), np.exp(-epsilons)])
     heights = np.concatenate([1 - deltas, np.exp(-epsilons) * (1 - deltas)])
@@ -94,7 +94,7 @@ def least_noise_refuted(
     if event.count < 1:
         raise PrivacyError("an event of no queries has no noise to refute")
     least, most = 0, _index(_MOST_NOISE)
-    while event.count * accounting._largest_loss(member(least)) > _MOST_LOSS:
+    while event.count * accounting.largest_loss(member(least)) > _MOST_LOSS:
         least += 1
     if not refutes(curve(most)):
         return None

@@ -16,15 +16,16 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from tacit.audit.attacks.banded import band_matrix
 from tacit.audit.attacks.coalition import worst_coalition
 from tacit.audit.attacks.known_masks import MaskRecorder, hidden_covariance, known_pairs
 from tacit.audit.attacks.worlds import linear_model
 from tacit.audit.detectors.made_up import ask_oracle
-from tacit.audit.noise.discrete_scores import normal_scores, stated_deviation
+from tacit.audit.noise.discrete_scores import scores_of_agent
 from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.privacy import Cancelling, Plan, Privacy
-from tacit.privacy.mechanisms import DiscreteGaussian, Masks
+from tacit.privacy.noise_kinds import Masks
 from tacit.training.settings import Training
 
 _MOST_AGENTS = 12  # without masks; masks are those of all agents
@@ -99,14 +100,16 @@ def read_noise(training: Training, plan: Plan, width: int, dtype: torch.dtype, q
     sigmas, exact = asked.noise_multipliers, dtype == torch.float64
     scaled = answers / (np.array(sigmas)[:, None, None] * units)
     if asked.rounding is not None:
-        scores = np.stack([_discrete_scores(asked, agent, answers[agent]) for agent in range(agents)])
-        return BareNoise(noise=scores, sigmas=sigmas, exact=exact, answers=scaled)
+        each = enumerate(answers / units)
+        scores = [scores_of_agent(noise, asked, agent, np.random.default_rng(agent)) for agent, noise in each]
+        return BareNoise(noise=np.stack(scores), sigmas=sigmas, exact=exact, answers=scaled)
     if asked.masks is None:
         return BareNoise(noise=scaled, sigmas=sigmas, exact=exact)
     honest = [agent for agent in range(agents) if agent not in curious]
     covariance = hidden_covariance(asked.masks, known)[honest][:, honest].numpy()
     inverse, units = np.linalg.inv(covariance), units[honest]
-    hidden = (answers - _known_masks(recorder, asked.masks, answers.shape))[honest]
+    known_masks = recorder.recorded(asked.masks, answers.shape[2]).numpy() if known else 0.0
+    hidden = (answers - known_masks)[honest]
     values, vectors = np.linalg.eigh(covariance)
     alone = 1 / np.sqrt(np.diag(inverse))
     return BareNoise(
@@ -139,13 +142,7 @@ def undo_bands(answers: Float[np.ndarray, "agents queries width"], bands: Sequen
     """Return Cy for answers y: the independent noise of every query, where sums are zero."""
     if not bands:
         return answers
-    return np.asarray(
-        sum(
-            weight * np.pad(answers[:, : answers.shape[1] - lag], ((0, 0), (lag, 0), (0, 0)))
-            for lag, weight in enumerate(bands)
-            if lag < answers.shape[1]
-        )
-    )
+    return np.einsum("kq,aqw->akw", band_matrix(bands, answers.shape[1]).numpy(), answers, optimize=True)
 
 
 def _fitting_width(plan: Plan, agents: int, lot: float, width: int) -> int:
@@ -190,7 +187,7 @@ def _key_graph(masks: Masks) -> Literal["complete"] | nx.Graph:
 
 
 def _target(plan: Plan) -> int:
-    """Return the agent with the least noise beside its clipping norm against the stated observer, as stated."""
+    """Return the agent with the least stated noise, relative to its clipping norm, against the stated observer."""
     return min(range(plan.agents), key=lambda agent: plan.mechanism(agent).noise_against(plan.observer))
 
 
@@ -206,22 +203,6 @@ def _choose_curious(plan: Plan) -> list[int]:
         partners = [other for pair in plan.masks.keys.by_agent[target] for other in pair if other != target]
         rest = [agent for agent in range(plan.agents) if agent != target and agent not in partners]
         return sorted([*partners, *rest][:number])
-
-
-def _known_masks(recorder: MaskRecorder, masks: Masks, shape: tuple[int, ...]) -> np.ndarray:
-    """Return what the known masks added to every number of every answer."""
-    if not recorder.pairs:
-        return np.zeros(shape)
-    return recorder.recorded(masks, shape[2]).numpy()
-
-
-def _discrete_scores(plan: Plan, agent: int, answers: Float[np.ndarray, "queries width"]) -> np.ndarray:
-    """Return discrete noise as standard normals."""
-    noise = plan.mechanism(agent).noise
-    assert isinstance(noise, DiscreteGaussian)
-    clip = plan.clips[agent]
-    steps = np.rint(answers * plan.lot_sizes[agent] / noise.rounding.step(clip)).astype(np.int64)
-    return normal_scores(steps, stated_deviation(noise, clip), np.random.default_rng(agent))
 
 
 def _wide_model(width: int, dtype: torch.dtype) -> torch.nn.Module:

@@ -49,9 +49,9 @@ class _Worst:
     errors: set[str] = field(default_factory=set)
 
 
-def check_influence(session: Session, seed: int = 0) -> list[CheckFinding]:
+def check_influence(session: Session) -> list[CheckFinding]:
     """Measure on the engine and model of a session that has made-up records."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     data, worst = session.training.data.dataset, _Worst()
     hostile = [_OddRecord(*each) for each in hostile_records(data, generator)]
     raw = _make_lots(session, data.train, hostile, prepared=False)

@@ -7,7 +7,6 @@ same below (Chernoff; Hoeffding 1963 for unequal rates). Where pairs form chains
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -47,39 +46,22 @@ class Coincidence:
     where: str
 
 
-Places = Callable[[int], Sequence[int]]
-"""What a count is about, from its index: a lag, or two lots or records."""
-
-
-def _from_one(index: int) -> Sequence[int]:
-    return [index + 1]
-
-
-def _lag(rounds: int, index: int) -> Sequence[int]:
-    return [abs(index - rounds + 1)]
-
-
-def _pair(length: int, index: int) -> Sequence[int]:
-    first, second = np.triu_indices(length, 1)
-    return [int(first[index]), int(second[index])]
-
-
 class _Counts:
     """Counts of coincidences, each with its number of pairs and their mean probability."""
 
     def __init__(self) -> None:
-        self._labels: list[tuple[str, Places]] = [("none", _from_one)]
         self._kinds: list[list[np.ndarray]] = [[np.zeros(0)] * 3]
+        self._labels: list[tuple[str, Sequence[int] | np.ndarray]] = [("none", ())]
 
     def add(
         self,
         label: str,
+        places: Sequence[int] | np.ndarray,
         counts: np.ndarray,
         pairs: int | np.ndarray,
         chance: float | np.ndarray,
-        places: Places = _from_one,
     ) -> None:
-        """Add counts of one kind; `label` has placeholders for what `places` returns for the index of a count."""
+        """Add counts of one kind; `label` has placeholders for what each count is about: a lag, or two lots or records."""
         self._labels.append((label, places))
         self._kinds.append([np.asarray(each, dtype=float) for each in np.broadcast_arrays(counts, pairs, chance)])
 
@@ -105,7 +87,7 @@ class _Counts:
             tests=tests,
             count=int(counts[best]),
             expected=float(pairs[best] * chances[best]),
-            where=label.format(*places(best - int(ends[kind]) + len(self._kinds[kind][0]))),
+            where=label.format(*np.atleast_1d(places[best - int(ends[kind]) + len(self._kinds[kind][0])])),
         )
 
 
@@ -119,9 +101,10 @@ def between_rounds(sampled: Sampled) -> Coincidence:
         steps = np.array([_links(np.ones_like(grams[0]), lag, first) for lag in lags])
         pairs = np.array([steps * each.shape[1] for each in sampled.members])
         total = pairs.sum(axis=0)
-        found.add("{} rounds apart", per_agent.sum(axis=0), total, (pairs * chances).sum(axis=0) / np.maximum(total, 1))
+        mean = (pairs * chances).sum(axis=0) / np.maximum(total, 1)
+        found.add("{} rounds apart", lags, per_agent.sum(axis=0), total, mean)
         for agent, counts in enumerate(per_agent if len(grams) > 1 else ()):
-            found.add(f"{{}} rounds apart, agent {agent}", counts, pairs[agent], float(chances[agent, 0]))
+            found.add(f"{{}} rounds apart, agent {agent}", lags, counts, pairs[agent], float(chances[agent, 0]))
     return found.least()
 
 
@@ -139,8 +122,9 @@ def _between_any_two(sampled: Sampled, name: str, rows: Callable[[np.ndarray], n
     found = _Counts()
     for agent, (members, rate) in enumerate(zip(sampled.members, sampled.rates, strict=True)):
         each = rows(members)
-        shared = (each @ each.T)[np.triu_indices(len(each), 1)]
-        found.add(f"{name} {{}} and {{}} of agent {agent}", shared, each.shape[1], rate**2, partial(_pair, len(each)))
+        two = np.triu_indices(len(each), 1)
+        label = f"{name} {{}} and {{}} of agent {agent}"
+        found.add(label, np.transpose(two), (each @ each.T)[two], each.shape[1], rate**2)
     return found.least()
 
 
@@ -168,7 +152,7 @@ def between_records(sampled: Sampled) -> Coincidence:
     found = _Counts()
     for chain in (0, 1):
         chances = expected[chain, 1:] / np.maximum(pairs[chain, 1:], 1)
-        found.add("{} positions apart", counts[chain, 1:], pairs[chain, 1:], chances)
+        found.add("{} positions apart", distances, counts[chain, 1:], pairs[chain, 1:], chances)
     return found.least()
 
 
@@ -183,8 +167,7 @@ def between_agents(sampled: Sampled) -> Coincidence:
         counts = np.array([np.trace(gram, lag) for lag in lags])
         pairs = np.array([(len(gram) - abs(lag)) * positions for lag in lags])
         chance = sampled.rates[one] * sampled.rates[other]
-        label = f"agents {one} and {other}, {{}} rounds apart"
-        found.add(label, counts, pairs, chance, partial(_lag, len(gram)))
+        found.add(f"agents {one} and {other}, {{}} rounds apart", np.abs(lags), counts, pairs, chance)
     return found.least()
 
 

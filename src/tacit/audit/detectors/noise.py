@@ -10,7 +10,7 @@ from scipy.stats import kstest
 from tacit.audit.detectors.bare_noise import BareNoise, CoalitionView
 from tacit.audit.detectors.report import CheckFinding, compare
 from tacit.audit.noise.noise_statistics import find_shift, size_p_value, tail_p_value
-from tacit.report.wording import agents as listed
+from tacit.report.wording import name_agents
 
 _SHIFTED_NUMBERS = 2**17  # of each agent, compared with others at every shift
 _ON_GRID = 0.01  # of a step; rounding to float32 stays below it
@@ -34,21 +34,18 @@ def check_noise(answers: BareNoise, false_alarm: float) -> list[CheckFinding]:
     sizes = [size_p_value(values) for values in each]
     worst = int(np.argmin(sizes))
     stated, ratio = answers.sigmas[worst], float(np.sqrt(np.mean(each[worst] ** 2)))
-    p_values = {
-        "size": sizes,
-        "shape": [float(kstest(values, "norm", method="asymp").pvalue) for values in each],
-        "tail": [tail_p_value(values) for values in each],
-    }
-    about = {
-        "size": (
-            f"σ is {ratio * stated:.5g} (agent {numbers[worst]}) · {agents} agents, {queries} queries of {width:,} numbers",
-            f"σ = {stated:.5g}",
-        ),
-        "shape": ("distance from a normal distribution", "normal"),
-        "tail": (f"the largest is {float(np.abs(noise).max()):.3g} σ", "as large as in normal noise"),
-    }
-    found = [compare("noise", name, _least(p_values[name]), risk, *about[name]) for name in about]
-    found += [_check_shifts(noise if answers.apart is None else answers.apart, numbers, risk)]
+    shapes = [float(kstest(values, "norm", method="asymp").pvalue) for values in each]
+    tails = [tail_p_value(values) for values in each]
+    size = (
+        f"σ is {ratio * stated:.5g} (agent {numbers[worst]}) · {agents} agents, {queries} queries of {width:,} numbers"
+    )
+    largest = f"the largest is {float(np.abs(noise).max()):.3g} σ"
+    found = [
+        compare("noise", "size", _least(sizes), risk, size, f"σ = {stated:.5g}"),
+        compare("noise", "shape", _least(shapes), risk, "distance from a normal distribution", "normal"),
+        compare("noise", "tail", _least(tails), risk, largest, "as large as in normal noise"),
+        _check_shifts(noise if answers.apart is None else answers.apart, numbers, risk),
+    ]
     found += [] if answers.view is None else _check_masks(answers.view, risk)
     return [*found, _check_grid(noise if answers.answers is None else answers.answers, answers.exact)]
 
@@ -57,7 +54,7 @@ def _check_masks(view: CoalitionView, risk: float) -> list[CheckFinding]:
     """Test what a coalition that subtracts its masks is left with."""
     size = float(np.sqrt(np.mean(view.total**2)))
     measured = f"the sum over all who are not curious has {size:.5g} times the size of their own noise"
-    curious = f" from agent{'s' * (len(view.curious) > 1)} {listed(list(view.curious))}" if view.curious else ""
+    curious = f" from {name_agents(list(view.curious))}" if view.curious else ""
     enough = view.protects >= view.claimed * (1 - _ROUNDING)
     return [
         compare("noise", "sum", size_p_value(view.total), risk, measured, "1: masks cancel in it"),

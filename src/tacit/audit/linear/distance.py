@@ -27,8 +27,9 @@ from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
 from tacit.networks.topology import edges_over
 from tacit.privacy import Cancelling
-from tacit.privacy.accounting import Event, noise_multiplier
+from tacit.privacy.calibration import noise_multiplier
 from tacit.privacy.cancelling import best_ratio, masks_for, usual_ratio
+from tacit.privacy.event import Event
 from tacit.training.noise_response import expected_response
 from tacit.training.schedules import Schedule
 

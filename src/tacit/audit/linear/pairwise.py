@@ -19,8 +19,8 @@ from tacit.audit.linear.responses import Responses
 from tacit.errors import InvalidInput
 from tacit.graphs.adjacency import adjacency
 from tacit.graphs.mixing import mixing_matrix
-from tacit.privacy.accounting import Event
 from tacit.privacy.accounting import epsilon as derive_epsilon
+from tacit.privacy.event import Event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,11 +36,14 @@ class Pairwise:
 
     def epsilon(self, noise_multiplier: float, delta: float) -> Float[Tensor, "agents agents"]:
         """Return ε(u→v) at δ for noise of σ times what one record can move a value; infinite for an agent's own value."""
-        found = {}
-        for share in self.share.flatten().tolist():
-            if share not in found:
-                found[share] = _epsilon(share, noise_multiplier, delta)
-        together = torch.tensor([found[share] for share in self.share.flatten().tolist()], dtype=torch.float64)
+
+        def derive(share: float) -> float:
+            event = Event(sample_rate=1.0, noise_multiplier=noise_multiplier / share**0.5, count=1)
+            return derive_epsilon([event], delta=delta)
+
+        shares = self.share.flatten().tolist()
+        found = {share: derive(share) if share else 0.0 for share in set(shares)}
+        together = torch.tensor([found[share] for share in shares], dtype=torch.float64)
         return together.reshape(self.share.shape).fill_diagonal_(torch.inf)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,11 +80,3 @@ def _published(graph: nx.Graph, exchanges: int) -> Float[Tensor, "agents agents"
         total += (power.square() / power.square().sum(dim=1, keepdim=True)).T @ near
         power = weights @ power
     return total.fill_diagonal_(1.0).clamp(max=1.0)
-
-
-def _epsilon(share: float, noise_multiplier: float, delta: float) -> float:
-    if share == 0:
-        return 0.0
-    return derive_epsilon(
-        [Event(sample_rate=1.0, noise_multiplier=noise_multiplier / share**0.5, count=1)], delta=delta
-    )

@@ -26,11 +26,10 @@ from tacit.audit.attacks.curious import CuriousAgents
 from tacit.audit.attacks.known_masks import hidden_covariance
 from tacit.audit.attacks.worlds import first_output
 from tacit.audit.noise import noise_statistics as statistics
-from tacit.audit.noise.discrete_scores import normal_scores, stated_deviation
+from tacit.audit.noise.discrete_scores import scores_of_agent
 from tacit.audit.noise.report import AgentNoise, NoiseReport
 from tacit.errors import InvalidInput
 from tacit.privacy.gradients.clipping import clip_factors
-from tacit.privacy.mechanisms import DiscreteGaussian
 
 _MOST_ROUNDING = 1e-2  # of float32 messages, as a share of the noise
 
@@ -159,12 +158,15 @@ class NoiseCheck(CuriousAgents):
         if plan.masks is None:
             # Discrete noise is stated in units of the length that a rounded vector has at most.
             room = 1.0 if plan.rounding is None else plan.rounding.bound(1.0)
-            sigmas = [plan.noise_multipliers[agent] for agent in self.seen]
-            each = zip(self.seen, answers, sigmas, strict=True)
-            bare = [answer[:, :, self._without_records(agent)] / (sigma * room) for agent, answer, sigma in each]
-            if plan.rounding is not None:
-                bare = [self._as_normals(agent, one, seed) for agent, one in zip(self.seen, bare, strict=True)]
-            return [_Separated(one, one, sigma, sigma * room) for one, sigma in zip(bare, sigmas, strict=True)], None
+            found = []
+            for agent, answer in zip(self.seen, answers, strict=True):
+                sigma, bare = plan.noise_multipliers[agent], answer[:, :, self._without_records(agent)]
+                chance = np.random.default_rng([seed, agent])
+                scaled = bare / sigma
+                if plan.rounding is not None:
+                    scaled = torch.from_numpy(scores_of_agent(bare.numpy(), plan, agent, chance))
+                found.append(_Separated(scaled, scaled, sigma, sigma * room))
+            return found, None
         units = torch.tensor([plan.clips[agent] / plan.lot_sizes[agent] for agent in self.seen], dtype=torch.float64)
         axes = torch.stack([self._without_records(agent) for agent in self.seen]).all(dim=0)
         if not axes.any():
@@ -184,16 +186,6 @@ class NoiseCheck(CuriousAgents):
             for place in range(len(self.seen))
         ]
         return found, total
-
-    def _as_normals(
-        self, agent: int, bare: Float[Tensor, "trials queries axes"], seed: int
-    ) -> Float[Tensor, "trials queries axes"]:
-        """Return discrete noise, in units of its deviation, as standard normals."""
-        noise = self.plan.mechanism(agent).noise
-        assert isinstance(noise, DiscreteGaussian)
-        deviation = stated_deviation(noise, self.plan.clips[agent])
-        steps = (bare * deviation).round().long().numpy()
-        return torch.from_numpy(normal_scores(steps, deviation, np.random.default_rng([seed, agent])))
 
     def _records(self, agent: int) -> Float[Tensor, "records params"]:
         """Return an agent's clipped gradients, in clipping norms."""

@@ -8,18 +8,26 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import norm
 
-from tacit.privacy.mechanisms import DiscreteGaussian
+from tacit.privacy import Plan
+from tacit.privacy.noise_kinds import DiscreteGaussian
 
 _FAR = 40  # standard deviations, beyond which float64 has no weights
 _LEAST = 1e-300  # in place of a probability of 0
 
 
-def stated_deviation(noise: DiscreteGaussian, clip: float) -> float:
-    """Return the standard deviation, in steps, from which ε is derived: σ times the length that a rounded vector has at most.
+def scores_of_agent(
+    noise: Float[np.ndarray, "..."], plan: Plan, agent: int, chance: np.random.Generator
+) -> Float[np.ndarray, "..."]:
+    """Return standard normals for an agent's discrete noise, in clipping norms.
 
-    It is not taken from the code that makes the noise, which might forget what rounding adds.
+    The stated standard deviation is that from which ε is derived: σ times the length that a rounded vector has at most. It is not taken from
+    the code that makes the noise, which might forget what rounding adds.
     """
-    return noise.multiplier * noise.rounding.bound(clip) / noise.rounding.step(clip)
+    stated, clip = plan.mechanism(agent).noise, plan.clips[agent]
+    assert isinstance(stated, DiscreteGaussian)
+    step = stated.rounding.step(clip)
+    deviation = stated.multiplier * stated.rounding.bound(clip) / step
+    return normal_scores(np.rint(noise * clip / step).astype(np.int64), deviation, chance)
 
 
 def normal_scores(

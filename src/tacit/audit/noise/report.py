@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from tacit.privacy import Privacy, accounting
-from tacit.privacy.accounting import Event
+from tacit.privacy.event import Event
 from tacit.privacy.rounding import Discrete
 
 NoiseVerdict = Literal["as stated", "not as stated"]

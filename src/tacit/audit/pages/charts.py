@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.audit.pages.statements import Document, claimed, percentage
 from tacit.report.figures.palette import DASHES, SERIES
-from tacit.report.html.charts import Chart, chart, title
+from tacit.report.html.charts import Chart, chart, title, trace
 from tacit.report.html.frame import text
 from tacit.report.wording import percent
 
@@ -53,19 +53,10 @@ def allowed(alarms: Sequence[float], epsilon: float, delta: float) -> list[float
 def _trace(name: str, alarms: Sequence[float], hits: Sequence[float], line: Chart, **more: Any) -> Chart:
     """Return a line that shows both rates on hover, unless `more` says otherwise; hit rates of 0 are gaps."""
     label = text(name)
-    hover = {
-        "text": [_rates(alarm, hit) for alarm, hit in zip(alarms, hits, strict=True)],
-        "hovertemplate": f"<b>{label}</b><br>%{{text}}<extra></extra>",
-    }
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": label,
-        "x": list(alarms),
-        "y": [hit if hit > 0 else None for hit in hits],
-        "line": line,
-        **(more or hover),
-    }
+    hover = [f"<b>{label}</b><br>{_rates(*each)}" for each in zip(alarms, hits, strict=True)]
+    if "hoverinfo" in more:
+        more["hovertemplate"] = None  # which would be shown instead
+    return trace(alarms, [hit or None for hit in hits], hover, name=label, line=line, **more)
 
 
 def _limit(document: Document, least: float) -> list[Chart]:
@@ -91,21 +82,12 @@ def _thresholds(document: Document) -> Chart:
         alarm, hit = counts["false_alarms"] / counts["absent"], 1 - counts["misses"] / counts["present"]
         if alarm > 0 and hit > 0:
             shown.append((alarm, hit, each["statistic"]))
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "where bounds are measured",
-        "x": [alarm for alarm, _, _ in shown],
-        "y": [hit for _, hit, _ in shown],
-        "marker": {
-            "size": 11,
-            "color": [_series_line(places.get(name, 0))["color"] for _, _, name in shown],
-            "line": {"color": "--card", "width": 2},
-        },
-        "text": [f"<b>{text(name)}</b><br>{_rates(alarm, hit)}" for alarm, hit, name in shown],
-        "hovertemplate": "%{text}<extra></extra>",
-        "showlegend": False,
-    }
+    colours = [_series_line(places.get(name, 0))["color"] for *_, name in shown]
+    marker = {"size": 11, "color": colours, "line": {"color": "--card", "width": 2}}
+    hover = [f"<b>{text(name)}</b><br>{_rates(alarm, hit)}" for alarm, hit, name in shown]
+    alarms, hits = [alarm for alarm, _, _ in shown], [hit for _, hit, _ in shown]
+    look = {"mode": "markers", "name": "where bounds are measured", "marker": marker, "showlegend": False}
+    return trace(alarms, hits, hover, **look)
 
 
 def _series_line(place: int) -> Chart:

@@ -5,9 +5,9 @@ from typing import Any
 
 from tacit.audit.noise.report import TESTS
 from tacit.audit.pages import statements
-from tacit.audit.pages.statements import METHODS, Document, lower
+from tacit.audit.pages.statements import METHODS, Document
 from tacit.audit.pages.text import ResultTable, ResultText
-from tacit.report.wording import ADJACENCIES, agents, epsilon, number, percent
+from tacit.report.wording import ADJACENCIES, list_agents, lower_bound, name_agents, number, percent, write_epsilon
 
 _AGAIN = (
     "The confidence is that of one audit. Of many audits of sound systems, a few will call one broken by chance; repeat such an "
@@ -62,8 +62,8 @@ def _describe_scores(document: Document) -> ResultText:
         share = f"{percent(attack['share_seen'])} of the {attack['queries']:,} answers of agent {attack['target']}"
         seen = (("seen", f"{share}; {attack['exact_answers']:,} exactly"),)
     weaker = statements.unconditional_bound(document)
-    which = "" if weaker is None else f" if only the noise is wrong, else {lower(weaker)},"
-    shown = f"ε ≥ {lower(document['lower_bound'])}{which} at {statements.confidence(document)} confidence"
+    which = "" if weaker is None else f" if only the noise is wrong, else {lower_bound(weaker)},"
+    shown = f"ε ≥ {lower_bound(document['lower_bound'])}{which} at {statements.confidence(document)} confidence"
     return _describe_bound(
         document,
         played=f"{runs} runs with the record and as many without",
@@ -92,7 +92,7 @@ def _describe_guesses(document: Document) -> ResultText:
     """Describe an audit of one run: how many canaries were guessed, how many rightly, and what that proves."""
     canaries, guesses, right = (f"{document['outcome'][name]:,}" for name in ("canaries", "guesses", "correct"))
     share = percent(document["outcome"]["correct"] / document["outcome"]["guesses"])
-    bounds = [(*METHODS[bound["method"]], lower(bound["epsilon"])) for bound in document["bounds"]]
+    bounds = [(*METHODS[bound["method"]], lower_bound(bound["epsilon"])) for bound in document["bounds"]]
     table = ResultTable(
         title="Bounds",
         head=("what may be wrong", "ε ≥", "when it holds"),
@@ -142,17 +142,17 @@ def _describe_bound(
     weaker, adjacency = statements.unconditional_bound(document), ADJACENCIES[claim["adjacency"]]
     stated = f"ε = {statements.claimed(document)} at δ = {claim['delta']:g}, {adjacency} adjacency"
     stated += "" if against is None else f", against {against}"
-    sharper = "of all bounds below" if weaker is None else f"if only the noise is wrong; else {lower(weaker)}"
+    sharper = "of all bounds below" if weaker is None else f"if only the noise is wrong; else {lower_bound(weaker)}"
     return ResultText(
         bad=document["verdict"] == "broken",
-        figure=f"ε ≥ {lower(bound)}",
+        figure=f"ε ≥ {lower_bound(bound)}",
         terms=f"claimed: {stated} · {played}",
         verdict=statements.verdict(document),
         consequence=f"{statements.consequence(document)} {reach}".rstrip(),
         tiles=(
             ("claimed ε", statements.claimed(document), f"at δ = {claim['delta']:g}", None),
             (
-                *("largest lower bound", lower(bound), sharper),
+                *("largest lower bound", lower_bound(bound), sharper),
                 bound / claim["epsilon"] if claim["epsilon"] else None,
             ),
             (*tile, None),
@@ -173,10 +173,10 @@ def _describe_noise(document: Document) -> ResultText:
     """Describe an audit of noise and lots."""
     seen, total = [each["agent"] for each in document["agents"]], document["attack"]["agents"]
     left = [agent for agent in range(total) if agent not in seen]
-    whose = f"agent{'s' if len(seen) > 1 else ''} {agents(seen)} (of {total})" if left else "all agents"
+    whose = f"{name_agents(seen)} (of {total})" if left else "all agents"
     bad, share = document["verdict"] == "not as stated", percent(document["false_alarm"], 2)
     verdict = f"Noise and lots of {whose} are as stated, as far as {document['trials']:,} runs show."
-    untested = f"Not tested: {agents(left)}, whose answers these observers do not see in full. " if left else ""
+    untested = f"Not tested: {list_agents(left)}, whose answers these observers do not see in full. " if left else ""
     consequence = (
         f"{untested}This is not a proof. Faults too small for this many runs go unnoticed, and so does everything other than noise "
         "and lots, such as gradients that are not clipped."
@@ -222,9 +222,11 @@ def _quantities(agent: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
         for sign, each in (("σ", agent["sigma"]), ("q", agent["rate"]))
     ]
     spent = agent["epsilon"]
-    stated, estimate = ("∞" if value is None else epsilon(value) for value in (spent["stated"], spent["estimate"]))
+    stated, estimate = (
+        "∞" if value is None else write_epsilon(value) for value in (spent["stated"], spent["estimate"])
+    )
     least = spent["at_least"]
-    return [*rows, ("ε", stated, estimate, "∞" if least is None else f"at least {lower(least)}")]
+    return [*rows, ("ε", stated, estimate, "∞" if least is None else f"at least {lower_bound(least)}")]
 
 
 def _list_tests(document: Document) -> ResultTable:
@@ -237,7 +239,7 @@ def _list_tests(document: Document) -> ResultTable:
             continue
         found = "as stated"
         if failed := {agent for each in document["failed"] if each["name"] == name for agent in each["agents"]}:
-            found = f"{failure} ({'agent' if len(failed) == 1 else 'agents'} {agents(sorted(failed))})"
+            found = f"{failure} ({name_agents(sorted(failed))})"
             marks[len(rows)] = "fail"
         rows.append((about, f"{len(p_values):,}", f"{min(p_values):.2g}", found))
     return ResultTable(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.report.wording import epsilon, number
+from tacit.report.wording import lower_bound, write_epsilon
 
 Document = Mapping[str, Any]
 """The content of `audit.json`."""
@@ -22,17 +22,10 @@ METHODS = {
 """For every kind of bound: the heading of its column, and when it holds."""
 
 
-def lower(value: float | None) -> str:
-    """Write a lower bound, rounded down to three decimals."""
-    if value is None or not math.isfinite(value):
-        return number(value)
-    return f"{math.floor(value * 1000 * (1 + 1e-12)) / 1000:.3f}" if value > 0 else "0"
-
-
 def claimed(document: Document) -> str:
     """Write the claimed ε."""
     value = document["claimed"]["epsilon"]
-    return "∞" if value is None else epsilon(value)
+    return "∞" if value is None else write_epsilon(value)
 
 
 def confidence(document: Document) -> str:
@@ -51,12 +44,12 @@ def verdict(document: Document) -> str:
     """Say in one sentence what was found."""
     bound, sure = document["lower_bound"], f"at {confidence(document)} confidence"
     weaker = unconditional_bound(document)
-    which = "" if weaker is None else f" if only the noise may be wrong, and {lower(weaker)} whatever is wrong"
+    which = "" if weaker is None else f" if only the noise may be wrong, and {lower_bound(weaker)} whatever is wrong"
     if document["verdict"] == "broken":
-        return f"The claim of ε = {claimed(document)} is broken: ε is at least {lower(bound)}{which}, {sure}."
+        return f"The claim of ε = {claimed(document)} is broken: ε is at least {lower_bound(bound)}{which}, {sure}."
     if not bound > 0:
         return f"No violation found. The attack showed no loss of privacy {sure}."
-    return f"No violation found. ε is at least {lower(bound)}{which}, {sure}; the claim is {claimed(document)}."
+    return f"No violation found. ε is at least {lower_bound(bound)}{which}, {sure}; the claim is {claimed(document)}."
 
 
 def consequence(document: Document) -> str:
@@ -70,8 +63,10 @@ def reach(document: Document) -> str:
     """Say how much this many runs can show."""
     found = document["within_reach"]
     if not found > 0:
-        return "So few runs would show nothing even for a system that spends all of its claim; use more."
-    return f"For a system that spends all of its claim, this many runs would show about ε ≥ {lower(found)} to an attacker who sees everything."
+        return (
+            "So few runs can hardly tell a system that spends all of its claim from one that leaks nothing; use more."
+        )
+    return f"For a system that spends all of its claim, this many runs would show about ε ≥ {lower_bound(found)} to an attacker who sees everything."
 
 
 def methods(thresholds: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -81,7 +76,7 @@ def methods(thresholds: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def bounds_of(threshold: Mapping[str, Any], among: Sequence[str]) -> list[str]:
     """Write the bounds at a threshold, one for each kind."""
-    found = {bound["method"]: lower(bound["epsilon"]) for bound in threshold["bounds"]}
+    found = {bound["method"]: lower_bound(bound["epsilon"]) for bound in threshold["bounds"]}
     return [found.get(method, "–") for method in among]
 
 

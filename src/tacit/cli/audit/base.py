@@ -25,26 +25,25 @@ _BATCH = 250  # runs side by side, unless a batch is given
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuditCase:
-    """A system to audit: settings that follow from the options beside the options themselves, and a description."""
+class SingleCase:
+    """A system to audit that `play` runs in one go, returning what was found.
 
+    settings: those that follow from the options, beside the options themselves.
+    """
+
+    play: Callable[[], Document]
     settings: dict[str, Any]
     description: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SingleCase(AuditCase):
-    """A case that `play` runs in one go; it returns what was found."""
-
-    play: Callable[[], Document]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class AttackCase(AuditCase):
+class AttackCase:
     """An attack, the claim that it tries to refute, and how many runs fit into memory side by side, where that matters."""
 
     attack: "Attack"
     claim: "Claim"
+    settings: dict[str, Any]
+    description: dict[str, Any]
     most: int | None = None
 
 

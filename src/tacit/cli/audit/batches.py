@@ -11,8 +11,8 @@ from tacit.audit.attacks.collection import collect
 from tacit.audit.bounds.findings import judge
 from tacit.cli.audit.base import AttackCase, BatchedAudit
 from tacit.cli.audit.folder import LOCK, RESULT, SCORES, Document, refuse_used, write_result
-from tacit.cli.terminal.counter import Update, count_progress
 from tacit.cli.terminal.output import messages, working
+from tacit.cli.terminal.progress import Update, count_progress
 from tacit.errors import StorageError
 from tacit.io.lock import held
 from tacit.io.memory import keep_pages

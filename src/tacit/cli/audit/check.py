@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -10,9 +10,8 @@ from tacit.cli.audit.base import SingleAudit, SingleCase
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import execution
 from tacit.cli.terminal.command import NOT_RECORDED, RunsFolder
-
-if TYPE_CHECKING:
-    from tacit.runs.config import RunConfig
+from tacit.runs.config import RunConfig
+from tacit.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +36,14 @@ class CheckAudit(SingleAudit):
 
     def case(self) -> SingleCase:
         """Return the check of the settings in the file."""
-        from tacit.runs.config import RunConfig
-
         return check_case(RunConfig.of(RunConfig.read(self.file)), self.file, self.false_alarm, self.runs)
 
 
-def check_case(config: "RunConfig", file: Path, false_alarm: float, runs: Path) -> SingleCase:
+def check_case(config: RunConfig, file: Path, false_alarm: float, runs: Path) -> SingleCase:
     """Return the check of some settings, which also keeps the outcome beside the runs, and in the run of the file."""
     from tacit.audit.detectors.check import check as run_check
     from tacit.audit.detectors.check import training_of
     from tacit.runs.checks import check_event, keep_check
-    from tacit.runs.folder import RunFolder
 
     config = config.pinned()
     training, shape = training_of(config)

@@ -7,6 +7,7 @@ from tacit.cli.audit import options as of
 from tacit.cli.audit.base import AttackCase, BatchedAudit
 from tacit.cli.audit.options import agents_option, observers_option, system
 from tacit.errors import InvalidInput
+from tacit.privacy.observers import Observer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class CoalitionAudit(BatchedAudit):
     """
 
     kind: ClassVar[str] = "coalition"
+    noise: ClassVar[str] = "cancelling"
     algorithm: of.Rule = "dsgd"
     agents: Annotated[int | None, agents_option(5)] = None
     graph: of.Graph = "complete"
@@ -42,20 +44,18 @@ class CoalitionAudit(BatchedAudit):
     def cases(self) -> list[AttackCase]:
         """Return the attack on the worst record."""
         from tacit.audit.attacks.coalition import Coalition, worst_coalition
+        from tacit.audit.attacks.known_masks import known_pairs
         from tacit.audit.attacks.worlds import dirac
         from tacit.audit.bounds.findings import Claim
         from tacit.cli.audit import systems
-        from tacit.privacy import Observer, Privacy
 
         rule = systems.make_rule(self.algorithm)
         graph = systems.make_graph(self.graph, self.agents, self.seed, default=5)
         systems.check_agents(graph, "target", [self.target])
         systems.check_agents(graph, "observer", self.observers or ())
-        noise = systems.make_noise("cancelling", self.curious, self.keys, self.mask_ratio)
-        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size, noise=noise)
         world = dirac(
             rule,
-            privacy=privacy,
+            privacy=systems.make_privacy(self),
             rounds=self.rounds,
             lr=self.lr,
             graph=graph,
@@ -74,6 +74,9 @@ class CoalitionAudit(BatchedAudit):
         attack = Coalition(world=world, observers=observers, hears=self.hears)
         attack.scores(1, present=False, seed=0)  # what cannot be played fails here, before a folder is made
         whose = "all agents" if self.hears == "all" else "neighbours"
+        target = f"agent {self.target}"
+        cut_off = set(masks.keys.by_agent[self.target]) <= known_pairs(masks, observers)
+        alone = f" They know all masks of {target}, so only its own noise protects it from them." if cut_off else ""
         description = systems.describe_system(
             "Coalition",
             self.algorithm,
@@ -87,7 +90,7 @@ class CoalitionAudit(BatchedAudit):
             against=str(Observer(len(observers))),
             saw=f"{systems.describe_observers(observers)} every message of {whose}, the final models, the graph, the key graph, all "
             "settings, and the masks shared with other agents; lots, noise and other masks stay secret. The claim is the ε against "
-            f"that many agents. From these the attack infers the noisy gradients of agent {self.target} as well as possible.",
+            f"that many agents.{alone} From these the attack infers the noisy gradients of {target} as well as possible.",
             record=systems.WORST_RECORD,
         )
         settings = {**systems.state_system(graph, observers), "masks": masks.to_json()}

@@ -3,19 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from rich.text import Text
 
 from tacit.cli.audit import options as of
 from tacit.cli.audit.base import Audit, saying
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import agents_option, execution, system
-from tacit.cli.terminal.files import check_picture, save_picture
-from tacit.cli.terminal.output import console, plain_table, print_whole, working
+from tacit.cli.terminal.output import check_picture, console, plain_table, print_whole, save_picture, working
 from tacit.errors import InvalidInput, choose
-from tacit.report.wording import counted, percent, write_guarantee
-
-if TYPE_CHECKING:
-    import networkx as nx
+from tacit.privacy.observers import Observer
+from tacit.report.wording import counted, lower_bound, percent, write_guarantee
 
 Leaks = Mapping[str, Sequence[Mapping[str, Any]]]
 """What an observer learns about each target, by algorithm."""
@@ -88,20 +87,29 @@ class DistanceAudit(Audit):
         found: dict[str, list[dict[str, Any]]] = {}
         with saying("stopped; nothing is kept"):
             with working("preparing"):
-                from tacit.cli.audit.systems import make_graph, plain_dinno
+                from tacit.audit.bounds.rates import check_terms
+                from tacit.audit.linear.distance import leaks, nearest_at_each_distance
+                from tacit.cli.audit.systems import check_agents, make_graph, make_masks, make_rule, plain_dinno
 
                 graph = make_graph(self.graph, self.agents, self.seed, default=10)
+                check_terms(self.delta, self.confidence, positive=True)
+                check_agents(graph, "observer", observers)
+                if len(graph) == len(observers):
+                    raise InvalidInput("all agents are observers, so none is left to observe")
+                names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
+                terms: dict[str, Any] = {name: getattr(self, name) for name in names} | {"noise": make_masks(self)}
+                terms["targets"] = nearest_at_each_distance(graph, observers) if targets == "nearest" else None
             for rule in [rule for rule in of.linear_rules() if asked & {rule, "all"}]:
                 with working(f"{rule}: running"):
-                    found[rule] = self._leaks(rule, graph, observers, nearest=targets == "nearest")
-        names = ("rounds", "lr", "sample_rate", "runs", "seed", "noise", "curious", "keys", "mask_ratio")
-        settings: dict[str, Any] = {name: getattr(self, name) for name in names} | {"targets": targets}
+                    found[rule] = [asdict(leak) for leak in leaks(make_rule(rule), graph, observers, **terms)]
+        stated = ("rounds", "lr", "sample_rate", "runs", "seed", "noise", "curious", "keys", "mask_ratio")
+        settings: dict[str, Any] = {name: getattr(self, name) for name in stated} | {"targets": targets}
         if "dinno" in found:
             settings["dinno"] = plain_dinno()
         claim = {"epsilon": self.epsilon, "delta": self.delta, "adjacency": "add_remove"}
         system = {"graph": self.graph, "agents": len(graph), "observers": observers, "claimed": claim}
-        terms = {"confidence": self.confidence, "settings": settings, "warning": WARNING}
-        document = {**system, **terms, "algorithms": found}
+        document = {**system, "confidence": self.confidence, "settings": settings, "warning": WARNING}
+        document["algorithms"] = found
         if self.plot is not None:
             from tacit.cli.audit.distance_picture import draw_leaks
 
@@ -118,35 +126,15 @@ class DistanceAudit(Audit):
     def _claimed_against(self) -> str:
         if self.noise == "local":
             return "an observer of everything"
-        from tacit.privacy import Observer
-
         return str(Observer(1 if self.curious is None else self.curious))
 
     def _is_symmetric(self, observers: Sequence[int]) -> bool:
         """Say whether one observer learns the same about all agents at one distance, by the kind of graph; most tori do not count."""
         return len(observers) == 1 and self.noise == "local" and self.graph.strip().replace("-", "_") in _SYMMETRIC
 
-    def _leaks(self, rule: str, graph: "nx.Graph", observers: Sequence[int], *, nearest: bool) -> list[dict[str, Any]]:
-        from tacit.audit.bounds.rates import check_terms
-        from tacit.audit.linear.distance import leaks, nearest_at_each_distance
-        from tacit.cli.audit.systems import check_agents, make_noise, make_rule
-
-        check_terms(self.delta, self.confidence, positive=True)
-        check_agents(graph, "observer", observers)
-        if len(graph) == len(observers):
-            raise InvalidInput("all agents are observers, so none is left to observe")
-        targets = nearest_at_each_distance(graph, observers) if nearest else None
-        names = ("rounds", "runs", "lr", "epsilon", "delta", "sample_rate", "confidence", "seed")
-        terms = {name: getattr(self, name) for name in names}
-        noise = make_noise(self.noise, self.curious, self.keys, self.mask_ratio)
-        found = leaks(make_rule(rule), graph, observers, targets=targets, noise=noise, **terms)
-        return [asdict(leak) for leak in found]
-
     def show(self, document: Document, folder: Path | None) -> None:
         """Print what is seen of every target, and what an attack proves."""
-        from rich.text import Text
-
-        from tacit.audit.pages.statements import lower
+        from tacit.audit.pages.statements import percentage
         from tacit.cli.audit.systems import plain_dinno
 
         screen, found = console(), document["algorithms"]
@@ -161,7 +149,7 @@ class DistanceAudit(Audit):
                     percent(row["share"], 2),
                     percent(row["sum_share"], 2),
                     f"{row['exact']:,} of {row['queries']:,}",
-                    lower(row["epsilon"]),
+                    lower_bound(row["epsilon"]),
                     end_section=place == len(rows) - 1,
                 )
         screen.print(Text(self._title(document), style="bold"))
@@ -174,7 +162,7 @@ class DistanceAudit(Audit):
             screen.print(hint, style="dim")
         screen.print(
             f"Claimed: {write_guarantee(self.epsilon, self.delta)}, against {self._claimed_against}. Each ε ≥ holds at "
-            f"{100 * self.confidence:.6g}\u202f% confidence by itself, from 2 × {counted(self.runs, 'run')}: where more leaks, "
+            f"{percentage(self.confidence)} confidence by itself, from 2 × {counted(self.runs, 'run')}: where more leaks, "
             "more runs show more."
         )
         if self.plot is not None:

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tacit.cli.terminal.files import check_output
+from tacit.cli.terminal.output import check_output
 from tacit.errors import InvalidInput
 from tacit.io.files import finite, write_atomically
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from tacit.cli.audit import options as of
 from tacit.cli.audit.base import AttackCase, BatchedAudit
 from tacit.cli.audit.folder import Document
+from tacit.cli.audit.neighbor import is_worth_compiling
 from tacit.cli.audit.options import execution, system
 from tacit.cli.terminal.command import NOT_RECORDED
 from tacit.registry import DATA_SETS
@@ -46,7 +47,6 @@ class MembershipAudit(BatchedAudit):
         """Return the attack on an algorithm, or on each of them."""
         from tacit.audit.attacks.membership import SETTINGS, paper_attack, settings_for
         from tacit.audit.bounds.findings import Claim
-        from tacit.cli.audit.neighbor import is_worth_compiling
         from tacit.cli.audit.systems import describe_system
         from tacit.data import load
 

@@ -11,6 +11,7 @@ from tacit.cli.audit.base import AttackCase, BatchedAudit
 from tacit.cli.audit.options import observers_option, system
 from tacit.cli.terminal.command import NOT_RECORDED
 from tacit.errors import InvalidInput
+from tacit.privacy.observers import Observer
 
 if TYPE_CHECKING:
     from tacit.algorithms import Algorithm
@@ -74,25 +75,13 @@ class NeighborAudit(BatchedAudit):
         """Return the attack on the worst record, or on a blank image."""
         from tacit.audit.bounds.findings import Claim
         from tacit.cli.audit import systems
-        from tacit.privacy import Observer
 
         self._check_data_options()
         rule = systems.make_rule(self.algorithm, self.inner_steps, self.adam)
         graph = systems.make_graph(self.graph, self.agents, self.seed)
         observers = systems.choose_observers(graph, self.target, self.observers, most=max(1, self.curious or 1))
-        privacy = systems.make_privacy(
-            self.noise,
-            self.curious,
-            self.keys,
-            self.mask_ratio,
-            self.rounding_bits,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            clip=1.0,
-            lot_size=self.lot_size,
-            bands=self.bands,
-        )
-        system = {"rounds": self.rounds, "lr": self.lr, "records": self.records, "privacy": privacy, "graph": graph}
+        system = {"rounds": self.rounds, "lr": self.lr, "records": self.records, "graph": graph}
+        system["privacy"] = systems.make_privacy(self)
         settings = systems.state_system(graph, observers)
         attack: Neighbor | NaturalNeighbor
         if self.canary == "worst":

@@ -54,7 +54,6 @@ class NoiseAudit(SingleAudit):
         from tacit.audit.linear.responses import Responses
         from tacit.audit.noise.check import NoiseCheck
         from tacit.cli.audit import systems
-        from tacit.privacy import Privacy
 
         rule, graph = systems.make_rule(self.algorithm), systems.make_graph(self.graph, self.agents, self.seed)
         observers = systems.choose_observers(graph, 0, self.observers)
@@ -64,8 +63,7 @@ class NoiseAudit(SingleAudit):
             raise InvalidInput(
                 f"observers {observers} cannot reconstruct all answers of any other agent; name more of them with --observer"
             )
-        noise = systems.make_noise(self.noise, self.curious, self.keys, self.mask_ratio)
-        privacy = Privacy(epsilon=self.epsilon, delta=self.delta, clip=1.0, lot_size=self.lot_size, noise=noise)
+        privacy = systems.make_privacy(self)
         world = noise_world(
             rule, privacy=privacy, rounds=self.rounds, lr=_LR, graph=graph, target=others[0], records=self.records
         )

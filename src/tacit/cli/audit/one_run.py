@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from tacit.cli.audit import options as of
@@ -30,7 +31,7 @@ _NATURAL_CANARIES = "They are images with wrong labels. Worse records may reveal
 
 @dataclass(frozen=True, kw_only=True)
 class OneRunAudit(SingleAudit):
-    """Many canaries in one run: of how many can an attacker tell whether they are in?
+    """Many canaries in one run: for how many does an attacker guess correctly whether they are in?
 
     A coin decides whether each canary is in. The bound is weaker than that of many runs, but one run is enough.
 
@@ -118,8 +119,6 @@ class OneRunAudit(SingleAudit):
 
     def _mislabelled(self, dataset: str, canaries: int, world: dict[str, Any]) -> "OneRun":
         """Return an attack on agents that train a small network on the first images; the next ones are the canaries."""
-        from functools import partial
-
         import torch
 
         from tacit.audit.attacks.one_run import OneRun

@@ -11,7 +11,7 @@ from tacit.audit.pages.results import describe
 from tacit.audit.pages.text import ResultTable
 from tacit.cli.audit.folder import PAGE, Document
 from tacit.cli.terminal.output import console, plain_table, print_apart
-from tacit.report.wording import ADJACENCIES, counted
+from tacit.report.wording import ADJACENCIES, counted, lower_bound
 
 _STYLES = {"fail": "bold red", "inconclusive": "yellow"}
 
@@ -21,10 +21,8 @@ def print_audit(document: Document, folder: Path | None) -> None:
     screen, words, attack = console(), describe(document), document["attack"]
     screen.print(Text(f"{attack['title']}: {attack['about']}", style="bold"))
     if words.facts:
-        facts = plain_table(None, "", "")
+        facts = plain_table(None, "", "", rows=words.facts)
         facts.show_header = False
-        for row in words.facts:
-            facts.add_row(*row)
         screen.print(facts)
     if tables := [table for table in map(_table, words.tables) if table.columns]:
         print_apart(screen, *tables)
@@ -63,7 +61,7 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
         table.add_row(
             each["attack"]["algorithm"],
             statements.claimed(each),
-            statements.lower(each["lower_bound"]),
+            lower_bound(each["lower_bound"]),
             statements.estimate(each["thresholds"][0]),
             each["verdict"],
             style="bold red" if each["verdict"] == "broken" else "",
@@ -72,7 +70,7 @@ def print_audits(documents: Sequence[Document], folder: Path, confidence: float)
     claim = first["claimed"]
     screen.print(
         f"\nδ = {claim['delta']:g}, {ADJACENCIES[claim['adjacency']]} adjacency; 2 × {counted(first['runs_per_side'], 'run')} "
-        f"for each line. All lower bounds together hold at {100 * confidence:.6g}\u202f% confidence, and so do all intervals "
+        f"for each line. All lower bounds together hold at {statements.percentage(confidence)} confidence, and so do all intervals "
         "together."
     )
     screen.print(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
 import networkx as nx
 
@@ -10,8 +10,7 @@ from tacit.algorithms import RULES, Adam, Algorithm, DiNNO, Plain
 from tacit.errors import InvalidInput, choose
 from tacit.privacy import Cancelling, Discrete, Privacy
 from tacit.registry import GRAPHS
-from tacit.report.wording import agents as listed
-from tacit.report.wording import counted
+from tacit.report.wording import counted, name_agents
 from tacit.runs.specs import parse_graph
 
 AGENTS = 3
@@ -71,43 +70,34 @@ def choose_observers(
     return sorted(set(given or ())) or near[:most]
 
 
-def make_noise(
-    kind: str, curious: int | None, keys: Literal["complete", "graph"] | None, ratio: float | None
-) -> Cancelling | None:
-    """Return the masks that these options ask for; None for local noise, which has none of these options."""
-    if kind == "cancelling":
+def make_masks(audit: Any) -> Cancelling | None:
+    """Return the masks that an audit's options ask for; None for other noise, with which options of masks are refused."""
+    if audit.noise == "cancelling":
         return Cancelling(
-            curious=1 if curious is None else curious,
-            keys=keys or "complete",
-            ratio="auto" if ratio is None else ratio,
+            curious=1 if audit.curious is None else audit.curious,
+            keys=audit.keys or "complete",
+            ratio="auto" if audit.mask_ratio is None else audit.mask_ratio,
         )
-    for name, value in (("--curious", curious), ("--keys", keys), ("--mask-ratio", ratio)):
+    for name, value in (("--curious", audit.curious), ("--keys", audit.keys), ("--mask-ratio", audit.mask_ratio)):
         if value is not None:
             raise InvalidInput(f"{name} means nothing without --noise cancelling")
     return None
 
 
-def make_privacy(
-    noise: str,
-    curious: int | None,
-    keys: Literal["complete", "graph"] | None,
-    ratio: float | None,
-    bits: int | None,
-    **settings: Any,
-) -> Privacy:
-    """Return privacy settings with noise of any kind; the options of other kinds are refused."""
-    if noise != "discrete":
-        if bits is not None:
-            raise InvalidInput("--rounding-bits means nothing without --noise discrete")
-        return Privacy(**settings, noise=make_noise(noise, curious, keys, ratio))
-    make_noise("local", curious, keys, ratio)  # refuses options of masks
-    rounding = Discrete() if bits is None else Discrete(bits)
-    return Privacy(**settings, noise=rounding, accountant="rdp")
+def make_privacy(audit: Any) -> Privacy:
+    """Return the privacy settings that an audit's options ask for, with noise of any kind."""
+    settings: dict[str, Any] = {name: getattr(audit, name) for name in ("epsilon", "delta", "lot_size")} | {"clip": 1.0}
+    masks, bits = make_masks(audit), getattr(audit, "rounding_bits", None)
+    if audit.noise == "discrete":
+        settings |= {"noise": Discrete() if bits is None else Discrete(bits), "accountant": "rdp"}
+    elif bits is not None:
+        raise InvalidInput("--rounding-bits means nothing without --noise discrete")
+    return Privacy(**{"noise": masks} | settings, bands=getattr(audit, "bands", 1))
 
 
 def name_observers(observers: Sequence[int]) -> str:
     """Return what the observers are called: `agent 1`, or `agents 0, 3 together`."""
-    return f"agent {observers[0]}" if len(observers) == 1 else f"agents {listed(list(observers))} together"
+    return f"{name_agents(list(observers))}{' together' * (len(observers) > 1)}"
 
 
 def describe_observers(observers: Sequence[int]) -> str:

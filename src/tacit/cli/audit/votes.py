@@ -8,6 +8,7 @@ from tacit.cli.audit.base import SingleAudit, SingleCase, check_bound
 from tacit.cli.audit.folder import Document
 from tacit.cli.audit.options import system
 from tacit.errors import InvalidInput
+from tacit.privacy.votes import Voting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,6 @@ class VotesAudit(SingleAudit):
         from tacit.audit.attacks.collection import collect
         from tacit.audit.attacks.votes import VoteAttack
         from tacit.audit.bounds.findings import judge
-        from tacit.privacy.votes import Voting
 
         check_bound(self.runs, self.delta, self.confidence)
         if self.answers > self.records:

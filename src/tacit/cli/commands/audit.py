@@ -25,7 +25,9 @@ class Audits(Commands):
         return super().parse_args(ctx, args)
 
 
-command = typer.Typer(cls=Audits, no_args_is_help=True, rich_markup_mode="rich")
+command = typer.Typer(
+    cls=Audits, no_args_is_help=True, rich_markup_mode="rich", subcommand_metavar="FILE.toml | COMMAND [ARGS]..."
+)
 for _name, _audit in AUDITS.items():
     command.command(_name, hidden=_audit.hidden)(command_of(_audit))
 

@@ -9,16 +9,25 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries, Terms
+from tacit.cli.commands.budget_accounting import BudgetRow, PlannedQueries
 from tacit.cli.commands.budget_bands import band_facts, choose_bands, print_bands
 from tacit.cli.commands.budget_masks import OF_RESPONSE, MaskedBudget, plan_masks, print_masks
 from tacit.cli.terminal.command import Json, option
-from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.options import MASKS, PLAIN, given_settings, with_settings
-from tacit.cli.terminal.output import bar, console, digits, plain_table, print_json, round_up, working
+from tacit.cli.terminal.output import (
+    bar,
+    check_picture,
+    console,
+    digits,
+    plain_table,
+    print_json,
+    round_up,
+    save_picture,
+    working,
+)
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy import accounting
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.runs.config import RunConfig
 from tacit.runs.config_checks import OPTIONS, as_option, idle_without_masks
 
@@ -94,38 +103,41 @@ def command(
     config = RunConfig.of({}, {**given, "lot_size": lot_size})
     _check_agents(config, given)
     epsilon, noise_multiplier = (_one(config, key) for key in ("epsilon", "noise_multiplier"))
-    delta, adjacency, accountant = config.delta, config.adjacency, config.accountant
-    asked = (adjacency, accountant)
-    accounting.check(accountant, adjacency, delta)
+    terms: dict[str, Any] = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
+    accounting.check(**terms)
+    if lot_size > dataset_size:
+        raise PrivacyError(
+            f"--lot-size {lot_size:g} is larger than the data set's {dataset_size} records; a lot is a part of them"
+        )
     planned = PlannedQueries(
-        sample_rate=_rate(lot_size, dataset_size), queries=queries, delta=delta, discrete=config.noise == "discrete"
+        sample_rate=lot_size / dataset_size, queries=queries, **terms, discrete=config.noise == "discrete"
     )
     compared: list[BandChoice] = []
     with working("accounting"):
         if config.bands != 1:
-            bands, compared = choose_bands(planned, epsilon, asked, None if config.bands == "auto" else config.bands)
+            bands, compared = choose_bands(planned, epsilon, None if config.bands == "auto" else config.bands)
             planned = replace(planned, bands=bands)
-        sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon, asked)
+        sigma = noise_multiplier if epsilon is None else planned.sigma(epsilon)
         assert sigma is not None
-        spent = planned.finite_epsilon(sigma, asked)
-        rows = planned.rows(epsilon, sigma, asked)
-        curve = [(count, planned.epsilon(sigma, asked, count)) for count in _counts(queries)]
+        spent = planned.finite_epsilon(sigma)
+        rows = planned.rows(epsilon, sigma)
+        curve = [(count, planned.epsilon(sigma, count)) for count in _counts(queries)]
         masked, against = None, {EVERYBODY.key: spent}
         if config.noise == "cancelling":
             masked = plan_masks(sigma, config, planned, given)
-            against = masked.epsilons(planned, asked)
+            against = masked.epsilons(planned)
         if plot is not None:
-            _draw(plot, planned, sigma, epsilon, rows, masked, asked)
+            _draw(plot, planned, sigma, epsilon, rows, masked)
     if json:
         print_json(
             {
                 "noise_multiplier": sigma,
                 "epsilon": spent,
-                "delta": delta,
+                "delta": config.delta,
                 "sample_rate": planned.sample_rate,
                 "queries": queries,
-                "adjacency": adjacency,
-                "accountant": accountant,
+                "adjacency": config.adjacency,
+                "accountant": config.accountant,
                 "table": [asdict(row) for row in rows],
                 "curve": [{"queries": count, "epsilon": value} for count, value in curve],
                 **({"observer": str(EVERYBODY)} if masked is None else masked.facts(against)),
@@ -134,29 +146,21 @@ def command(
         )
         return
     screen = console()
-    observer = EVERYBODY if masked is None else masked.planned
+    observer, by = EVERYBODY if masked is None else masked.planned, f"{config.adjacency}, {config.accountant}"
     lots = f"lots of {lot_size:g} out of {dataset_size:,} records"
     _print_answer(screen, planned, sigma, spent, epsilon, lots, observer)
     if config.bands != 1:
         print_bands(screen, planned, compared)
     if masked is not None:
-        print_masks(screen, masked, config, against, f"ε by who is curious ({adjacency}, {accountant})")
+        print_masks(screen, masked, config, against, f"ε by who is curious ({by})")
     _print_table(screen, rows, sigma, epsilon)
-    _print_curve(screen, curve, f"ε over queries at σ = {sigma:g} ({adjacency}, {accountant})")
-    if delta * dataset_size >= 1:
+    _print_curve(screen, curve, f"ε over queries at σ = {sigma:g} ({by})")
+    if config.delta * dataset_size >= 1:
         screen.print(
-            f"Note: δ = {delta:g} is not below 1/|D| = {1 / dataset_size:.2g}; such a δ allows a whole record to be published."
+            f"Note: δ = {config.delta:g} is not below 1/|D| = {1 / dataset_size:.2g}; such a δ allows a whole record to be published."
         )
     if plot is not None:
         screen.print(f"Picture: {plot}")
-
-
-def _rate(lot_size: float, dataset_size: int) -> float:
-    if lot_size > dataset_size:
-        raise PrivacyError(
-            f"--lot-size {lot_size:g} is larger than the data set's {dataset_size} records; a lot is a part of them"
-        )
-    return lot_size / dataset_size
 
 
 def _counts(queries: int) -> list[int]:
@@ -172,38 +176,28 @@ def _draw(
     target: float | None,
     rows: Sequence[BudgetRow],
     masked: MaskedBudget | None,
-    asked: Terms,
 ) -> None:
     """Draw ε over queries: by adjacency and accountant or, with masks, by who is curious."""
-    from tacit.cli.terminal.pictures import LINES, Curve, draw_spending
+    from tacit.cli.terminal.pictures import LINES, draw_spending
 
+    # More numbers of queries where the curve bends, which is near zero.
+    counts = sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
     if masked is None:
-        terms = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}"
-        lines = [
-            (f"{row.adjacency}, {row.accountant}", sigma, (row.adjacency, row.accountant), row.asked)
-            for row in rows
-            if row.epsilon_at_asked_noise is not None
-        ]
+        terms, asked = f"σ = {sigma:g}, q = {digits(planned.sample_rate)}", f"{planned.adjacency}, {planned.accountant}"
+        drawn = [row for row in rows if row.epsilon_at_asked_noise is not None]
+        each_way = [replace(planned, adjacency=row.adjacency, accountant=row.accountant) for row in drawn]
+        lines = {f"{each.adjacency}, {each.accountant}": (sigma, each) for each in each_way}
     else:
         terms = f"own σ = {digits(max(masked.own))}, masks of {digits(masked.size)}"
+        asked = f"against {masked.planned}"
         first = [observer for observer in masked.observers[:-1] if observer != masked.planned]
         shown = [masked.planned, *first[: len(LINES) - 2], EVERYBODY]
-        lines = [
-            (f"against {each}", masked.sigma_against(each), asked, each == masked.planned)
-            for each in dict.fromkeys(shown)
-        ]
-    counts = _drawn_counts(planned)
-    curves = [
-        Curve(name, [0, *counts], [0.0, *(planned.epsilon(noise, by, count) for count in counts)], is_asked)
-        for name, noise, by, is_asked in lines
-    ]
+        lines = {f"against {each}": (masked.sigma_against(each), planned) for each in shown}
+    curves = {
+        name: [0.0, *(queries.epsilon(noise, count) for count in counts)] for name, (noise, queries) in lines.items()
+    }
     title = f"ε over queries at {terms}, δ = {planned.delta:g}"
-    save_picture(draw_spending(curves, title=title, budget=target), path)
-
-
-def _drawn_counts(planned: PlannedQueries) -> list[int]:
-    """Return numbers of queries, with more of them where the curve bends, which is near zero."""
-    return sorted({max(1, round(planned.queries * (step / 24) ** 2)) for step in range(1, 25)})
+    save_picture(draw_spending(curves, [0, *counts], asked, title=title, budget=target), path)
 
 
 def _check_agents(config: RunConfig, given: Mapping[str, Any]) -> None:

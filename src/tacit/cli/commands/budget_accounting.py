@@ -5,14 +5,13 @@ All numbers come from `tacit.privacy.accounting`. A row without an answer has no
 
 import math
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 from tacit.errors import PrivacyError
-from tacit.privacy import accounting
-from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy import accounting, calibration
+from tacit.privacy.accounting import Accountant, Adjacency
+from tacit.privacy.event import Event
 from tacit.privacy.turns import turns_of
-
-Terms = tuple[Adjacency, Accountant]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class BudgetRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedQueries:
-    """A number of queries of Poisson lots at one rate, and the δ at which ε is derived.
+    """A number of queries of Poisson lots at one rate, and the δ, adjacency and accountant with which ε is derived.
 
     bands: over how many queries noise is correlated, where as many groups of records take turns.
     discrete: whether noise is discrete; it is then counted by Rényi divergences of whole orders.
@@ -42,6 +41,8 @@ class PlannedQueries:
     sample_rate: float
     queries: int
     delta: float
+    adjacency: Adjacency
+    accountant: Accountant
     bands: int = 1
     discrete: bool = False
 
@@ -52,57 +53,52 @@ class PlannedQueries:
             sample_rate=self.bands * self.sample_rate, noise_multiplier=sigma, count=count, discrete=self.discrete
         )
 
-    def epsilon(self, sigma: float, terms: Terms, queries: int | None = None) -> float:
+    def epsilon(self, sigma: float, queries: int | None = None) -> float:
         """Return ε after `queries` of them, or after all, at this noise multiplier."""
-        return accounting.epsilon(
-            [self.event(sigma, queries)], delta=self.delta, adjacency=terms[0], accountant=terms[1]
-        )
+        return accounting.epsilon([self.event(sigma, queries)], **self._terms)
 
-    def finite_epsilon(self, sigma: float, terms: Terms) -> float:
+    def finite_epsilon(self, sigma: float) -> float:
         """Return ε after all queries; refuse noise for which it is infinite."""
-        spent = self.epsilon(sigma, terms)
+        spent = self.epsilon(sigma)
         if spent == math.inf:
             raise PrivacyError(
                 f"--noise-multiplier {sigma:g} over {self.queries} queries protects nothing: ε is beyond what "
-                f"{terms[1]} can compute; use more noise, smaller lots or fewer queries"
+                f"{self.accountant} can compute; use more noise, smaller lots or fewer queries"
             )
         return spent
 
-    def sigma(self, epsilon: float, terms: Terms) -> float:
+    def sigma(self, epsilon: float) -> float:
         """Return the least noise multiplier that keeps all queries within ε."""
-        charged, (adjacency, accountant) = self.event(1.0), terms
-        return accounting.noise_multiplier(
-            epsilon=epsilon,
-            delta=self.delta,
-            sample_rate=charged.sample_rate,
-            queries=charged.count,
-            adjacency=adjacency,
-            accountant=accountant,
-            discrete=self.discrete,
-        )
+        charged = self.event(1.0)
+        asked: dict[str, Any] = {"sample_rate": charged.sample_rate, "queries": charged.count}
+        return calibration.noise_multiplier(epsilon=epsilon, **asked, **self._terms, discrete=self.discrete)
 
-    def rows(self, target: float | None, asked_sigma: float, asked: Terms) -> list[BudgetRow]:
-        """Return a row for every combination: the noise that the target needs, or else what the asked noise spends."""
+    def rows(self, target: float | None, asked_sigma: float) -> list[BudgetRow]:
+        """Return a row for every adjacency and accountant: the noise that the target needs, or else what the asked noise spends."""
         pairs = [(adjacency, accountant) for adjacency in get_args(Adjacency) for accountant in get_args(Accountant)]
-        return [replace(self._row(target, asked_sigma, pair), asked=pair == asked) for pair in pairs]
+        each = [replace(self, adjacency=adjacency, accountant=accountant) for adjacency, accountant in pairs]
+        return [replace(one._row(target, asked_sigma), asked=one == self) for one in each]
 
-    def _row(self, target: float | None, asked_sigma: float, terms: Terms) -> BudgetRow:
-        adjacency, accountant = terms
-        row = BudgetRow(adjacency=adjacency, accountant=accountant, sample_rate=self.sample_rate, delta=self.delta)
+    @property
+    def _terms(self) -> dict[str, Any]:
+        return {"delta": self.delta, "adjacency": self.adjacency, "accountant": self.accountant}
+
+    def _row(self, target: float | None, asked_sigma: float) -> BudgetRow:
+        row = BudgetRow(sample_rate=self.sample_rate, **self._terms)
         try:
-            accounting.check(accountant, adjacency, self.delta)
-            if self.bands > 1 and adjacency == "replace_one":
+            accounting.check(**self._terms)
+            if self.bands > 1 and self.adjacency == "replace_one":
                 raise PrivacyError("a record that replaces another may be in another group")
-            if self.discrete and accountant != "rdp":
+            if self.discrete and self.accountant != "rdp":
                 raise PrivacyError("discrete noise has a bound by Rényi divergences alone")
         except PrivacyError:
             return replace(row, supported=False, note="not supported")
-        row = replace(row, epsilon_at_asked_noise=_or_none(self.epsilon(asked_sigma, terms)))
+        row = replace(row, epsilon_at_asked_noise=_or_none(self.epsilon(asked_sigma)))
         try:
-            sigma = asked_sigma if target is None else self.sigma(target, terms)
+            sigma = asked_sigma if target is None else self.sigma(target)
         except PrivacyError:
             return replace(row, note="out of reach")
-        spent = _or_none(self.epsilon(sigma, terms))
+        spent = _or_none(self.epsilon(sigma))
         return replace(row, noise_multiplier=sigma, epsilon=spent, note="infinite" if spent is None else None)
 
 

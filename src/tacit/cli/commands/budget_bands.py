@@ -1,11 +1,12 @@
 """What `tacit budget --bands` adds: noise in sums of answers by number of bands, at one ε, and what is charged."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from tacit.cli.commands.budget_accounting import PlannedQueries, Terms
+from tacit.cli.commands.budget_accounting import PlannedQueries
 from tacit.cli.terminal.output import digits, plain_table
 from tacit.errors import PrivacyError
 
@@ -13,14 +14,12 @@ if TYPE_CHECKING:
     from tacit.privacy.bands import BandChoice
 
 
-def choose_bands(
-    planned: PlannedQueries, epsilon: float | None, terms: Terms, wanted: int | None
-) -> "tuple[int, list[BandChoice]]":
+def choose_bands(planned: PlannedQueries, epsilon: float | None, wanted: int | None) -> "tuple[int, list[BandChoice]]":
     """Return how many bands to use, and how numbers of bands compare at this ε; nothing is compared without one."""
     # Imported here: most budgets need no linear algebra.
     from tacit.privacy.bands import best_bands, check_rate, compare_bands
 
-    if terms[0] == "replace_one":
+    if planned.adjacency == "replace_one":
         raise PrivacyError(
             "bands divide records into groups, and a record that replaces another may be in another; use --adjacency add_remove"
         )
@@ -31,7 +30,7 @@ def choose_bands(
         return wanted, []
 
     def calibrate(rate: float, count: int) -> float:
-        return PlannedQueries(sample_rate=rate, queries=count, delta=planned.delta).sigma(epsilon, terms)
+        return replace(planned, sample_rate=rate, queries=count).sigma(epsilon)
 
     numbers = None if wanted is None else [wanted]
     compared = compare_bands(calibrate, planned.sample_rate, planned.queries, numbers)

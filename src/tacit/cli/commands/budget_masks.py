@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from tacit.cli.commands.budget_accounting import PlannedQueries, Terms
+from tacit.cli.commands.budget_accounting import PlannedQueries
 from tacit.cli.terminal.output import digits, plain_table, round_up
 from tacit.errors import InvalidInput
-from tacit.privacy.mechanisms import EVERYBODY, Mechanism, Observer
-from tacit.privacy.observers import find_cut_off, observers_of
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.observers import EVERYBODY, Observer
+from tacit.privacy.stated_epsilons import find_cut_off, observers_of
 from tacit.report.wording import explain_cut_off, span
 from tacit.runs.config import RunConfig
 
@@ -67,9 +68,9 @@ class MaskedBudget:
         """Return the noise that protects the agent with the highest ε from an observer."""
         return min(each.noise_against(observer) for each in self.mechanisms)
 
-    def epsilons(self, planned: PlannedQueries, terms: Terms) -> dict[str, float]:
+    def epsilons(self, planned: PlannedQueries) -> dict[str, float]:
         """Return the highest ε of any agent against each observer, by the observer's key."""
-        return {each.key: planned.epsilon(self.sigma_against(each), terms) for each in self.observers}
+        return {each.key: planned.epsilon(self.sigma_against(each)) for each in self.observers}
 
     def facts(self, epsilons: dict[str, float]) -> dict[str, Any]:
         """Return what is added to the JSON document."""
@@ -172,7 +173,7 @@ def print_masks(
         screen.print(f"own noise σ = {own} and masks of {digits(found.size)}, shared by {pairs}")
     if found.keys is not None and found.chosen_for is not None:
         screen.print(f"the size of masks is the best for {found.chosen_for}, as in a run")
-    elif config.mask_ratio == "auto" and found.chosen_for is None:
+    elif found.keys is not None and config.mask_ratio == "auto":
         screen.print(
             "the rule and graph are not known here, so masks have a size that leaves little own noise; a run chooses it for its own, and ε "
             "against everybody then differs: name --algorithm, --graph, --lr and --lr-final to see it"

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from tacit.cli.commands.report import Figures, NamedRuns, print_written
 from tacit.cli.terminal.command import RunsFolder, option
-from tacit.cli.terminal.files import check_output
-from tacit.cli.terminal.output import note, working
+from tacit.cli.terminal.output import check_output, note, working
 from tacit.errors import InvalidInput
+from tacit.runs import find_runs
 
 
 def command(
@@ -20,8 +20,6 @@ def command(
 
     Example: tacit compare dsgt-digits-1 dsgd-digits-1 -o both.html
     """
-    from tacit.runs import find_runs
-
     check_output(output)
     folders = find_runs(named, runs)
     if len(folders) < 2:

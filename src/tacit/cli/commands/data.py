@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.terminal.command import Json, Plot, option
-from tacit.cli.terminal.files import check_picture, save_picture
 from tacit.cli.terminal.options import PLAIN, given_settings, with_settings
-from tacit.cli.terminal.output import console, note, plain_table, print_json, working
+from tacit.cli.terminal.output import check_picture, console, note, plain_table, print_json, save_picture, working
 from tacit.errors import InvalidInput
 from tacit.registry import DATA_SETS
 from tacit.report.wording import counted
@@ -20,8 +19,6 @@ from tacit.runs.config import RunConfig
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-    from tacit.data import Schema
 
     Counts = npt.NDArray[np.int64]
 
@@ -104,9 +101,14 @@ def command(
         return
     screen = console()
     screen.print(Text(title, style="bold"))
-    _print_summary(screen, held.sizes, counts, schema)
+    screen.print(f"records of an agent: {_spread(held.sizes)}")
+    if counts is not None:
+        screen.print(f"classes of an agent, of {counts.shape[1]}: {_spread((counts > 0).sum(axis=1).tolist())}")
+    screen.print(Text(f"a record: {schema}"))
+    screen.print()
     if counts is None:
-        _print_sizes(screen, held.sizes)
+        rows = [(str(agent), f"{size:,}") for agent, size in enumerate(held.sizes[:SHOWN])]
+        screen.print(plain_table(None, ">agent", ">records", rows=rows))
     elif counts.shape[1] * _width(counts) <= NUMBERED:
         _print_numbers(screen, counts)
     else:
@@ -119,21 +121,6 @@ def command(
             screen.print("This split goes by class, so that the numbers of records above are private, too.")
     if plot is not None:
         screen.print(f"Picture: {plot}")
-
-
-def _print_summary(screen: Console, sizes: Sequence[int], counts: "Counts | None", schema: "Schema") -> None:
-    screen.print(f"records of an agent: {_spread(sizes)}")
-    if counts is not None:
-        screen.print(f"classes of an agent, of {counts.shape[1]}: {_spread((counts > 0).sum(axis=1).tolist())}")
-    screen.print(Text(f"a record: {schema}"))
-    screen.print()
-
-
-def _print_sizes(screen: Console, sizes: Sequence[int]) -> None:
-    table = plain_table(None, ">agent", ">records")
-    for agent, size in enumerate(sizes[:SHOWN]):
-        table.add_row(str(agent), f"{size:,}")
-    screen.print(table)
 
 
 def _width(counts: "Counts") -> int:

@@ -19,7 +19,7 @@ from tacit.io.files import write_atomically
 from tacit.privacy import Account, accounting
 from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.accounts import lines_to_json
-from tacit.privacy.mechanisms import EVERYBODY, Observer
+from tacit.privacy.observers import EVERYBODY, Observer
 
 _MOST = 10_000  # values; the oldest are dropped
 
@@ -78,7 +78,6 @@ def _read(path: Path) -> dict[str, float]:
 
 
 def _code() -> str:
-    """Return a hash of the code that derives ε."""
-    names = ("accounting.py", "event.py", "losses.py", "accounts.py", "mechanisms.py", "coalitions.py", "keys.py")
-    parts = [(Path(accounting.__file__).parent / name).read_bytes() for name in names]
+    """Return a hash of all of `tacit.privacy`, which derives ε, so that no module that takes part is forgotten."""
+    parts = [path.read_bytes() for path in sorted(Path(accounting.__file__).parent.rglob("*.py"))]
     return hashlib.sha256(b"\0".join([*parts, version("dp-accounting").encode()])).hexdigest()

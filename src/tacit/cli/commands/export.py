@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 from tacit.cli.terminal.command import NamedRun, RunsFolder, option
-from tacit.cli.terminal.files import check_output
-from tacit.cli.terminal.output import console
+from tacit.cli.terminal.output import check_output, console
 from tacit.errors import InvalidInput
+from tacit.io.files import write_atomically
+from tacit.runs import RunFolder, find_run
 
 
 def command(
@@ -25,8 +26,6 @@ def command(
     Example: tacit export dsgt-digits-1 --for-audit -o dsgt-digits-1.audit.zip
     """
     from tacit.evidence.archive import pack
-    from tacit.io.files import write_atomically
-    from tacit.runs import RunFolder, find_run
 
     if not for_audit:
         raise InvalidInput("say what the archive is for: tacit export RUN --for-audit")

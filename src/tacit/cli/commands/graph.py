@@ -9,11 +9,22 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.terminal.command import Json, Plot, option
-from tacit.cli.terminal.files import check_output, check_picture, save_picture
-from tacit.cli.terminal.output import bar, console, digits, note, plain_table, print_apart, print_json, working
+from tacit.cli.terminal.output import (
+    bar,
+    check_output,
+    check_picture,
+    console,
+    digits,
+    note,
+    plain_table,
+    print_apart,
+    print_json,
+    save_picture,
+    working,
+)
 from tacit.errors import GraphError
 from tacit.registry import GRAPHS, SCHEDULES
-from tacit.report.wording import counted, span
+from tacit.report.wording import counted, list_agents, span
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -172,21 +183,11 @@ def _print_neighbours(screen: Console, graph: "nx.Graph", centrality: Sequence[f
     for agent in graph:
         shown = Text.assemble(f"{centrality[agent]:.3f} ", (bar(centrality[agent] / most, _BAR_WIDTH), "cyan"))
         near = sorted(graph[agent])
-        whom = [names[agent], " ".join(names[other] for other in near)] if names else [ranges(near)]
+        listed = list_agents(near, most=len(near)).replace(",", "")  # 1–3 5 8 9
+        whom = [names[agent], " ".join(names[other] for other in near)] if names else [listed]
         table.add_row(str(agent), *whom, shown)
     screen.print(table)
     screen.print()
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers, with consecutive ones as ranges: 1–3 5 8–9."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return " ".join(f"{run[0]}–{run[-1]}" if len(run) > 2 else " ".join(map(str, run)) for run in runs)
 
 
 def _show_schedule(text: str, agents: int | None, seed: int, *, json: bool, plot: Path | None) -> None:

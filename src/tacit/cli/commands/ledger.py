@@ -39,15 +39,15 @@ class LedgerCommands(Commands):
         return super().parse_args(ctx, args)
 
 
-command = typer.Typer(cls=LedgerCommands, rich_markup_mode="rich")
+command = typer.Typer(cls=LedgerCommands, rich_markup_mode="rich", subcommand_metavar="[RUN]... | COMMAND [ARGS]...")
 
 
 @command.callback()
 def _ledger() -> None:
     """What was spent on whose data, and by which run.
 
-    tacit ledger [RUN]... is short for tacit ledger show. The other commands are decisions, which the ledger keeps with
-    who made them and why.
+    tacit ledger [RUN]... is short for tacit ledger show, and takes its options, such as --verify, --all and --head: see
+    tacit ledger show --help. The other commands are decisions, which the ledger keeps with who made them and why.
 
     Example: tacit ledger --verify
     """
@@ -161,10 +161,11 @@ def abandon(
     runs: RunsFolder = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Give up a run that was killed or stopped: it makes no more queries, and those it has not made are free for other runs.
+    """Give up a run that was killed or stopped: it makes no more queries, and some budgets then have room for other runs.
 
-    Queries that it made stay charged, and its own ε stays that of its plan. If the budget was raised after the run began, nothing
-    becomes free. An abandoned run cannot be resumed. A run that a process is still working on is refused.
+    Queries that it made stay charged. The others become free if it made none at all, or if a budget was there before it began, admitted it
+    by its Rényi filter and was not raised since. Otherwise all stay charged, since when the run ended may depend on its answers. Its own
+    ε stays that of its plan. An abandoned run cannot be resumed. A run that a process is still working on is refused.
 
     Example: tacit ledger abandon dsgt-digits-1 --reason "the machine is gone"
     """
@@ -182,18 +183,14 @@ def abandon(
         print_json({"run": name, "made": account.spent, "freed": freed, "who": decision.who, "reason": decision.reason})
         return
     if freed:
-        words = f"{freed:,} of its {account.allowed:,} queries are free for other runs; {account.spent:,} were made and stay charged"
+        words = f"these stay charged, and {freed:,} are free for other runs"
+    elif account.spent == account.allowed:
+        words = "all stay charged"
     elif raised:
-        words = (
-            f"no query is freed: it made {account.spent:,} of {account.allowed:,}, and the budget was set or raised after it began, maybe "
-            "because of its results, so its whole plan stays charged"
-        )
+        words = f"all {account.allowed:,} stay charged, since the budget was set or raised after it began, maybe because of its results"
     else:
-        words = (
-            f"no query is freed: it made {account.spent:,} of {account.allowed:,}, and without a budget that admitted it before, "
-            "its whole plan stays charged, because when it ended may depend on the answers"
-        )
-    console().print(f"abandoned {name}: {words}")
+        words = f"all {account.allowed:,} stay charged, since no budget's filter admitted it, and when it ended may depend on its answers"
+    console().print(f"abandoned {name} after {account.spent:,} of its {account.allowed:,} queries: {words}")
 
 
 @command.command("raise")

@@ -12,8 +12,7 @@ from tacit.cli.terminal.output import PlainTable, console, plain_table, print_se
 from tacit.privacy import Budget, Guarantee
 from tacit.privacy.decisions import Decision
 from tacit.privacy.guarantees import per
-from tacit.privacy.mechanisms import EVERYBODY
-from tacit.privacy.observers import short_name
+from tacit.privacy.observers import EVERYBODY, short_name
 
 _IF_NOT_ADAPTIVE = "if no run was planned after seeing another's results"
 _ONE_AGENT_EACH = (
@@ -181,12 +180,10 @@ def _is_late(snapshot: LedgerSnapshot, owner: str, worst: str) -> bool:
 
 def _budget_table(budget: Budget, counted: float, together: Guarantee, *, late: bool) -> PlainTable:
     planned_once = together.basis == "plan"
-    table = plain_table()
-    table.add_column("")
-    table.add_column(per(together.unit), justify="right", no_wrap=True)
-    table.add_column("what it is")
-    table.add_row("spent", round_up(together.epsilon), _SPENT if planned_once else f"{_SPENT}, {_IF_NOT_ADAPTIVE}")
     full = _FULL if late else _FULL + _FIRST
-    table.add_row("counted", round_up(counted), full if counted > budget.epsilon else _COUNTED)
-    table.add_row("budget", f"{budget.epsilon:g}", _LATE if late else _HOLDS)
-    return table
+    rows = [
+        ("spent", round_up(together.epsilon), _SPENT if planned_once else f"{_SPENT}, {_IF_NOT_ADAPTIVE}"),
+        ("counted", round_up(counted), full if counted > budget.epsilon else _COUNTED),
+        ("budget", f"{budget.epsilon:g}", _LATE if late else _HOLDS),
+    ]
+    return plain_table(None, "", f">{per(together.unit)}", "what it is", rows=rows)

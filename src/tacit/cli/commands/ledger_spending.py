@@ -10,7 +10,8 @@ from tacit.privacy import Budget, Guarantee, Ledger
 from tacit.privacy.accounting import largest_epsilon
 from tacit.privacy.guarantees import EXPOSED
 from tacit.privacy.ledger import EVERYONE
-from tacit.privacy.mechanisms import EVERYBODY, Masked, Observer
+from tacit.privacy.noise_kinds import Masked
+from tacit.privacy.observers import EVERYBODY, Observer
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,11 @@ class LedgerSnapshot:
         together = (
             ""
             if runs
-            else "; in a line of all runs, a run on another division counts as its owner with the most queries"
+            else ": in a line of all runs, a run on another division counts with its owner that was queried most"
         )
         return [
-            f"{records} was divided in {len(partitions)} ways, so what was spent on a record in each of them adds up"
-            f"{together}: {'; '.join(way.removeprefix(f'{records}/') for way in partitions)}"
+            f"{records} was divided in {len(partitions)} ways ({'; '.join(way.removeprefix(f'{records}/') for way in partitions)}). "
+            f"What was spent on a record in each of them adds up{together}"
             for records, partitions in ways.items()
             if len(partitions) > 1
         ]

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import TacitError
-from tacit.evidence import agreement
-from tacit.evidence.agreement import RunEvidence
+from tacit.evidence.charge_checks import check_epsilons, check_queries, check_record
+from tacit.evidence.file_checks import check_checkpoint, check_heads, check_summary
 from tacit.evidence.heads import read_evidence
+from tacit.evidence.plan_checks import check_settings
+from tacit.evidence.run_evidence import RunEvidence
 from tacit.evidence.sites import check_site
 from tacit.privacy import DurableLedger, Ledger
 from tacit.privacy.charges import charges_file, charges_of
@@ -46,20 +48,18 @@ def _missing_charges(folder: RunFolder, stored: DurableLedger) -> Iterator[str]:
 
 
 def _misstatements(run: RunEvidence, record: Ledger) -> Iterator[str]:
-    for problem in agreement.check_settings(run):
+    for problem in (*check_settings(run), *check_site(run)):
         yield f"run {run.name!r}: {problem}"
-    for problem in check_site(run):
-        yield f"run {run.name!r}: {problem}"
-    wrong = list(agreement.check_record(run))
+    wrong = list(check_record(run))
     yield from wrong
-    yield from agreement.check_queries(run)
-    yield from agreement.check_heads(run)
-    yield from agreement.check_checkpoint(run)
-    for problem in agreement.check_summary(run):
+    yield from check_queries(run)
+    yield from check_heads(run)
+    yield from check_checkpoint(run)
+    for problem in check_summary(run):
         yield f"run {run.name!r}: {problem}"
     plan, account = run.plan, run.account
     if wrong or account is None or not account.charged or plan.delta is None:
         return
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
     planned = plan.planned_observer
-    yield from agreement.check_epsilons(run, record.guarantees(plan.owners, run=run.name, **terms, observer=planned))
+    yield from check_epsilons(run, record.guarantees(plan.owners, run=run.name, **terms, observer=planned))

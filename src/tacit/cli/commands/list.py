@@ -20,8 +20,7 @@ from tacit.cli.terminal.output import (
 from tacit.errors import TacitError
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import EXPOSED, per
-from tacit.privacy.mechanisms import EVERYBODY
-from tacit.privacy.observers import observers_to_state
+from tacit.privacy.observers import EVERYBODY, observers_to_state
 from tacit.report.wording import drops_masks, explain_dropped
 from tacit.runs import RunFolder, list_runs
 from tacit.runs.event_types import PlanEvent
@@ -138,6 +137,7 @@ def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache
         release = record.release and plan.release
     planned = EVERYBODY if plan is None else plan.planned_observer
     against = {} if record is None or plan is None else _epsilons(record, plan, cache)
+    shared = "shared" if plan is not None and plan.masks else None
     return {
         "algorithm": config.algorithm,
         "dataset": config.dataset,
@@ -151,13 +151,7 @@ def _facts(folder: RunFolder, events: Events, records: RunAccounts | None, cache
         "unit": plan.protected if config.private and plan is not None else None,
         "observer": str(planned) if against else None,
         "epsilon_against": against or None,
-        "masks": None
-        if plan is None
-        else "dropped"
-        if drops_masks(config, plan.masks)
-        else "shared"
-        if plan.masks
-        else None,
+        "masks": "dropped" if plan is not None and drops_masks(config, plan.masks) else shared,
         "release": release,
         "exposed": record is not None and record.exposed,
     }

@@ -7,6 +7,7 @@ import typer
 
 from tacit.cli.terminal.command import RunsFolder, option
 from tacit.cli.terminal.output import console, working
+from tacit.runs import find_runs
 
 NamedRuns = Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or names of runs.")]
 Figures = Annotated[bool, option("", "Also save figures as PNG and PDF.", "--figures")]
@@ -18,7 +19,6 @@ def command(named: NamedRuns, runs: RunsFolder = Path("runs"), figures: Figures 
     Example: tacit report dsgt-digits-1 --figures
     """
     from tacit.report import RecordedRun, save_figures, write_report
-    from tacit.runs import find_runs
 
     for folder in find_runs(named, runs):
         run, page, drawn = RecordedRun.load(folder), folder / "report.html", folder / "figures"

@@ -13,9 +13,8 @@ import typer
 from rich.console import Console
 
 from tacit.cli.commands.reproduce import Reproduce
-from tacit.cli.terminal.counter import count_progress
-from tacit.cli.terminal.files import check_output
-from tacit.cli.terminal.output import console, messages, plain_table, print_json, print_whole
+from tacit.cli.terminal.output import check_output, console, messages, plain_table, print_json, print_whole
+from tacit.cli.terminal.progress import count_progress
 from tacit.errors import InvalidInput, StorageError
 from tacit.experiments import (
     EXPERIMENTS,

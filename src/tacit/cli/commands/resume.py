@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.cli.terminal.command import Json, NamedRun, Quiet, RunsFolder
+from tacit.runs import RunFolder, find_run
+from tacit.runs.config import RunConfig
 
 
 def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, quiet: Quiet = False) -> None:
@@ -14,14 +16,10 @@ def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, 
 
     Example: tacit resume dsgt-digits-1
     """
-    from tacit.runs import find_run
-
     path = find_run(run, runs)
 
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner
-    from tacit.runs.config import RunConfig
-    from tacit.runs.folder import RunFolder
 
     config = RunFolder.find(path).config()
     if isinstance(config, RunConfig) and config.workers is not None:

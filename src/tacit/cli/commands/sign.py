@@ -1,13 +1,14 @@
 """`tacit sign`: sign the heads of the ledger and of a run's events."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.cli.terminal.command import Json, RunsFolder, option
-from tacit.cli.terminal.files import check_output
-from tacit.cli.terminal.output import console, print_json
+from tacit.cli.terminal.output import check_output, console, print_json
+from tacit.runs import RunFolder, find_run
 
 
 def command(
@@ -31,11 +32,8 @@ def command(
 
     Example: tacit sign dsgt-digits-1 --key owner.key -o dsgt-digits-1.signature.json
     """
-    from dataclasses import asdict
-
     from tacit.evidence.heads import make_statement
     from tacit.evidence.signatures import read_signature, save, sign
-    from tacit.runs import RunFolder, find_run
 
     if what is not None and what.is_file():
         statement, name = read_signature(what).statement, what.name.removesuffix(".json")

@@ -2,20 +2,19 @@
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
+from tacit.cli.audit.check import check_case
+from tacit.cli.terminal.budgets import BudgetAgainst, BudgetOfRuns, make_budget
 from tacit.cli.terminal.command import Json, Quiet, RunsFolder, option
 from tacit.cli.terminal.options import PRIVACY, RUN, given_settings, with_settings
 from tacit.cli.terminal.output import FOUND_FAULT, complain, console, working
-from tacit.errors import InvalidInput, PrivacyError
+from tacit.errors import InvalidInput
 from tacit.registry import DATA_SETS, GRAPHS, MODELS, RULES, SCHEDULES
-from tacit.report.wording import counted
 from tacit.runs.config import RunConfig
-
-if TYPE_CHECKING:
-    from tacit.privacy import Budget
+from tacit.runs.folder import RunFolder
 
 Where = Literal["here", "ray"]
 _OPTION_OF = {
@@ -32,18 +31,8 @@ def command(
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="TOML file with settings")] = None,
     name: Annotated[str | None, option("NAME", "Name of the run; default: a new one.")] = None,
     runs: RunsFolder = Path("runs"),
-    budget: Annotated[
-        float | None,
-        option(
-            "ε",
-            "Store in the ledger that all runs together may spend this, at this run's δ and adjacency.",
-            panel=PRIVACY,
-        ),
-    ] = None,
-    budget_against: Annotated[
-        str,
-        option("K|all", "Whom --budget limits ε against: any K curious agents together, or all others.", panel=PRIVACY),
-    ] = "all",
+    budget: BudgetOfRuns = None,
+    budget_against: BudgetAgainst = "all",
     check: Annotated[
         bool,
         option(
@@ -73,7 +62,7 @@ def command(
     Example: tacit train --algorithm dsgt --dataset digits --graph ring --epsilon 4 --delta 1e-3 --lot-size 48 --rounds 100 --lr 4 --lr-final 0.4
     """
     config = RunConfig.of({} if file is None else _read_settings(file), given_settings(settings))
-    allowed = _make_budget(budget, budget_against, config)
+    allowed = make_budget(budget, budget_against, config)
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner, fresh_name
 
@@ -82,7 +71,6 @@ def command(
         _check_settings(config, runs, shown=not (json or quiet))
     if config.workers is not None:
         from tacit.cli.terminal.play_workers import WorkersRun
-        from tacit.runs.folder import RunFolder
 
         RunFolder.unused(runs, name)  # ranks resume a run that is there
         where: dict[str, Any] = {"config": config, "path": runs / name, "budget": allowed}
@@ -105,35 +93,9 @@ def _read_settings(file: Path) -> dict[str, Any]:
     return RunConfig.read(file)
 
 
-def _make_budget(epsilon: float | None, against: str, config: RunConfig) -> "Budget | None":
-    """Return the budget of all runs, in the terms of this run; None if none is given."""
-    from tacit.privacy import Budget, Observer
-
-    if epsilon is None:
-        if against != "all":
-            raise InvalidInput("--budget-against says whom a budget limits ε against, but --budget is missing")
-        return None
-    try:
-        observer = Observer.of_key(against)
-    except PrivacyError:
-        raise InvalidInput(f"--budget-against is {against!r}; give a number of curious agents, or all") from None
-    if observer.curious is not None and observer.curious >= config.agents - 1:
-        others = counted(config.agents - 1, "other agent")
-        raise InvalidInput(
-            f"--budget-against is {against}, but there are {others}; --budget-against all is against all of them together"
-        )
-    if not config.private:
-        raise InvalidInput(
-            "--budget limits what private runs spend; a run without privacy leaves no guarantee for these records"
-        )
-    terms: dict[str, Any] = {"delta": config.delta, "adjacency": config.adjacency, "accountant": config.accountant}
-    return Budget(epsilon=epsilon, observer=observer, **terms)
-
-
 def _check_settings(config: RunConfig, runs: Path, *, shown: bool) -> None:
     """Check the settings, keep the outcome for the run that follows, and end if there is a fault."""
     from tacit.audit.detectors.check import FALSE_ALARM
-    from tacit.cli.audit.check import check_case
     from tacit.cli.audit.printing import print_audit
 
     with working("checking settings"):

@@ -1,19 +1,29 @@
 """`tacit tune`: search for settings of a run: free on public records, and at the price of all trials on private ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.terminal.budgets import BudgetAgainst, BudgetOfRuns, make_budget
 from tacit.cli.terminal.command import NOT_RECORDED, Json, Options, Plot, RunsFolder, command_of, option
+from tacit.cli.terminal.output import check_output, check_picture, console, messages, plain_table, print_json
+from tacit.errors import InvalidInput
+from tacit.io.files import write_atomically
+from tacit.io.stopping import Stopping
+from tacit.privacy import Account, Budget, DurableLedger, Event, epsilon
+from tacit.privacy.accounting import ceil_digits
+from tacit.privacy.guarantees import terms
+from tacit.privacy.observers import EVERYBODY
+from tacit.runs.budgeted import BudgetedLedger
+from tacit.runs.config import RunConfig
+from tacit.runs.folder import LEDGER
 
 if TYPE_CHECKING:
-    from tacit.io.stopping import Stopping
-    from tacit.privacy import Account
-    from tacit.runs.config import RunConfig
     from tacit.tuning import Search, SearchOutcome
 
 
@@ -40,6 +50,8 @@ class Tune(Options):
     generations: Annotated[int, option("N", "Generations of a population; 1 is a plain search.", min=1)] = 1
     name: Annotated[str, option("NAME", "Name of the runs in the ledger, on private records.")] = "tune"
     runs: RunsFolder = Path("runs")
+    budget: BudgetOfRuns = None
+    budget_against: BudgetAgainst = "all"
     output: Annotated[Path, option("FILE", "Where the best settings are written.")] = Path("tuned.toml")
     workers: Annotated[int, option("N", "Processes for trials that cannot be stacked.", min=1), NOT_RECORDED] = 1
     on: Annotated[str, option("here|ray", "Play the trials in this process, or each on a worker of Ray Tune.")] = "here"
@@ -48,52 +60,50 @@ class Tune(Options):
 
     def run(self) -> None:
         """Search, print all trials and write the best settings."""
-        from tacit.cli.terminal.files import check_output, check_picture
-        from tacit.cli.terminal.output import messages
-        from tacit.errors import InvalidInput
-        from tacit.io.stopping import Stopping
-        from tacit.runs.config import RunConfig
         from tacit.tuning import Search, parse_parameter
 
         config = RunConfig.of(RunConfig.read(self.file), {})
+        parameters = tuple(parse_parameter(text) for text in self.parameter)
+        search = Search(parameters=parameters, population=self.population, generations=self.generations)
         check_output(self.output)
         check_picture(self.plot)
         if self.output.exists():
             raise InvalidInput(
                 f"{self.output} already exists, and is not overwritten: name another file with --output, or move it away"
             )
-        parameters = tuple(parse_parameter(text) for text in self.parameter)
-        search = Search(parameters=parameters, population=self.population, generations=self.generations)
         if self.on not in ("here", "ray"):
             raise InvalidInput(f"--on is {self.on!r}; give here or ray")
         if config.workers is not None:
             raise InvalidInput("workers of one run do not share the trials of a search; leave workers out of the file")
+        allowed = make_budget(self.budget, self.budget_against, config)
         screen, public = messages(), True
         with Stopping(screen.print) as stopping:
             try:
                 public = config.load_data().dataset.published
-                tuned = self._search(config, search, stopping, public=public)
+                if public and allowed is not None:
+                    raise InvalidInput(
+                        f"{config.dataset} is published: a search on it is not in the ledger, so leave --budget out"
+                    )
+                tuned = self._search(config, search, stopping, allowed, public=public)
             except KeyboardInterrupt:
                 spent = "" if public else ". Runs that made queries are in the ledger, charged their whole plan"
                 screen.print(f"stopped at once: no settings were written, and a search cannot be resumed{spent}")
                 raise typer.Exit(stopping.exit_code) from None
         output = _unused(self.output)
         if tuned.trials:
-            _write(output, RunConfig.of(config.model_dump() | tuned.settings(config)))
+            # All settings, also those that have their default: a default that depends on others would not be the same again.
+            best = RunConfig.of(config.model_dump() | tuned.settings(config))
+            write_atomically(output, best.to_toml().encode())
             if self.plot is not None:
                 _draw(tuned, search, self.plot)
         _print(tuned, output, config, search, public=public, json=self.json)
         if tuned.stopped:
             raise typer.Exit(stopping.exit_code)
 
-    def _search(self, config: "RunConfig", search: "Search", stopping: "Stopping", *, public: bool) -> "SearchOutcome":
-        from contextlib import closing
-
-        from tacit.cli.terminal.output import messages
+    def _search(
+        self, config: RunConfig, search: "Search", stopping: Stopping, allowed: Budget | None, *, public: bool
+    ) -> "SearchOutcome":
         from tacit.cli.terminal.progress import show_search
-        from tacit.errors import InvalidInput
-        from tacit.privacy import DurableLedger
-        from tacit.runs.folder import LEDGER
         from tacit.tuning import tune
 
         screen = messages()
@@ -102,9 +112,13 @@ class Tune(Options):
             if not self.json:
                 screen.print(text)
 
-        def begin(_: Sequence["Account"]) -> None:
+        def begin(accounts: Sequence[Account]) -> None:
+            if not public:
+                say(_price(accounts, config, search))
             stopping.let_rounds_end()
 
+        if public:
+            say(f"{config.dataset} is published: a search on it costs nothing")
         if self.on == "ray":
             from tacit.tuning.on_ray import tune_on_ray
 
@@ -112,36 +126,21 @@ class Tune(Options):
                 raise InvalidInput(
                     "--on ray searches on published data sets only, since its workers would not share one ledger; leave it out"
                 )
-            return tune_on_ray(config, search)
-        if public:
-            say(f"{config.dataset} is published: a search on it costs nothing")
-            with show_search(screen, shown=not self.json, lines=search.generations == 1) as show:
-                how: Any = {"workers": self.workers, "on_plan": begin, "on_progress": show}
-                return tune(config, search, say=say, stop=lambda: stopping.asked, **how)
-        self.runs.mkdir(parents=True, exist_ok=True)
-        shown = show_search(screen, shown=not self.json, lines=search.generations == 1)
-        with closing(DurableLedger(self.runs / LEDGER)) as ledger, shown as show:
-
-            def plan(accounts: Sequence["Account"]) -> None:
-                say(_price(accounts, config, search))
-                begin(accounts)
-
-            asked: Any = {
-                "ledger": ledger,
-                "name": self.name,
-                "on_plan": plan,
-                "on_progress": show,
-                "workers": self.workers,
-            }
-            return tune(config, search, say=say, stop=lambda: stopping.asked, **asked)
+            return tune_on_ray(config, search, say=say)
+        with ExitStack() as opened:
+            how: dict[str, Any] = {"workers": self.workers, "on_plan": begin}
+            if not public:
+                self.runs.mkdir(parents=True, exist_ok=True)
+                path = self.runs / LEDGER
+                ledger = DurableLedger(path) if allowed is None else BudgetedLedger(path, allowed)
+                how |= {"ledger": opened.enter_context(closing(ledger)), "name": self.name}
+            shown = show_search(screen, shown=not self.json, lines=search.generations == 1)
+            how["on_progress"] = opened.enter_context(shown)
+            return tune(config, search, say=say, stop=lambda: stopping.asked, **how)
 
 
-def _price(accounts: Sequence["Account"], config: "RunConfig", search: "Search") -> str:
+def _price(accounts: Sequence[Account], config: RunConfig, search: "Search") -> str:
     """Say what all trials cost together and, for a plain search, what they could cost by repeat-and-select."""
-    from tacit.privacy import Event, epsilon
-    from tacit.privacy.accounting import ceil_digits
-    from tacit.privacy.guarantees import terms
-    from tacit.privacy.mechanisms import EVERYBODY
     from tacit.tuning import repeat_and_select
 
     if not config.private:
@@ -176,20 +175,9 @@ def _unused(path: Path) -> Path:
     return next(name for name in chain([path], names) if not name.exists())
 
 
-def _write(path: Path, config: "RunConfig") -> None:
-    """Write all settings, also those that have their default: a default that depends on others would not be the same again."""
-    from tacit.io.files import write_atomically
-
-    write_atomically(path, config.to_toml().encode())
-
-
 def _print(
-    tuned: "SearchOutcome", output: Path, config: "RunConfig", search: "Search", *, public: bool, json: bool
+    tuned: "SearchOutcome", output: Path, config: RunConfig, search: "Search", *, public: bool, json: bool
 ) -> None:
-    from dataclasses import asdict
-
-    from tacit.cli.terminal.output import console, plain_table, print_json
-
     if json:
         trials = [asdict(trial) for trial in tuned.trials]
         settings, file = (tuned.settings(config), str(output)) if trials else (None, None)
@@ -214,12 +202,12 @@ def _print(
     screen.print(f"best settings are in {output}. The search cost {cost}. Train with: tacit train {output}")
 
 
-def _explain_stop(tuned: "SearchOutcome", config: "RunConfig", search: "Search", *, public: bool) -> str:
+def _explain_stop(tuned: "SearchOutcome", config: RunConfig, search: "Search", *, public: bool) -> str:
     """Say how far a search came that was stopped, what is kept of it, and that it cannot be resumed."""
     if not tuned.trials:
         words = "stopped before any trial was scored; nothing was written"
     elif tuned.rounds is not None:
-        words = f"stopped after round {tuned.rounds} of {config.total_rounds}; trials are scored as they were then"
+        words = f"stopped after round {tuned.rounds:,} of {config.total_rounds:,}; trials are scored as they were then"
     else:
         words = (
             f"stopped with {len(tuned.trials)} of {search.population} trials played to the end; only these are scored"

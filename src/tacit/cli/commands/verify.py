@@ -8,6 +8,8 @@ import typer
 from tacit.cli.terminal.command import DataFolder, Json, RunsFolder, option
 from tacit.cli.terminal.output import FOUND_FAULT, console, plain_table, print_json, working
 from tacit.errors import InvalidInput
+from tacit.io import chains
+from tacit.runs import RunFolder, find_run
 
 if TYPE_CHECKING:
     from tacit.evidence.signatures import Signature
@@ -46,8 +48,6 @@ def command(
     """
     from tacit.evidence.archive import Archive, pack
     from tacit.evidence.verification import verify
-    from tacit.io import chains
-    from tacit.runs import RunFolder, find_run
 
     if head is not None and not chains.is_hash(head):
         raise InvalidInput(f"--head {head[:80]!r} is not a hash: 64 digits from 0 to f")
@@ -70,10 +70,8 @@ def command(
             {"run": given.run, "holds": not failed, "failed": failed, "not_checked": unchecked, "findings": rows}
         )
     else:
-        table = plain_table(given.run, "checked", "found", "")
-        for each in findings:
-            table.add_row(each.what, _SHOWN[each.outcome], each.words)
-        console().print(table)
+        shown = [(each.what, _SHOWN[each.outcome], each.words) for each in findings]
+        console().print(plain_table(given.run, "checked", "found", "", rows=shown))
         verdict = f"DOES NOT HOLD: {', '.join(failed)}" if failed else "everything that was checked holds"
         rest = f"; not checked: {', '.join(unchecked)}" if unchecked else ""
         console().print(f"{verdict}{rest}")

@@ -9,12 +9,12 @@ import typer
 from tacit.cli.peer.options import PassphraseFile, Records, SiteFolder, at_site
 from tacit.cli.terminal.command import option
 from tacit.cli.terminal.errors import Commands
-from tacit.cli.terminal.output import console
+from tacit.cli.terminal.output import console, plain_table, print_apart
 from tacit.errors import InvalidInput
+from tacit.runs.config import RunConfig
 
 if TYPE_CHECKING:
     from tacit.peer.agreement.document import Agreement
-    from tacit.runs.config import RunConfig
 
 command = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode="rich")
 HERE = Path(".")
@@ -55,8 +55,8 @@ def new(
         from tacit.peer.agreement.drafting import draft_agreement
         from tacit.peer.cards import CARD_FILE, read_card
         from tacit.peer.preparation import whole_data
+        from tacit.peer.public_records import KEY, check_public_records
         from tacit.peer.settings import SiteSettings
-        from tacit.runs.config import RunConfig
 
         config = RunConfig.of(RunConfig.read(settings))
         limits = {
@@ -65,15 +65,17 @@ def new(
             "fewest_links": fewest_links,
         }
         own = SiteSettings.read(here)
+        data = whole_data(own, config.seed)
         agreement = draft_agreement(
             config,
-            whole_data(own, config.seed),
+            data,
             title=title,
             first=read_card(here / CARD_FILE),
             records=records,
             days=days,
             limits=limits,
         )
+        check_public_records(own.dataset, data, agreement.data.get(KEY))
         path = version_file(here, 1)
         if path.exists():
             raise InvalidInput(f"{site / path} already exists; move it away to begin another agreement")
@@ -206,7 +208,7 @@ def _newest(site: Path) -> Path:
     return version_file(site, version)
 
 
-def _stated_privacy(config: "RunConfig") -> str:
+def _stated_privacy(config: RunConfig) -> str:
     """State ε as the settings do or, where they give σ, as what it is derived for."""
     from tacit.peer.agreement.terms import privacy_terms
 
@@ -220,29 +222,19 @@ def _listed(value: float | list[float] | None) -> str:
 
 
 def _show(agreement: "Agreement", signed: set[str]) -> None:
-    from tacit.cli.terminal.output import plain_table, print_apart
-    from tacit.runs.config import RunConfig
-
     screen = console()
-    facts = plain_table(f"agreement {agreement.title}, version {agreement.version}", "what", "value")
-    shown = {
-        "algorithm": "dsgt",
-        "model": "logistic",
-        "graph": "ring",
-        "noise": "local",
-        "rounds": 200,
-    } | agreement.settings
-    for key, value in shown.items():
-        if key not in _OF_PRIVACY:
-            facts.add_row(key, str(value))
-    facts.add_row("privacy", _stated_privacy(RunConfig.model_construct(**agreement.settings)))
-    facts.add_row("expires", f"{agreement.expires:%Y-%m-%d %H:%M} UTC")
-    facts.add_row("quorum", f"{agreement.limits.quorum} of {len(agreement.members)}")
+    names = ("algorithm", "model", "graph", "noise", "rounds")
+    defaults = {name: RunConfig.model_fields[name].default for name in names}
+    rows = [(key, str(value)) for key, value in (defaults | agreement.settings).items() if key not in _OF_PRIVACY]
+    rows += [
+        ("privacy", _stated_privacy(RunConfig.model_construct(**agreement.settings))),
+        ("expires", f"{agreement.expires:%Y-%m-%d %H:%M} UTC"),
+        ("quorum", f"{agreement.limits.quorum} of {len(agreement.members)}"),
+    ]
+    facts = plain_table(f"agreement {agreement.title}, version {agreement.version}", "what", "value", rows=rows)
     members = plain_table("members", "name", "address", ">records", "signed", "words")
     for member in agreement.members:
         state = f"gone from round {member.gone_from}" if member.gone else "yes" if member.name in signed else "no"
         members.add_row(member.name, member.address or "dials only", str(member.records), state, member.words)
-    links = plain_table("links", "dials", "to")
-    for link in agreement.links:
-        links.add_row(link.dials, link.to)
+    links = plain_table("links", "dials", "to", rows=[(link.dials, link.to) for link in agreement.links])
     print_apart(screen, facts, members, links)

@@ -25,9 +25,7 @@ def command(
         from tacit.peer.checking import check_site
 
         found = check_site(here, seconds)
-    table = plain_table(None, "check", "result", "")
-    for line in found:
-        table.add_row(line.what, {True: "ok", False: "WRONG", None: "?"}[line.good], line.words)
-    console().print(table)
+    rows = [(line.what, {True: "ok", False: "WRONG", None: "?"}[line.good], line.words) for line in found]
+    console().print(plain_table(None, "check", "result", "", rows=rows))
     if any(line.good is False for line in found):
         raise typer.Exit(FOUND_FAULT)

@@ -2,6 +2,7 @@
 
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,8 @@ from tacit.cli.terminal.command import option
 from tacit.cli.terminal.output import break_command, console, messages, plain_table, round_up
 from tacit.errors import ProcessLost
 from tacit.io.stopping import Stopping
+from tacit.privacy.observers import EVERYBODY
+from tacit.runs.config import RunConfig
 
 if TYPE_CHECKING:
     from tacit.peer.demo import Demo
@@ -40,9 +43,8 @@ def command(
     Example: tacit peer demo --sites 4 --rounds 20
     """
     need_peer()
-    from tacit.peer.agreement.terms import check_rule
+    from tacit.peer.agreement.terms import check_rule, records_to_label
     from tacit.peer.demo import Demo
-    from tacit.runs.config import RunConfig
 
     check_rule(algorithm)
     given: dict[str, Any] = {
@@ -54,7 +56,7 @@ def command(
         "noise": noise,
         "epsilon": epsilon,
         "delta": 1e-3,
-        "lot_size": 24.0,
+        **({} if records_to_label(algorithm) else {"lot_size": 24.0}),  # votes have no lots
         "rounds": rounds,
         "lr": 2.0,
         "lr_final": 0.4,
@@ -81,10 +83,7 @@ def _watch(demo: "Demo", seconds: float, started: float) -> float | None:
     A terminal shows them live. In a file or a pipe there is only the last table.
     """
     first, screen = None, messages()
-    live = Live(_table(demo), console=screen, auto_refresh=False) if screen.is_terminal else None
-    if live is not None:
-        live.start()
-    try:
+    with Live(_table(demo), console=screen, auto_refresh=False) if screen.is_terminal else nullcontext() as live:
         while not demo.finished:
             demo.check()
             if time.monotonic() - started > seconds:
@@ -99,9 +98,6 @@ def _watch(demo: "Demo", seconds: float, started: float) -> float | None:
             time.sleep(_EVERY)
         if live is not None:
             live.update(_table(demo), refresh=True)
-    finally:
-        if live is not None:
-            live.stop()
     if live is None:
         screen.print(_table(demo))
     return first
@@ -110,35 +106,28 @@ def _watch(demo: "Demo", seconds: float, started: float) -> float | None:
 def _table(demo: "Demo") -> Table:
     from tacit.peer.agreement.terms import privacy_terms
 
-    heading = f"ε of the queries made so far, {privacy_terms(demo.config)}"
+    heading = f"ε of the queries made so far, or of an eighth more, {privacy_terms(demo.config)}"
     pages = [] if demo.finished else ["page"]  # of sites that still run
     table = plain_table(heading, "site", "state", ">round", "links", ">accuracy", ">ε", *pages)
     for site in demo.sites:
         if (summary := demo.summary(site)) is not None and site.exit_code == 0:  # its page is gone
             used = f"{summary['links_used']} of {summary['links_planned']} used"
-            row = ["finished", str(summary["rounds"]), used, summary["accuracy_mean"], summary["epsilon"]]
+            state, played, links = "finished", summary["rounds"], used
+            accuracy, epsilon = summary["accuracy_mean"], summary["epsilon"]
         else:
             now = site.ask()
             up = f"{sum(link['up'] for link in now.get('links', []))} of {len(now.get('links', []))} up"
-            made = now.get("epsilon_made")
-            row = [
-                str(now.get("phase", "starting")),
-                str(now.get("round", 0)),
-                up if now else "",
-                now.get("accuracy"),
-                made,
-            ]
-        state, played, links, accuracy, epsilon = row
+            state, played, links = str(now.get("phase", "starting")), now.get("round", 0), up if now else ""
+            accuracy, epsilon = now.get("accuracy"), now.get("epsilon_made")
         right = "" if accuracy is None else f"{100 * accuracy:.1f} %"
         spent = "" if epsilon is None else round_up(epsilon)
         page = "" if state == "finished" else f"http://{site.page}/"
-        table.add_row(site.name, state, played, links, right, spent, *[page] * len(pages))
+        table.add_row(site.name, state, str(played), links, right, spent, *[page] * len(pages))
     return table
 
 
 def _print_end(demo: "Demo", first: float | None) -> None:
     from tacit.peer.agreement.terms import privacy_terms
-    from tacit.privacy.mechanisms import EVERYBODY
 
     summaries = [demo.summary(site) or {} for site in demo.sites]
     accuracies = [float(summary["accuracy_mean"]) for summary in summaries]

@@ -8,6 +8,8 @@ from tacit.cli.peer.agreement import HERE
 from tacit.cli.peer.options import SiteFolder, at_site
 from tacit.cli.terminal.output import console, messages
 from tacit.io.stopping import BOTH
+from tacit.runs.events import say_links_used
+from tacit.runs.folder import RunFolder
 
 STOPPED = 128 + BOTH[1]
 
@@ -25,10 +27,12 @@ def command(site: SiteFolder = HERE) -> None:
         from tacit.peer.logs import log_json_lines
         from tacit.peer.reading import find_finished
         from tacit.peer.service import Service, run_site
+        from tacit.peer.site_keys import erase_left_key
 
         if (done := find_finished(here)) is not None:
             _print_finished(site / done.folder.path)
             if not done.waiting:
+                erase_left_key(done.folder)
                 return
             names = " and ".join(done.waiting)
             messages().print(f"staying for {names}, who may still need messages of the last rounds; Ctrl-C ends this")
@@ -46,9 +50,6 @@ def command(site: SiteFolder = HERE) -> None:
 
 
 def _print_finished(place: Path) -> None:
-    from tacit.runs.events import say_links_used
-    from tacit.runs.folder import RunFolder
-
     ledger = f"tacit ledger --runs {place.parent}"
     console().print(f"{place}: finished. See models.safetensors, summary.json and report.html there, and {ledger}")
     if (summary := RunFolder(place).summary()) is not None:

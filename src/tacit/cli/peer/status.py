@@ -22,7 +22,9 @@ def command(site: SiteFolder = HERE, json: Json = False) -> None:
     with at_site(site) as here:
         found = _from_page(here)
         if found is None or found["phase"] in ("finishing", "finished"):  # then the folder says more
-            found = _from_folder(here)
+            from tacit.peer.reading import status_in_folder
+
+            found = status_in_folder(here)
     if json:
         print_json(found)
         return
@@ -40,13 +42,13 @@ def command(site: SiteFolder = HERE, json: Json = False) -> None:
             facts.add_row("", f"{round_up(found['epsilon_against_all'])} against all other members together")
         if not ended:
             facts.add_row("", "the whole plan is charged until the run is finished")
-            facts.add_row("ε so far", f"{round_up(found['epsilon_made'])}, of {found['queries']:,} queries made")
+            facts.add_row(
+                "ε so far", f"at most {round_up(found['epsilon_made'])}, of {found['queries']:,} queries made"
+            )
     if found["accuracy"] is not None:
         facts.add_row("accuracy", f"{100 * found['accuracy']:.1f} %")
-    links = plain_table("links", "neighbour", ">used", ">skipped", "now")
-    for link in found["links"]:
-        links.add_row(link["neighbor"], str(link["used"]), str(link["skipped"]), link["state"])
-    print_apart(screen, facts, links)
+    rows = [[str(link[key]) for key in ("neighbor", "used", "skipped", "state")] for link in found["links"]]
+    print_apart(screen, facts, plain_table("links", "neighbour", ">used", ">skipped", "now", rows=rows))
 
 
 def _from_page(here: Path) -> dict[str, Any] | None:
@@ -66,10 +68,3 @@ def _from_page(here: Path) -> dict[str, Any] | None:
         if link["waits_why"]:
             link["state"] += f"; waiting for {link['waits_seconds']:.0f} s: {link['waits_why']}"
     return found
-
-
-def _from_folder(here: Path) -> dict[str, Any]:
-    """Read the folder of the run."""
-    from tacit.peer.reading import status_in_folder
-
-    return status_in_folder(here)

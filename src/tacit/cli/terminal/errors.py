@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from typer.core import TyperGroup
 
 from tacit.cli.terminal.output import complain
-from tacit.errors import TacitError
+from tacit.errors import TacitError, suggest
 from tacit.io.validation import mistake
 
 FAILED = 2
@@ -95,10 +95,11 @@ class _Unquoted(str):
 
 def _sentence(error: typer.TyperException) -> str:
     """Say what was wrong with an option, with its value and the nearest right name."""
-    if option := getattr(error, "option_name", None):
-        near = getattr(error, "possibilities", None)
-        if near is not None:
-            return f"unknown option {option!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    if (option := getattr(error, "option_name", None)) and getattr(error, "possibilities", None) is not None:
+        context: Any = getattr(error, "ctx", None)
+        params = [] if context is None else context.command.params
+        known = [name for each in params for name in each.opts if name.startswith("--")]
+        return f"unknown option {option!r}{suggest(option, known, cutoff=0.6)}"
     if isinstance(error.__cause__, ValidationError):
         first: dict[str, Any] = {**error.__cause__.errors(include_url=False)[0]}
         if first["type"].startswith(("greater_than", "less_than")):  # then it is a number

@@ -1,15 +1,17 @@
-"""How all commands print.
+"""How all commands print, and write files.
 
 A result goes to stdout, as text that fits 80 columns or as one JSON document; everything else goes to stderr. Text
-is printed as it is: square brackets in the name of a file are not markup.
+is printed as it is: square brackets in the name of a file are not markup. A file that cannot be written is refused early.
 """
 
 import json
 import math
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
@@ -17,12 +19,17 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from tacit.errors import InvalidInput
 from tacit.io.files import finite
 from tacit.privacy.accounting import ceil_digits
+
+if TYPE_CHECKING:  # matplotlib is slow to import, and most commands draw nothing
+    from matplotlib.figure import Figure
 
 FOUND_FAULT = 1
 """The exit code where a claim is broken, or a record does not hold."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+PICTURES = (".png", ".pdf", ".svg")
 
 
 class _Screen(Console):
@@ -125,12 +132,16 @@ class PlainTable(Table):
         yield from super().__rich_console__(console, options)
 
 
-def plain_table(heading: str | None = None, *columns: str, no_wrap: bool = False) -> PlainTable:
-    """Return an empty table with these columns; a column whose name begins with > is aligned to the right."""
+def plain_table(
+    heading: str | None = None, *columns: str, rows: Iterable[Sequence[RenderableType]] = (), no_wrap: bool = False
+) -> PlainTable:
+    """Return a table with these columns and rows; a column whose name begins with > is aligned to the right."""
     table = PlainTable(heading)
     for column in columns:
         justify: JustifyMethod = "right" if column.startswith(">") else "left"
         table.add_column(column.removeprefix(">"), justify=justify, no_wrap=no_wrap, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -152,3 +163,32 @@ def digits(value: float, count: int = 4) -> str:
 def round_up(epsilon: float) -> str:
     """Return ε with four digits, rounded up: what is shown is never less than what is spent."""
     return digits(ceil_digits(epsilon))
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is computed."""
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise InvalidInput(f"{path}: this is a folder; name a file in it")
+    nearest = next(folder for folder in path.parents if os.path.lexists(folder))
+    if not os.path.isdir(nearest):
+        raise InvalidInput(f"{path}: cannot be written, because {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidInput(f"{path}: cannot be written, because {nearest} is read-only")
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse a picture that cannot be saved, before anything is computed."""
+    check_output(path)
+    if path is not None and path.suffix.lower() not in PICTURES:
+        kind = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
+        raise InvalidInput(f"{path}: a picture is saved as {', '.join(PICTURES)}, but this name {kind}")
+
+
+def save_picture(figure: "Figure", path: Path) -> None:
+    """Save a figure in the format that the name of the file ends in, completely or not at all."""
+    from tacit.report.figures.style import save_figure
+
+    check_picture(path)
+    save_figure(figure, path)

@@ -1,7 +1,6 @@
 """The pictures behind `--plot`. Imported only when one is drawn, since matplotlib is slow to import."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -22,29 +21,20 @@ LINES = ("-", "--", ":", "-.")
 SCHEDULE_AGENTS, _PANELS = 200, 8  # agents that can be seen in a small picture, and rounds that are drawn
 
 
-@dataclass(frozen=True)
-class Curve:
-    """ε after each of these numbers of queries."""
-
-    name: str
-    queries: Sequence[int]
-    epsilons: Sequence[float]
-    asked: bool
-
-
-def draw_spending(curves: Sequence[Curve], *, title: str, budget: float | None) -> Figure:
-    """Draw ε over queries, the curve that was asked for above the others."""
+def draw_spending(
+    curves: Mapping[str, Sequence[float]], queries: Sequence[int], asked: str, *, title: str, budget: float | None
+) -> Figure:
+    """Draw ε over these numbers of queries, the curve that was asked for above the others."""
     with style():
         figure = Figure(figsize=(6.4, 4.0))
         ax = figure.add_subplot()
-        for place, curve in enumerate(curves):
+        for place, (name, epsilons) in enumerate(curves.items()):
             look: dict[str, Any] = {"color": SERIES[place], "ls": LINES[place]}
-            look |= {"lw": 2.6, "zorder": 3} if curve.asked else {"lw": 1.3}
-            spent = f"{curve.name}: ε = {round_up(curve.epsilons[-1])}"
-            ax.plot(curve.queries, curve.epsilons, label=spent, clip_on=False, **look)
+            look |= {"lw": 2.6, "zorder": 3} if name == asked else {"lw": 1.3}
+            ax.plot(queries, epsilons, label=f"{name}: ε = {round_up(epsilons[-1])}", clip_on=False, **look)
         if budget is not None:
             ax.axhline(budget, color=GREY, lw=1, ls=(0, (4, 3)), label=f"budget ε = {budget:g}")
-        ax.set(xlabel="queries", ylabel="ε", xlim=(0, curves[0].queries[-1]), title=title)
+        ax.set(xlabel="queries", ylabel="ε", xlim=(0, queries[-1]), title=title)
         ax.set_ylim(bottom=0)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

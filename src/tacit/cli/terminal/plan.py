@@ -9,16 +9,16 @@ from rich.table import Table
 from tacit.algorithms.averaged import name_of, rule_of
 from tacit.cli.terminal.output import plain_table, round_up
 from tacit.data.inputs import parts
-from tacit.privacy import Unit
 from tacit.privacy.guarantees import per, terms
-from tacit.privacy.mechanisms import RECORD
-from tacit.privacy.observers import find_cut_off, observers_to_state
+from tacit.privacy.observers import observers_to_state
+from tacit.privacy.stated_epsilons import find_cut_off
 from tacit.privacy.votes import Ballot
 from tacit.registry import CODECS
 from tacit.report.absent import describe_absences
 from tacit.report.teachers import explain_unknown_classes
 from tacit.report.wording import amount, counted, drops_masks, name_agents, span
 from tacit.runs import Runner
+from tacit.runs.event_types import PlanEvent
 from tacit.training.monitor import SCORED_SHARE
 
 _AGENTS_SHOWN = 20
@@ -26,16 +26,10 @@ _AGENTS_SHOWN = 20
 
 def plan_tables(runner: Runner) -> list[Table]:
     """Return the plan of the run and, if agents differ and are not too many to list, of each agent."""
-    return [_plan(runner), *_mechanisms(runner)]
-
-
-def _plan(runner: Runner) -> Table:
-    table = plain_table(f"plan of {runner.folder.name}", "what", "value")
     private = runner.session.plan.privacy is not None
     guarantee = _guarantee(runner) if private else [("privacy", "none: there is no guarantee")]
-    for row in (*_training(runner), *guarantee, *_costs(runner)):
-        table.add_row(*row)
-    return table
+    rows = (*_training(runner), *guarantee, *_costs(runner))
+    return [plain_table(f"plan of {runner.folder.name}", "what", "value", rows=rows), *_mechanisms(runner)]
 
 
 def _training(runner: Runner) -> Iterator[tuple[str, str]]:
@@ -65,8 +59,7 @@ def _data(runner: Runner) -> str:
 
 def _graph(runner: Runner) -> str:
     """Say who talks to whom, and how neighbours are mixed."""
-    planned = runner.folder.events().plan
-    assert planned is not None, "a plan is on record before it is shown"
+    planned = _recorded(runner)
     words = f"{runner.config.graph}, {counted(len(planned.edges), 'link')}"
     if planned.changing:
         return f"{words}, some of them in each round"
@@ -88,7 +81,9 @@ def _guarantee(runner: Runner) -> Iterator[tuple[str, str]]:
     """Yield what is guaranteed to whom, and the noise that it takes."""
     training, plan = runner.session.training, runner.session.plan
     assert plan.privacy is not None
-    yield "protects", _protected(training.unit)
+    unit = training.unit
+    most = "" if unit is None else f", with up to {unit.most} records in a query"
+    yield "protects", f"every {runner.protected}{most}"
     yield from _noise(runner)
     if plan.bands:
         yield "bands", f"noise is correlated over {len(plan.bands)} queries; as many groups of records take turns"
@@ -120,16 +115,13 @@ def _costs(runner: Runner) -> Iterator[tuple[str, str]]:
     sent = max(int(session.cost.bytes_sent.max()), runner.team.most_sent) / session.training.total_rounds
     yield "sent by an agent in a round", f"{amount(sent)} at most"
     yield "gradients", session.chosen.why
-    if session.scored_share > SCORED_SHARE:
-        yield "scoring", _scoring(runner)
-    yield "memory, about", amount(_memory(runner))
-
-
-def _scoring(runner: Runner) -> str:
-    """Say that a run this short scores more records than the tenth that is planned for."""
-    share, validation = runner.session.scored_share, runner.session.training.data.dataset.validation
-    assert validation is not None
-    return f"{share:.2g} records for each one trained on: all {len(validation):,} validation records at the end of a short run"
+    validation = session.training.data.dataset.validation
+    if validation is None:
+        yield "scoring", "none: the data has no validation records"
+    elif session.scored_share > SCORED_SHARE:  # a run this short scores more records than the tenth that is planned for
+        scored = f"all {len(validation):,} validation records at the end of a short run"
+        yield "scoring", f"{session.scored_share:.2g} records for each one trained on: {scored}"
+    yield "memory, roughly", amount(_memory(runner))
 
 
 def _rounds(runner: Runner) -> str:
@@ -145,8 +137,7 @@ def _noise(runner: Runner) -> Iterator[tuple[str, str]]:
     """Yield how much noise agents add and, if pairs of them share masks, how large these are and who is not protected by them."""
     plan, masks = runner.session.plan, runner.session.plan.masks
     if plan.ballot is not None:
-        yield from _votes(plan.ballot, plan.noise_multipliers)
-        yield from _unknown_classes(runner)
+        yield from _votes(runner, plan.ballot)
         return
     yield "own noise σ" if masks else "noise multiplier σ", _span(plan.noise_multipliers)
     if plan.rounding is not None:
@@ -160,43 +151,34 @@ def _noise(runner: Runner) -> Iterator[tuple[str, str]]:
         yield "masks", f"{_span(sizes)} (like σ, in units of the clipping norm), shared by {pairs}"
         if cut_off := find_cut_off(plan.mechanisms, plan.observer):
             alone = f"{name_agents(cut_off)}: own noise alone against {plan.observer}"
-            yield "without masks' protection", alone
+            yield "not protected by masks", alone
 
 
-def _votes(ballot: Ballot, sigmas: tuple[float, ...]) -> list[tuple[str, str]]:
-    """Say what teachers are asked, and how much noise their votes get."""
-    each = [ballot.votes(sigma) for sigma in sigmas]
-    return [
-        (
-            "teachers of each agent",
-            f"{ballot.teachers}, asked about {ballot.records} public records, {ballot.answers} answers at most",
-        ),
-        (
-            "noise on whether they agree",
-            f"{_span(tuple(one.threshold_noise for one in each))} votes, compared with {each[0].threshold:g}",
-        ),
-        ("noise on what they answer", f"{_span(tuple(one.answer_noise for one in each))} votes for each class"),
-    ]
-
-
-def _unknown_classes(runner: Runner) -> Iterator[tuple[str, str]]:
-    """Warn of teachers who cannot know all classes."""
-    planned = runner.folder.events().plan
-    assert planned is not None, "a plan is on record before it is shown"
+def _votes(runner: Runner, ballot: Ballot) -> Iterator[tuple[str, str]]:
+    """Yield what teachers are asked, how much noise their votes get, and a warning of those who cannot know all classes."""
+    each = [ballot.votes(sigma) for sigma in runner.session.plan.noise_multipliers]
+    agree, answer = (_span(tuple(getattr(one, f"{kind}_noise") for one in each)) for kind in ("threshold", "answer"))
+    asked = f"asked about {ballot.records} public records, {ballot.answers} answers at most"
+    yield "teachers of each agent", f"{ballot.teachers}, {asked}"
+    yield "noise on whether they agree", f"{agree} votes, compared with {each[0].threshold:g}"
+    yield "noise on what they answer", f"{answer} votes for each class"
+    planned = _recorded(runner)
     if (unknown := explain_unknown_classes(planned)) is not None:
         yield "warning" if planned.counts is not None else "not checked", unknown
 
 
-def _protected(unit: Unit | None) -> str:
-    """Say who is protected."""
-    return f"every {RECORD}" if unit is None else f"every {unit.name}, with up to {unit.most} records in a query"
+def _recorded(runner: Runner) -> PlanEvent:
+    """Return the plan in the run's folder."""
+    planned = runner.folder.events().plan
+    assert planned is not None, "a plan is on record before it is shown"
+    return planned
 
 
 def _checked(runner: Runner) -> str:
     """Say whether these settings were checked, or how to check them."""
     found = runner.folder.events().check
     if found is None:
-        return f"not checked: tacit audit {shlex.quote(str(runner.folder.config_file))}"
+        return f"no; to check these settings: tacit audit {shlex.quote(str(runner.folder.config_file))}"
     return f"{found.verdict}, {found.checked[:10]}"
 
 
@@ -205,12 +187,12 @@ def _mechanisms(runner: Runner) -> list[Table]:
     each = list(zip(sizes, plan.lot_sizes, plan.sample_rates, plan.noise_multipliers, strict=True))
     if plan.privacy is None or plan.ballot is not None or len(set(each)) == 1 or len(each) > _AGENTS_SHOWN:
         return []
-    table = plain_table(
-        None, ">agent", f">{runner.protected}s", ">lot", ">rate q", ">noise σ" if plan.masks is None else ">own noise σ"
-    )
-    for agent, (size, lot, rate, sigma) in enumerate(each):
-        table.add_row(str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")
-    return [table]
+    noise = ">noise σ" if plan.masks is None else ">own noise σ"
+    rows = [
+        (str(agent), f"{size:,}", f"{lot:g}", f"{rate:.5g}", f"{sigma:.5g}")
+        for agent, (size, lot, rate, sigma) in enumerate(each)
+    ]
+    return [plain_table(None, ">agent", f">{runner.protected}s", ">lot", ">rate q", noise, rows=rows)]
 
 
 def _span(values: tuple[float, ...]) -> str:

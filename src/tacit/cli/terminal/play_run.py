@@ -43,11 +43,11 @@ def play_run(begin: Begin, path: Path, *, json: bool, quiet: bool) -> None:
         except RuleError as error:
             raise RuleError(f"{error}. {after_failure(error, path, runner.config)}") from error.__cause__
         except KeyboardInterrupt:
-            where = f"in round {runner.session.round + 1} of {runner.config.total_rounds}"
+            where = f"in round {runner.session.round + 1:,} of {runner.config.total_rounds:,}"
             screen.print(f"stopped at once, {where}. {resume}")
             raise typer.Exit(stopping.exit_code) from None
     if result is None:
-        where = f"after round {runner.session.round} of {runner.config.total_rounds}"
+        where = f"after round {runner.session.round:,} of {runner.config.total_rounds:,}"
         screen.print(f"stopped {where}, and saved. {resume}")
         raise typer.Exit(stopping.exit_code)
     summary = runner.folder.summary() or {}

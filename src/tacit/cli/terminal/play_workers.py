@@ -9,6 +9,7 @@ from typing import NoReturn
 
 import typer
 
+from tacit.cli.terminal.errors import FAILED
 from tacit.cli.terminal.output import complain, note
 from tacit.cluster.group import LOST
 from tacit.cluster.launching import launch
@@ -71,5 +72,5 @@ def _end(code: int, path: Path) -> NoReturn:
     """End with rank 0's code, and say how to resume a run whose ranks were lost too often."""
     if code == LOST:
         complain(f"the ranks could not finish the run. Resume with: tacit resume {shlex.quote(str(path))}")
-        code = 1
+        code = FAILED
     raise typer.Exit(code)

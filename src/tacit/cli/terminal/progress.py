@@ -1,4 +1,4 @@
-"""The progress of a run while it is prepared and played: a live view on a terminal, plain lines elsewhere."""
+"""The progress of a run, a search or a count of pieces: a live view on a terminal, plain lines elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +11,7 @@ from rich.text import Text
 
 from tacit.cli.terminal.output import plain_table, round_up
 from tacit.privacy.guarantees import per
-from tacit.privacy.mechanisms import Observer
-from tacit.privacy.observers import observers_to_state, short_name
+from tacit.privacy.observers import Observer, observers_to_state, short_name
 from tacit.report.wording import amount, span
 from tacit.runs import Runner
 from tacit.training.results import Snapshot
@@ -21,6 +20,9 @@ from tacit.tuning.search import SearchProgress
 NO_PRIVACY = "none"
 _LINES = 20  # of a search, at most
 _ROUNDING = 1e-5  # distances of models that are equal
+
+Update = Callable[[int, str, str], None]
+"""Takes how many are done, what to write beside the bar, and the line to print without a bar; an empty one is not printed."""
 
 
 @contextmanager
@@ -76,6 +78,20 @@ def show_search(screen: Console, *, shown: bool, lines: bool) -> Iterator[Callab
         yield _search_lines(screen)
 
 
+@contextmanager
+def count_progress(screen: Console, what: str, total: int, *, shown: bool) -> Iterator[Update]:
+    """Yield a function to call whenever more is done."""
+    if not shown:
+        yield lambda done, beside, line: None
+    elif screen.is_terminal:
+        columns = (TextColumn(what), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, TextColumn("{task.fields[beside]}"), console=screen, transient=True) as progress:
+            task = progress.add_task("", total=total, beside="")
+            yield lambda done, beside, line: progress.update(task, completed=done, beside=beside)
+    else:
+        yield lambda done, beside, line: screen.print(line) if line else None
+
+
 def _search_lines(screen: Console) -> Callable[[SearchProgress], None]:
     printed = 0
 
@@ -83,7 +99,7 @@ def _search_lines(screen: Console) -> Callable[[SearchProgress], None]:
         nonlocal printed
         reached = _LINES * now.done // now.total
         if reached > printed:
-            screen.print(f"round {now.done} of {now.total}{'' if now.stacks == 1 else ' of all stacks'}")
+            screen.print(f"round {now.done:,} of {now.total:,}{'' if now.stacks == 1 else ' of all stacks'}")
         printed = reached
 
     return update
@@ -106,13 +122,13 @@ def _lines(runner: Runner, screen: Console) -> Callable[[Runner], None]:
 
 def _line(runner: Runner, snapshot: Snapshot, width: int) -> str:
     """Return a snapshot in words, on one line if that is not too wide, else with further lines that begin with spaces."""
-    mean, worst, best = _accuracies(snapshot)
     words = [
-        f"round {snapshot.round}/{runner.config.total_rounds}: accuracy {mean} mean, {worst} worst, {best} best{_on(snapshot)}",
+        *_words_of_scores(snapshot),
         f"distance {_distance(snapshot)}",
         *_words_of_labels(snapshot),
         *_words_of_epsilon(runner, snapshot),
     ]
+    words[0] = f"round {snapshot.round:,}/{runner.config.total_rounds:,}: {words[0]}"
     lines = [words[0]]
     for each in words[1:]:
         if len(lines[-1]) + len(each) + 3 > width:
@@ -121,6 +137,15 @@ def _line(runner: Runner, snapshot: Snapshot, width: int) -> str:
         else:
             lines[-1] += f"; {each}"
     return "\n".join(lines)
+
+
+def _words_of_scores(snapshot: Snapshot) -> list[str]:
+    """Say how good models are, if they were scored."""
+    measure, found = _scores(snapshot)
+    if not measure:
+        return []
+    mean, worst, best = found
+    return [f"{measure} {mean} mean, {worst} worst, {best} best{_on(snapshot)}"]
 
 
 def _words_of_labels(snapshot: Snapshot) -> list[str]:
@@ -151,20 +176,25 @@ def _now(runner: Runner) -> Group:
         rate = session.oracle.queries * sum(session.plan.lot_sizes) / max(session.seconds, 1e-9)
         present += f", {rate:,.0f} {runner.protected}s/s"
     present = ", ".join([present, *_words_of_labels(last)])
-    scored = "" if last.sample is None else f", accuracy{_on(last)} validation records"
     observers = observers_to_state(session.plan.observer)
     names = [f"ε against {short_name(each)}" for each in observers] if len(observers) > 1 else [per(runner.protected)]
-    columns = ("accuracy", "worst", "best", "distance", *(column for name in names for column in (name, "of")))
-    table = plain_table(f"after round {last.round}{scored}", *(f">{column}" for column in columns))
+    measure, found = _scores(last)
+    judged = (measure, "worst", "best") if measure else ()
+    scored = "" if last.sample is None else f", {measure}{_on(last)} validation records"
+    columns = (*judged, "distance", *(column for name in names for column in (name, "of")))
     spent = [value for observer in observers for value in _spent(runner, last, observer)]
-    table.add_row(*_accuracies(last), _distance(last), *spent)
+    row = (*found, _distance(last), *spent)
+    table = plain_table(f"after round {last.round}{scored}", *(f">{column}" for column in columns), rows=[row])
     return Group(Text(present), table)
 
 
-def _accuracies(snapshot: Snapshot) -> tuple[str, str, str]:
-    if snapshot.accuracy is None:
-        return "-", "-", "-"
-    return f"{snapshot.accuracy.mean():.1%}", f"{snapshot.accuracy.min():.1%}", f"{snapshot.accuracy.max():.1%}"
+def _scores(snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
+    """Return what models are scored by, with the mean, worst and best of the agents; nothing where there are no validation records."""
+    if (found := snapshot.accuracy) is not None:
+        return "accuracy", (f"{found.mean():.1%}", f"{found.min():.1%}", f"{found.max():.1%}")
+    if (found := snapshot.loss) is not None:
+        return "loss", (f"{found.mean():.4g}", f"{found.max():.4g}", f"{found.min():.4g}")
+    return "", ()
 
 
 def _distance(snapshot: Snapshot) -> str:
@@ -191,8 +221,6 @@ def _seen(runner: Runner) -> list[Table]:
     seen = runner.session.diagnostics
     if not seen:
         return []
-    last = seen[-1]
-    table = plain_table("private: seen in the last lots", ">records in a lot", ">share clipped", ">loss")
-    rows = (last.lot_sizes, last.clipped_share, last.loss)
-    table.add_row(*(f"{min(values):.3g} to {max(values):.3g}" for values in rows))
-    return [table]
+    last, columns = seen[-1], (">records in a lot", ">share clipped", ">loss")
+    row = [f"{min(v):.3g} to {max(v):.3g}" for v in (last.lot_sizes, last.clipped_share, last.loss)]
+    return [plain_table("private: seen in the last lots", *columns, rows=[row])]

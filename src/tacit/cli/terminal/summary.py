@@ -9,7 +9,8 @@ from tacit.cli.terminal.output import console, plain_table, print_sentence, roun
 from tacit.cli.terminal.progress import NO_PRIVACY
 from tacit.privacy import DurableLedger, Guarantee
 from tacit.privacy.guarantees import EXPOSED, per, terms
-from tacit.privacy.observers import observers_to_state, short_name, state_epsilon
+from tacit.privacy.observers import observers_to_state, short_name
+from tacit.privacy.stated_epsilons import state_epsilon
 from tacit.report.teachers import describe_labels
 from tacit.report.wording import amount, drops_masks, explain_dropped
 from tacit.report.wording import counted as count_of
@@ -24,13 +25,14 @@ def print_summary(runner: Runner, summary: dict[str, Any]) -> None:
     names = [f"{per(runner.protected)}, highest"]
     if len(observers) > 1:
         names = [f"{per(runner.protected)} against {short_name(each)}" for each in observers]
-    columns = (">mean", ">worst", ">best", ">distance", ">sent", *(f">{name}" for name in names))
+    accuracies = [summary[f"accuracy_{which}"] for which in ("mean", "min", "max")]
+    scored = None not in accuracies
+    columns = (*(">mean", ">worst", ">best") * scored, ">distance", ">sent", *(f">{name}" for name in names))
     table = plain_table(f"{runner.folder.name}: {taken}", *columns)
     spent, apart = summary["epsilon"], summary["consensus_distance"]
     against = summary["epsilon_against"] or {}
-    accuracies = [summary[f"accuracy_{which}"] for which in ("mean", "min", "max")]
     table.add_row(
-        *("-" if value is None else f"{value:.1%}" for value in accuracies),
+        *(f"{value:.1%}" for value in accuracies if scored),
         "-" if apart is None else f"{apart:.3g}",
         amount(summary["bytes_sent"]),
         *([NO_PRIVACY] if spent is None else [round_up(against[each.key]) for each in observers]),

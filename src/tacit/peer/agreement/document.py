@@ -120,7 +120,7 @@ class Agreement(BaseModel):
     code: dict[str, _Hash]
     """SHA-256 of the source file of the model, the loss and the update rule."""
     data: dict[str, Any]
-    """What a record may be, as `Schema.to_dict` writes it, with the input's shape and the number of classes."""
+    """What a record may be, as `Schema.to_dict` writes it, with the input's shape, the number of classes and, where teachers vote, the public records."""
     limits: Limits
     members: list[Member] = Field(max_length=MOST_MEMBERS)
     links: list[DialledLink]

@@ -12,8 +12,9 @@ from tacit.data import DataSet
 from tacit.data.drafting import settle
 from tacit.errors import InvalidInput
 from tacit.peer.agreement.document import Agreement, DialledLink, Limits, Member
-from tacit.peer.agreement.terms import SITES_OWN, check_settings, edges_of_settings
+from tacit.peer.agreement.terms import SITES_OWN, check_settings, edges_of_settings, records_to_label
 from tacit.peer.cards import Card
+from tacit.peer.public_records import KEY, PublicRecords
 from tacit.registry import LOSSES, MODELS, RULES, rule_line
 from tacit.runs.building import model_for
 from tacit.runs.config import RunConfig
@@ -35,6 +36,7 @@ def draft_agreement(
     given = config.model_dump(exclude_none=True, exclude_unset=True)
     settings = {key: value for key, value in given.items() if key not in SITES_OWN}
     check_settings(settings)
+    asked = records_to_label(config.algorithm)
     schema = settle(data, make_module(model_for(config, data), config.seed))
     return Agreement.of(
         {
@@ -48,6 +50,7 @@ def draft_agreement(
                 "input_shape": list(data.input_shape),
                 "schema": schema.to_dict(),
                 **({} if data.classes is None else {"classes": data.classes}),
+                **({} if asked is None else {KEY: PublicRecords.of(data, asked).model_dump()}),
             },
             "limits": {"quorum": 1, **limits},
             "members": [Member.of_card(first, records).model_dump()],

@@ -5,19 +5,23 @@ from typing import Any
 
 import networkx as nx
 
-from tacit.algorithms import LEASGD
+from tacit.algorithms import LEASGD, PATE
+from tacit.algorithms.links import check_links
 from tacit.errors import GraphError, InvalidInput
 from tacit.graphs.files import graph_of
 from tacit.networks import Topology, as_topology
-from tacit.networks.topology import edges_over
+from tacit.networks.topology import edges_over, rounds_of
 from tacit.peer.agreement.document import MOST_MEMBERS, Agreement
+from tacit.peer.public_records import KEY, PublicRecords
 from tacit.privacy.guarantees import terms
-from tacit.privacy.mechanisms import EVERYBODY, RECORD, Observer, unit_in
+from tacit.privacy.mechanisms import RECORD, unit_in
+from tacit.privacy.observers import EVERYBODY, Observer
 from tacit.registry import rule_line
 from tacit.runs.config import RunConfig
 from tacit.runs.config_checks import PER_AGENT
 from tacit.runs.rules import make_shipped_rule
 from tacit.runs.specs import is_schedule, parse_graph, parse_links
+from tacit.training.preparation import connect
 
 LINKS = "links"
 """The graph whose edges are the links of the agreement themselves."""
@@ -56,6 +60,9 @@ def check_settings(settings: Mapping[str, Any], members: int | None = None) -> N
         raise InvalidInput(f"{config.algorithm} does not exchange messages, so there is nothing for peers to do")
     if not config.private:
         raise InvalidInput("an agreement without privacy is not offered: what peers send would reveal records")
+    # A member's own rule is made only once `check_code` has compared its source.
+    if rule_line(config.algorithm) is not None:
+        config.rule()
 
 
 def check_rule(algorithm: str) -> None:
@@ -68,13 +75,15 @@ def check_rule(algorithm: str) -> None:
         )
     rule = None if line is None else make_shipped_rule(algorithm)
     if isinstance(rule, LEASGD) and not rule.private_ranking:
-        raise InvalidInput(
-            f"{OWN_VALIDATION}. Rank by private losses, which are charged: leasgd:private_ranking=true,rank_every=1"
-        )
-    if line is not None and line.votes:
-        raise InvalidInput(
-            f"{algorithm} asks about records in its first round alone, and peers ask in every round; use a rule of noisy gradients, such as dsgt"
-        )
+        raise InvalidInput(f"{OWN_VALIDATION}. Rank by private losses, which are charged: leasgd:private_ranking=true")
+
+
+def records_to_label(algorithm: str) -> int | None:
+    """Return how many public records a shipped rule asks teachers about; None if it asks for gradients, or is a member's own."""
+    line = rule_line(algorithm)
+    rule = make_shipped_rule(algorithm) if line is not None and line.votes else None
+    assert rule is None or isinstance(rule, PATE)
+    return None if rule is None else rule.records
 
 
 def config_of(agreement: Agreement) -> RunConfig:
@@ -134,7 +143,8 @@ def check_terms(agreement: Agreement) -> None:
     """Refuse an agreement that cannot work: settings, graph, links that nobody can dial, a quorum that cannot be had."""
     if len(agreement.members) < 2:
         raise InvalidInput("an agreement needs at least two members; add them with `tacit peer agreement add CARD`")
-    config_of(agreement)
+    config = config_of(agreement)
+    _check_public_records(agreement, records_to_label(config.algorithm))
     if agreement.edges != (needed := edges_of_settings(agreement)):
         missing = sorted(set(needed) - set(agreement.edges)) or sorted(set(agreement.edges) - set(needed))
         names = " and ".join(agreement.members[end].name for end in missing[0])
@@ -143,6 +153,7 @@ def check_terms(agreement: Agreement) -> None:
         )
     if not nx.is_connected(nx.Graph([*((i, i) for i in range(len(agreement.members))), *agreement.edges])):
         raise GraphError("the links leave the members in groups that never hear of each other")
+    _check_rounds(agreement)
     for link in agreement.links:
         to, dials = (agreement.members[agreement.number_of(name)] for name in (link.to, link.dials))
         if not to.address:
@@ -161,6 +172,44 @@ def check_terms(agreement: Agreement) -> None:
             f"the quorum is {agreement.limits.quorum} of {len(agreement.members)} members; it must be more than half, or two "
             "groups could each declare the other gone"
         )
+
+
+def _check_public_records(agreement: Agreement, wanted: int | None) -> None:
+    """Refuse an agreement that does not pin the records on which teachers vote, or pins some where nobody votes."""
+    declared = agreement.data.get(KEY)
+    if (wanted is None) != (declared is None):
+        words = (
+            "asks teachers about public records, and it names none"
+            if wanted
+            else "asks no teachers, and it names public records for them"
+        )
+        raise InvalidInput(f"the rule of the agreement {words}; write it anew with `tacit peer agreement new`")
+    if declared is not None and (found := PublicRecords.read(declared)).records != wanted:
+        raise InvalidInput(
+            f"the agreement names {found.records} public records, and its rule asks about {wanted}; write it anew"
+        )
+
+
+def _check_rounds(agreement: Agreement) -> None:
+    """Refuse links and weights on which the rule cannot be played, and links that only one end uses."""
+    config = config_of(agreement)
+    (links,) = connect(
+        topology_of(agreement),
+        "metropolis" if config.is_robust else config.mixing,
+        allow_drift=config.allow_drift,
+        agents=len(agreement.members),
+        trials=1,
+        rounds=config.total_rounds,
+        exchanges=config.exchanges_per_query,
+    )
+    if rule_line(config.algorithm) is not None:
+        check_links(config.rule(), [links], config.total_rounds)
+    for round in rounds_of(links, config.total_rounds):
+        if not all(each.symmetric for each in links.at(round)):
+            raise GraphError(
+                f"the links of {agreement.settings.get('graph', 'ring')!r} in round {round} are not mutual with equal weights, which peers need: "
+                "a link is used by both ends or by neither. Use a graph with mixing metropolis, or a schedule of mutual links, such as matchings"
+            )
 
 
 def _known_graph(settings: Mapping[str, Any]) -> str:

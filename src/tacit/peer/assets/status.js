@@ -80,7 +80,7 @@ function show(status) {
     tile("links up", `${up} of ${status.links.length}`, last),
     tile(ended ? "ε spent" : "ε charged for the whole plan", epsilon(status.epsilon_charged), `${allowed} ${status.epsilon_terms}`),
     ...(status.epsilon_against_all == null ? [] : [tile("ε against everybody else", epsilon(status.epsilon_against_all), "if all others pool what they know")]),
-    tile("queries made", status.queries, `ε of these: ${epsilon(status.epsilon_made)}`),
+    tile("queries made", status.queries, `ε of these: at most ${epsilon(status.epsilon_made)}`),
     tile("sent", amount(sent), "to all neighbours"),
   ];
   if (status.accuracy !== null) tiles.push(tile("accuracy", (100 * status.accuracy).toFixed(1) + " %", "on validation records"));

@@ -78,9 +78,9 @@ def _check_length(header: Header, terms: PeerTerms, position: Slot, expected: in
     else:
         most = MOST_DOCUMENT_BYTES if header.kind in CARRIES_DOCUMENT else 0
     if not 0 <= header.length <= most:
-        raise Refused(f"{header.length} bytes, where {most} are allowed")
+        raise Refused(f"{header.length} bytes, where at most {most} are allowed")
     if header.kind in CARRIES_MESSAGE:
         if header.length == 0:
-            raise Refused("a message without content")
+            raise Refused("an empty message")
         if header.slot == position and expected is not None and header.length != expected:
             raise Refused(f"a message of {header.length} bytes instead of {expected}")

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from contextlib import suppress
 
 
 class LoopClock:
@@ -17,11 +18,10 @@ class LoopClock:
     async def wait(self, until: float | None) -> None:
         """Wait for `wake` or for a time, and let others run at least once."""
         await asyncio.sleep(0)
-        try:
-            async with asyncio.timeout_at(until):
-                await self._woken.wait()
-        except TimeoutError:
-            pass
+        if not self._woken.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._woken.wait()
         self._woken.clear()
 
     def wake(self) -> None:

@@ -34,6 +34,7 @@ from tacit.peer.protocol.link import EquivocationFound, Link, Opened, Pending
 from tacit.peer.protocol.notes import Notes
 from tacit.peer.protocol.sender import KeyRelay, Sender
 
+GATHER_SECONDS = 0.001  # for which votes and decisions wait for others of the same slot, to share one wait for the disk
 _MISSED = 2  # rounds that a neighbour played without this member, from which on this one gives up the rounds in between
 
 
@@ -61,6 +62,7 @@ class Core:
         self._opened: Opened | None = None
         self._failure: TacitError | None = None
         self._greet_at = 0.0
+        self._promised_at: float | None = None
         self.links = {other: self._make_link(other) for other in self.terms.neighbors}
         self._heed_the_gone()
         if keys is not None:
@@ -122,7 +124,7 @@ class Core:
     def renew(self, terms: PeerTerms) -> None:
         """Adopt a newer version of the agreement, which the caller has verified."""
         if terms.run != self.terms.run:
-            raise NetworkError("a new version of an agreement belongs to the same run; this one is of another")
+            raise NetworkError("this version of an agreement belongs to another run")
         if terms.version <= self.terms.version:
             return
         self.notes.adopt(terms.version, terms.document)
@@ -159,12 +161,9 @@ class Core:
         """Whether all neighbours that are left are known to need nothing more."""
         return not any(self._unfinished(link) for link in self.links.values())
 
-    def erase_secrets(self) -> None:
-        """Erase the ephemeral key from the journal: the run is over."""
-        self._journal.erase(RecordKind.KEY)
-
     def close(self) -> None:
-        """Close the journal."""
+        """Close the journal, with all that is known in it."""
+        self.notes.keep_followed()
         self._journal.close()
 
     # What a round needs.
@@ -188,9 +187,14 @@ class Core:
         while any(not link.settled for link in links):
             self._raise_failure()
             due = self._tick(links)
-            self._sender.flush()
-            await self.clock.wait(due)
+            gathers = self._gathers_until(links)
+            if gathers is None:
+                self._sender.flush()
+            if self.clock.now() >= now + self.terms.resend_seconds:  # some link takes long
+                self.notes.keep_followed()
+            await self.clock.wait(min((time for time in (due, gathers) if time is not None), default=None))
         self._sender.flush()
+        self._promised_at = None
         for link in links:
             link.leave()
         self._opened = None
@@ -244,6 +248,21 @@ class Core:
             return now
         return min((time for time in due if time is not None), default=None)
 
+    def _gathers_until(self, links: list[Link]) -> float | None:
+        """Return until when what was promised is not written yet, as other links may have something to add; None to write now.
+
+        Votes wait for deciders that are not ready yet, and decisions for votes that are still to come.
+        """
+        promised, now = self.notes.promised, self.clock.now()
+        if self._promised_at is None and promised:
+            self._promised_at = now
+        votes = RecordKind.VOTED in promised
+        awaited = any(link.decides != votes and link.awaited for link in links)
+        if self._promised_at is None or not awaited or now >= self._promised_at + GATHER_SECONDS:
+            self._promised_at = None
+            return None
+        return self._promised_at + GATHER_SECONDS
+
     def _patient(self, links: list[Link], slot: Slot) -> bool:
         """Whether to wait for neighbours beyond the deadline, as too few links are up or used.
 
@@ -277,7 +296,7 @@ class Core:
         if isinstance(error, UnknownVersion):
             self._sender.ask_for_version(neighbor, self.position, self.clock.now())
         elif header.kind in CARRIES_MESSAGE and neighbor in self.links:
-            # Waiting for another message would be in vain; with USE, it has used this member's.
+            # No other message will come; and after USE, the neighbour has used this member's.
             self.links[neighbor].refused = True
             if header.kind == Kind.USE:
                 self._cut(neighbor, str(error))
@@ -307,8 +326,8 @@ class Core:
         known = self.notes.at(header.held)
         if known.sealed is None or known.sealed.sha256 != header.held_sha256 or not known.has_sent(neighbor):
             raise PeerBehind(
-                f"member {neighbor} holds a message of this member of round {header.held.round} that is not in this journal. The journal is an old "
-                "copy or another one; continuing would release a second answer. Bring back the newest journal, or have this "
+                f"member {neighbor} holds a message of round {header.held.round} from this member that is not in this journal. The journal is an old "
+                "copy or another one; continuing would release a second answer. Restore the newest journal, or have this "
                 "member declared gone"
             )
 
@@ -357,8 +376,13 @@ class Core:
         return greeted and (self._keys is None or self._keys.complete)
 
     def _unfinished(self, link: Link) -> bool:
-        behind = link.position.round < self.terms.rounds or link.agreement != self.terms.agreement
-        return self._counts(link) and behind and link.neighbor not in self.notes.ended
+        if not self._counts(link):
+            return False
+        if (
+            link.neighbor in self.notes.ended
+        ):  # it is through; but while it is there, it may have to hand on a version that came since
+            return link.connected and link.agreement in self.terms.earlier
+        return link.position.round < self.terms.rounds or link.agreement != self.terms.agreement
 
     def _note_ends(self) -> None:
         for link in self.links.values():

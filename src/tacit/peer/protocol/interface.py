@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from tacit.errors import NetworkError
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of the protocol; frames of another one are refused."""
 
 
@@ -230,9 +230,6 @@ class Journal(Protocol):
 
         This member's own messages of the slots in `keep` stay, and so do hashes and decisions.
         """
-
-    def erase(self, kind: RecordKind) -> None:
-        """Remove all records of a kind from the disk, so that they cannot be read there again."""
 
     def close(self) -> None:
         """Close it."""

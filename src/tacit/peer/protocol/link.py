@@ -96,6 +96,11 @@ class Link:
         """Whether this end has voted and must wait for the decider."""
         return self._opened is not None and self.neighbor in self._notes.at(self._opened.slot).voted
 
+    @property
+    def awaited(self) -> bool:
+        """Whether the neighbour has to speak before anything can be decided, and is likely to."""
+        return self.connected and not (self.lost or self.settled or self.bound)
+
     def enter(self, opened: Opened, now: float) -> None:
         """Reach a slot."""
         self._opened, self.refused = opened, False
@@ -228,7 +233,7 @@ class Link:
         self._tell(slot, slot, now)
 
     def _vote(self, now: float) -> None:
-        # A vote binds this member, so it is not sent into the void.
+        # A vote binds this member, so it is not sent while the link is down.
         if self._opened is None or not self.connected or self._delivered_lately(self._opened.slot, now):
             return
         self._notes.vote(self._opened.slot, self.neighbor)
@@ -294,7 +299,7 @@ class Link:
             raise
 
     def _hold(self, frame: Frame, *, may_be_first: bool = False) -> None:
-        """Keep the hash of a vote that is not used now, unless no round has so many exchanges: it would only fill memory."""
+        """Keep the hash of a vote that is not used now, unless its exchange is beyond those that any round has had: it would only fill memory."""
         slot = frame.header.slot
         if may_be_first or slot.exchange <= self._notes.last_exchange:
             self._notes.hold(slot, self.neighbor, frame.header.sha256)

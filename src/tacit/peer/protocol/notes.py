@@ -18,7 +18,8 @@ from tacit.errors import StorageError
 from tacit.peer.protocol.interface import NOWHERE, Journal, Record, RecordKind, Slot
 from tacit.peer.protocol.slots import Sealed, SlotNotes
 
-_OF_SLOTS = (RecordKind.SEAL, RecordKind.VOTED, RecordKind.USED, RecordKind.SKIPPED, RecordKind.HELD)
+_OF_LINKS = (RecordKind.VOTED, RecordKind.USED, RecordKind.SKIPPED, RecordKind.HELD)
+_OF_SLOTS = (RecordKind.SEAL, *_OF_LINKS)
 
 
 class Held(NamedTuple):
@@ -48,7 +49,10 @@ class Notes:
         self.key: bytes | None = None
         self.document: tuple[int, bytes] | None = None
         self.ended: set[int] = set()
-        self.promised = False  # whether a vote or a decision is not on the disk yet
+        self.promised: set[RecordKind] = set()  # of votes and decisions that are not on the disk yet
+        self._followed: list[
+            Record
+        ] = []  # decisions of neighbours that the journal gets with the next message or state
         for record in journal.read():
             self._apply(record)
         self.reopened = frozenset(slot for slot, notes in self._slots.items() if notes.sealed is not None)
@@ -86,8 +90,10 @@ class Notes:
 
     def seal(self, slot: Slot, message: bytes) -> Sealed:
         """Keep a message exactly as it will be sent; a second one for the same slot must be the same."""
-        digest = sha256(message).digest()
         sealed = self.at(slot).sealed
+        if sealed is not None and sealed.message == message:
+            return sealed
+        digest = sha256(message).digest()
         if sealed is None:
             self._write(Record(RecordKind.SEAL, slot, body=message, sha256=digest), sync=False)
             return Sealed(message, digest)
@@ -108,8 +114,21 @@ class Notes:
         self._promise(Record(RecordKind.USED, slot, neighbor, body=message, sha256=digest))
 
     def follow(self, slot: Slot, neighbor: int, message: bytes, digest: bytes) -> None:
-        """State that the neighbour decided to use a link, with what it sent. If this is lost in a crash, it can be asked again."""
-        self._write(Record(RecordKind.USED, slot, neighbor, body=message, sha256=digest), sync=False)
+        """State that the neighbour decided to use a link, with what it sent.
+
+        If this is lost in a crash, the neighbour can be asked again until this member votes in a later slot. So the journal gets it before
+        this member's next message, query or state; most often with the state that makes its body superfluous. Where that takes long,
+        `keep_followed` writes it before: the neighbour may come back with an old disk, which this record gives away.
+        """
+        record = Record(RecordKind.USED, slot, neighbor, body=message, sha256=digest)
+        self._followed.append(record)
+        self._apply(record)
+
+    def keep_followed(self) -> None:
+        """Return when all that neighbours decided is on the disk."""
+        if self._followed:
+            followed, self._followed = self._followed, []
+            self._journal.append(*followed)
 
     def skip(self, slot: Slot, neighbor: int) -> None:
         """State that a link is not used."""
@@ -119,7 +138,7 @@ class Notes:
         """Return when all votes and decisions are on the disk."""
         if self.promised:
             self._journal.append()
-            self.promised = False
+            self.promised.clear()
 
     def hold(self, slot: Slot, neighbor: int, digest: bytes) -> None:
         """Keep the hash of a message that is not used now."""
@@ -162,12 +181,15 @@ class Notes:
         return self._queries_before + sum(number in self.answers for number in self._begun)
 
     def _write(self, record: Record, *, sync: bool = True) -> None:
-        self._journal.append(record, sync=sync)
+        followed = []
+        if record.kind not in _OF_LINKS:
+            followed, self._followed = self._followed, []
+        self._journal.append(*followed, record, sync=sync)
         self._apply(record)
 
     def _promise(self, record: Record) -> None:
         self._write(record, sync=False)
-        self.promised = True
+        self.promised.add(record.kind)
 
     def _apply(self, record: Record) -> None:
         kind, slot, neighbor = record.kind, record.slot, record.neighbor

@@ -8,6 +8,8 @@ from tacit.peer.protocol.interface import NOWHERE, Frame, Header, Kind, PeerTerm
 from tacit.peer.protocol.notes import Held, Notes
 from tacit.peer.protocol.slots import Sealed
 
+_PROMISES_NOTHING = (Kind.READY, Kind.ASK)
+
 
 class KeyRelay(Protocol):
     """The exchange of ephemeral keys; see `tacit.peer.secrets.KeyExchange`."""
@@ -32,7 +34,8 @@ class KeyRelay(Protocol):
 class Sender:
     """Makes frames under the agreement in force and hands them to the wire.
 
-    Nothing is said while a vote or a decision is not on the disk: frames wait for `flush`, which lets several links share one wait for it.
+    While a vote or a decision is not on the disk, only READY and ASK are sent, which state neither. All other frames wait for `flush`, which
+    lets several links share one wait for the disk.
     """
 
     def __init__(self, wire: Wire, notes: Notes, terms: PeerTerms, keys: KeyRelay | None) -> None:
@@ -66,6 +69,9 @@ class Sender:
             held_sha256=held.sha256,
             answer=answer,
         )
+        if kind in _PROMISES_NOTHING:
+            self._wire.send(neighbor, Frame(header, payload))
+            return
         self._waiting.append((neighbor, Frame(header, payload)))
         if not self._notes.promised:
             self.flush()

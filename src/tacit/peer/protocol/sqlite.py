@@ -11,26 +11,38 @@ from tacit.io.files import sync_folder
 from tacit.peer.protocol.interface import Record, RecordKind, Slot
 
 _APPLICATION = 0x7AC19
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = f"""
 CREATE TABLE records (
   place INTEGER PRIMARY KEY, kind INTEGER NOT NULL, round INTEGER NOT NULL, exchange INTEGER NOT NULL, neighbor INTEGER NOT NULL,
-  number INTEGER NOT NULL, body BLOB NOT NULL, sha256 BLOB NOT NULL
+  number INTEGER NOT NULL, sha256 BLOB NOT NULL
 ) STRICT;
-CREATE INDEX bodies ON records (kind, round) WHERE LENGTH(body) > 0;
+CREATE TABLE bodies (
+  place INTEGER PRIMARY KEY, kind INTEGER NOT NULL, round INTEGER NOT NULL, exchange INTEGER NOT NULL, body BLOB NOT NULL
+) STRICT;
 CREATE INDEX slots ON records (round, exchange);
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
-_INSERT = "INSERT INTO records (kind, round, exchange, neighbor, number, body, sha256) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_READ = "SELECT kind, round, exchange, neighbor, number, body, sha256 FROM records ORDER BY place"
+_INSERT = "INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_BODY = "INSERT INTO bodies VALUES (?, ?, ?, ?, ?)"
+_READ = (
+    "SELECT records.kind, records.round, records.exchange, neighbor, number, COALESCE(body, x''), sha256 "
+    "FROM records LEFT JOIN bodies USING (place) ORDER BY place"
+)
 _FIND = "SELECT kind, round, exchange, neighbor, number, x'', sha256 FROM records WHERE round = ? AND exchange = ? ORDER BY place"
-_FORGET = "UPDATE records SET body = x'' WHERE kind = ? AND round < ? AND LENGTH(body) > 0"
-_SEALED = "SELECT place, round, exchange FROM records WHERE kind = ? AND round < ? AND LENGTH(body) > 0"
+_FORGET = "DELETE FROM bodies WHERE kind = ? AND round < ?"
+_SEALED = "SELECT place, round, exchange FROM bodies WHERE kind = ? AND round < ?"
+_CHECKPOINT_PAGES = 2**13
+"""32 MiB: large messages of several rounds take each other's place in the log, and few of them are copied from there to the database."""
+_FORGETTABLE = (RecordKind.ANSWER, RecordKind.USED, RecordKind.COMMIT)
 
 
 class SQLiteJournal:
-    """Records in a file that only its owner can read. It stays locked until it is closed: two processes must not play one member."""
+    """Records in a file that only its owner can read. It stays locked until it is closed: two processes must not play one member.
+
+    Bodies have a table of their own, from which they are deleted: new ones take their pages. What stays of a record is small.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -53,11 +65,14 @@ class SQLiteJournal:
             try:
                 if self._forgotten is not None:
                     self._empty(*self._forgotten)
-                self._database.executemany(_INSERT, map(_row, self._waiting))
+                written = list(enumerate(self._emptied(), self._places + 1))
+                self._database.executemany(_INSERT, [_row(*each) for each in written])
+                self._database.executemany(_INSERT_BODY, [_body(*each) for each in written if each[1].body])
                 self._database.execute("COMMIT")
             except BaseException:
                 self._database.execute("ROLLBACK")
                 raise
+        self._places += len(written)
         self._waiting, self._forgotten = [], None
 
     def read(self) -> Iterator[Record]:
@@ -75,31 +90,38 @@ class SQLiteJournal:
         """Drop bodies together with the next records that are synced."""
         self._forgotten = before, keep
 
-    def erase(self, kind: RecordKind) -> None:
-        """Overwrite all records of a kind with zeros, and empty the write-ahead log."""
-        self.append()
-        with self._reported():
-            self._database.execute("DELETE FROM records WHERE kind = ?", (kind,))
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
     def close(self) -> None:
         """Write what is waiting and close the file."""
         if self._waiting:
             self.append()
         self._database.close()
 
+    def _emptied(self) -> list[Record]:
+        """Return what waits, without bodies that the state among it makes superfluous: they need not be written at all."""
+        if self._forgotten is None:
+            return self._waiting
+        before, keep = self._forgotten
+        return [
+            record._replace(body=b"")
+            if record.slot.round < before
+            and (record.kind in _FORGETTABLE or (record.kind == RecordKind.SEAL and record.slot not in keep))
+            else record
+            for record in self._waiting
+        ]
+
     def _empty(self, before: int, keep: Collection[Slot]) -> None:
-        for kind in (RecordKind.ANSWER, RecordKind.USED, RecordKind.COMMIT):
+        for kind in _FORGETTABLE:
             self._database.execute(_FORGET, (kind, before))
         sealed = self._database.execute(_SEALED, (RecordKind.SEAL, before)).fetchall()
         past = [(place,) for place, *slot in sealed if Slot(*slot) not in keep]
-        self._database.executemany("UPDATE records SET body = x'' WHERE place = ?", past)
+        self._database.executemany("DELETE FROM bodies WHERE place = ?", past)
 
     def _open(self) -> None:
         database = self._database
         database.execute("PRAGMA locking_mode = EXCLUSIVE")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = FAST")
+        database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         found = database.execute("PRAGMA application_id").fetchone()[0]
         if found != _APPLICATION:
             if database.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
@@ -112,11 +134,12 @@ class SQLiteJournal:
         version = database.execute("PRAGMA user_version").fetchone()[0]
         if version != _VERSION:
             raise InvalidInput(
-                f"{self.path} is a journal of version {version}, and this program reads version {_VERSION}"
+                f"{self.path} is a journal of version {version}, but this program reads version {_VERSION}"
             )
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("BEGIN IMMEDIATE")  # takes the lock, which is then kept
         database.execute("COMMIT")
+        self._places: int = database.execute("SELECT COALESCE(MAX(place), 0) FROM records").fetchone()[0]
 
     @contextmanager
     def _reported(self) -> Iterator[None]:
@@ -125,7 +148,7 @@ class SQLiteJournal:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise StorageError(
-                    f"another process is using the journal {self.path}; one member is one process"
+                    f"another process is using the journal {self.path}; only one process may play a member"
                 ) from error
             raise StorageError(f"the journal {self.path} cannot be used: {error}; nothing was sent") from error
         except sqlite3.DatabaseError as error:
@@ -135,11 +158,15 @@ class SQLiteJournal:
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
-            raise StorageError(f"the journal {self.path} cannot be made: {error.strerror}") from error
+            raise StorageError(f"the journal {self.path} cannot be created: {error.strerror}") from error
 
 
-def _row(record: Record) -> tuple[int, int, int, int, int, bytes, bytes]:
-    return (record.kind, *record.slot, record.neighbor, record.number, record.body, record.sha256)
+def _row(place: int, record: Record) -> tuple[int, int, int, int, int, int, bytes]:
+    return (place, record.kind, *record.slot, record.neighbor, record.number, record.sha256)
+
+
+def _body(place: int, record: Record) -> tuple[int, int, int, int, bytes]:
+    return (place, record.kind, *record.slot, record.body)
 
 
 def _record(row: tuple[int, int, int, int, int, bytes, bytes]) -> Record:

@@ -1,7 +1,8 @@
-"""Frames as messages of a stream: a header in protobuf, then the payload as raw chunks of 1 MiB. Nothing is ever unpickled.
+"""Frames as messages of a stream: a header in protobuf and the payload as raw chunks of 1 MiB. Nothing is ever unpickled.
 
-What a neighbour sends is read one bounded message after another. Memory is used only for bytes that have arrived, and only after the core has
-admitted the header: its kind, run, round and length.
+The first message of a frame is the header's length in two bytes, the header and the first chunk, so that most frames are one message. What a
+neighbour sends is read one bounded message after another. A payload is kept only after the core has admitted the header: its kind, run,
+round and length.
 """
 
 import time
@@ -16,7 +17,8 @@ from tacit.peer.wire.frames_pb2 import FrameHeader, Opening
 
 CHUNK = 2**20
 MOST_HEADER = 1024
-MOST_MESSAGE = CHUNK + MOST_HEADER
+_PREFIX = 2
+MOST_MESSAGE = _PREFIX + MOST_HEADER + CHUNK
 """The largest message that grpc accepts at all."""
 _MOST_PLACE = 2**40
 
@@ -49,7 +51,7 @@ def decode_opening(message: bytes) -> Opening:
 
 
 def encode_header(header: Header) -> bytes:
-    """Return a header as it travels."""
+    """Return a header as it travels, after its length."""
     message = FrameHeader(
         kind=int(header.kind),
         run=header.run,
@@ -65,13 +67,21 @@ def encode_header(header: Header) -> bytes:
         held_sha256=header.held_sha256,
         answer=header.answer,
     )
-    return message.SerializeToString()
+    encoded = message.SerializeToString()
+    return len(encoded).to_bytes(_PREFIX, "little") + encoded
 
 
-def decode_header(message: bytes) -> Header:
-    """Read a header; one with fields that no frame has closes the link."""
+def decode_first(message: bytes) -> tuple[Header, bytes]:
+    """Return the header and the chunk of a frame's first message; a header with fields that no frame has closes the link."""
+    end = _PREFIX + int.from_bytes(message[:_PREFIX], "little")
+    if len(message) < max(end, _PREFIX):
+        raise LinkBroken("a message is shorter than the header that it announces")
+    return _decode_header(message[_PREFIX:end]), message[end:]
+
+
+def _decode_header(encoded: bytes) -> Header:
     found = FrameHeader()
-    _parse(found, message)
+    _parse(found, encoded)
     try:
         kind = Kind(found.kind)
     except ValueError:
@@ -84,7 +94,7 @@ def decode_header(message: bytes) -> Header:
             raise LinkBroken("a header has a hash that is not of 32 bytes")
     places = (found.round, found.exchange, found.held_round, found.held_exchange)
     if not all(-1 <= place <= _MOST_PLACE for place in places):
-        raise LinkBroken("a header names a round that cannot be")
+        raise LinkBroken("a header names an impossible round")
     if len(found.dtype) > 16:
         raise LinkBroken("a header names a type of numbers that does not exist")
     return Header(
@@ -104,9 +114,10 @@ def decode_header(message: bytes) -> Header:
 
 def encode_frame(frame: Frame) -> Iterator[bytes]:
     """Yield the messages of a frame."""
-    yield encode_header(frame.header)
-    for first in range(0, len(frame.payload), CHUNK):
-        yield frame.payload[first : first + CHUNK]
+    payload = memoryview(frame.payload)
+    yield b"".join((encode_header(frame.header), payload[:CHUNK]))
+    for first in range(CHUNK, len(payload), CHUNK):
+        yield bytes(payload[first : first + CHUNK])
 
 
 class FrameReader:
@@ -124,21 +135,20 @@ class FrameReader:
 
     def feed(self, message: bytes) -> Frame | None:
         """Take the next message, and return the frame that it completes, if any. Raises `LinkBroken`."""
+        chunk = message
         if self._header is None:
-            self._begin(decode_header(message))
-        else:
-            if len(message) != min(CHUNK, self._left):
-                raise LinkBroken(f"a chunk has {len(message)} bytes instead of {min(CHUNK, self._left)}")
-            self._left -= len(message)
-            if self._kept:
-                self._chunks.append(message)
+            header, chunk = decode_first(message)
+            self._begin(header)
+        if len(chunk) != min(CHUNK, self._left):
+            raise LinkBroken(f"a chunk has {len(chunk)} bytes instead of {min(CHUNK, self._left)}")
+        self._left -= len(chunk)
+        if self._kept and chunk:
+            self._chunks.append(chunk)
         return None if self._left else self._end()
 
     def _begin(self, header: Header) -> None:
         if header.length > self._most:
-            raise LinkBroken(
-                f"a header declares {header.length} bytes, and {self._most} is the most that any frame has"
-            )
+            raise LinkBroken(f"a header declares {header.length} bytes, but no frame has more than {self._most}")
         self._header, self._left, self._kept = header, header.length, True
         try:
             self._admit(header)
@@ -155,7 +165,7 @@ class FrameReader:
 
 def _parse(message: Opening | FrameHeader, content: bytes) -> None:
     if len(content) > MOST_HEADER:
-        raise LinkBroken(f"a header has {len(content)} bytes, and {MOST_HEADER} is the most")
+        raise LinkBroken(f"a header has {len(content)} bytes, but {MOST_HEADER} is the most")
     try:
         message.ParseFromString(content)
     except (DecodeError, ValueError):

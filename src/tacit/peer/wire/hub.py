@@ -7,6 +7,7 @@ import asyncio
 import logging
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -120,15 +121,14 @@ class GrpcWire:
     def send(self, neighbor: int, frame: Frame) -> None:
         """Queue a frame; drop it if the link is down."""
         if (link := self._links.get(neighbor)) is not None and not link.send(frame):
-            log.warning("a frame was dropped: too many wait", extra={"neighbor": self._name(neighbor)})
+            log.warning("a frame was dropped: too many are waiting", extra={"neighbor": self._name(neighbor)})
 
     async def drain(self) -> None:
         """Return when what was queued is on its way, or after two seconds."""
-        waiting = [asyncio.create_task(link.drain()) for link in self._links.values()]
-        if waiting:
-            _, late = await asyncio.wait(waiting, timeout=DRAIN_SECONDS)
-            for task in late:
-                task.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                for link in list(self._links.values()):
+                    await link.drain()
 
     def cut(self, neighbor: int, why: str) -> None:
         """Close the link to a neighbour for good."""
@@ -146,7 +146,12 @@ class GrpcWire:
         wait = _FIRST_WAIT
         while not self.views[number].cut:
             started = time.monotonic()
-            self._note_down(number, await self._dial(number))
+            try:
+                why = await self._dial(number)
+            except Exception:  # or nobody would ever dial again, and nothing would be said
+                log.exception("a link that this site opened has failed", extra={"neighbor": self._name(number)})
+                why = "an error at this end"
+            self._note_down(number, why)
             if self._check and self.views[number].software:
                 return
             wait = _FIRST_WAIT if time.monotonic() - started > _STABLE_SECONDS else min(2 * wait, _LONGEST_WAIT)
@@ -180,7 +185,7 @@ class GrpcWire:
             raise LinkBroken("the link was cut")
         message = await within(HANDSHAKE_SECONDS, stream.read(), "the first message")
         if message is grpc.aio.EOF:
-            raise LinkBroken("nothing was said")
+            raise LinkBroken("the other end closed the stream before its first message")
         opening = self._check_opening(number, message)
         await stream.write(self._opening())
         why = await self._carry(number, stream, message, opening)
@@ -203,8 +208,8 @@ class GrpcWire:
         link = self._links[number] = StreamLink(stream, reader, view.traffic)
         view.up, view.connections = True, view.connections + 1
         log.info("link up", extra={"neighbor": self._name(number)})
-        self.core.connected(number)
         try:
+            self.core.connected(number)
             return await link.run(lambda frame: self.core.received(number, frame))
         finally:
             link.close()
@@ -221,7 +226,7 @@ class GrpcWire:
         """Refuse another member's name, another run, protocol or version of the software."""
         opening = decode_opening(message)
         if opening.name != self._name(number):
-            raise LinkBroken("it says that it is another member than its certificate shows")
+            raise LinkBroken("it claims to be another member than its certificate shows")
         if opening.run.hex() != self.agreement.run_id:
             raise LinkBroken("it takes part in another run: its agreement has another first version")
         if opening.protocol != PROTOCOL:
@@ -243,12 +248,12 @@ def _briefly(text: str) -> str:
     """Return what a person can act on of grpc's words."""
     for sign, words in (
         ("CERTIFICATE_VERIFY_FAILED", "its certificate is not that of the member"),
-        ("Connection refused", "nobody listens there"),
+        ("Connection refused", "nothing listens there"),
         ("Handshake", "TLS was refused"),
         ("handshake", "TLS was refused"),
         ("Timeout", "it does not answer"),
         ("resolution", "its name is unknown"),
-        ("unreachable", "there is no way to it"),
+        ("unreachable", "there is no route to it"),
     ):
         if sign in text:
             return words

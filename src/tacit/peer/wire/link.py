@@ -117,7 +117,7 @@ class StreamLink:
 
 
 async def within(seconds: float, wanted: Awaitable[Any], what: str) -> Any:
-    """Wait for something, or raise a `NetworkError` after so many seconds."""
+    """Wait for something, or raise a `NetworkError` after this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await wanted

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tacit.errors import NetworkError
-from tacit.peer.cards import Card, verify
+from tacit.peer.cards import UNREADABLE_CERTIFICATE, Card, verify
 from tacit.peer.identity import Identity
 from tacit.peer.wire import OLD_TLS_IS_OFF, SETTING, SUITES
 
@@ -90,7 +90,7 @@ def member_of(facts: dict[str, Iterable[bytes]], cards: dict[int, Card]) -> int:
         certificate = x509.load_pem_x509_certificate(b"".join(facts.get("x509_pem_cert", ())))
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         claimed = names.get_values_for_type(x509.DNSName)
-    except (ValueError, x509.ExtensionNotFound):
+    except UNREADABLE_CERTIFICATE:
         raise NetworkError("a connection shows no readable certificate") from None
     for agent, card in cards.items():
         signed = verify(bytes.fromhex(card.public_key), certificate.signature, certificate.tbs_certificate_bytes)

@@ -328,4 +328,4 @@ def _agree(ours: Tensor, theirs: Tensor, what: str, tolerance: float, apart: flo
     rows = zip(ours, theirs, strict=True) if ours.ndim > 1 else ((ours, theirs),)  # norms are short
     for our, their in rows:
         if not torch.allclose(our, their, rtol=tolerance, atol=tolerance * largest + apart + 1e-300, equal_nan=True):
-            raise Unsupported(f"the layer-by-layer engine gives other {what}")
+            raise Unsupported(f"the layer-by-layer engine gives different {what}")

@@ -1,4 +1,4 @@
-"""BatchRunner for `at.query`: any per-sample function of a rule, tested on public records before it sees private ones."""
+"""Runners for `at.query`: any per-sample function of a rule, tested on public records before it sees private ones."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _REMEMBERED = 64
 
 
 class Queries:
-    """Chooses runner for per-sample functions: many records at a time, or one by one where places would matter.
+    """Chooses runners for per-sample functions: many records at a time, or one by one where places would matter.
 
     `example` holds public records. Without any, nothing can be tested, and records are computed one by one. With `rounding`, every
     record's vector is rounded, and the last of the public tensors is the number of the query.

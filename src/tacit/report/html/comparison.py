@@ -6,14 +6,13 @@ from itertools import combinations
 from pathlib import Path
 
 from tacit.io.files import write_atomically
-from tacit.privacy.mechanisms import Observer
-from tacit.privacy.observers import short_name
+from tacit.privacy.observers import Observer, short_name
 from tacit.report.compared import ComparedRun, choose_measure, describe_combined, describe_observers, name_runs
 from tacit.report.html.charts import draw, draw_spread
-from tacit.report.html.frame import Panel, card, document, table, text, warning
+from tacit.report.html.frame import Panel, card, document, heading, table, text, warning
 from tacit.report.plots import plot_distances, plot_epsilons, plot_scores, plot_tradeoff
 from tacit.report.recorded import RecordedRun
-from tacit.report.wording import ADJACENCIES, amount, counted, duration, epsilon, number, score
+from tacit.report.wording import ADJACENCIES, amount, counted, duration, number, score, write_epsilon
 
 
 def write_comparison(runs: Sequence[RecordedRun], path: Path | str) -> Path:
@@ -25,19 +24,14 @@ def compare(runs: Sequence[RecordedRun]) -> str:
     """Return the page that overlays several runs."""
     compared = name_runs(runs)
     width = "" if len(compared) <= 3 else "full"  # for a table with a column per run
-    panels = list(_panels(compared, width))
     names = ", ".join(each.name for each in compared)
-    header = (
-        '<p class="eyebrow">Tacit · comparison of runs</p>'
-        f'<h1>{counted(len(compared), "run")}</h1><p class="about">{text(names)}</p>'
+    warnings = "".join(map(warning, _warnings(compared)))
+    return document(
+        title=f"{names} · Tacit",
+        header=heading("comparison of runs", counted(len(compared), "run"), names),
+        above=f'{warnings}<section class="card full">{_summary(compared)}</section>',
+        cards=[*_panels(compared, width), _differences(compared, width)],
     )
-    warnings, grid = "".join(map(warning, _warnings(compared))), "".join(map(str, panels))
-    main = (
-        f'{warnings}<section class="card full">{_summary(compared)}</section>'
-        f'<div class="grid">{grid}{_differences(compared, width)}</div>'
-    )
-    charts = {panel.id: panel.chart for panel in panels if panel.chart is not None}
-    return document(title=f"{names} · Tacit", header=header, main=main, charts=charts)
 
 
 def _panels(runs: Sequence[ComparedRun], width: str) -> Iterator[Panel]:
@@ -105,9 +99,9 @@ def _summary(runs: Sequence[ComparedRun]) -> str:
 def _write_epsilons(each: ComparedRun) -> tuple[str, ...]:
     if each.spent is None:
         return ("not known" if each.unknown else "none", *["–"] * 5)
-    kept, most = each.spent.guarantee, epsilon(each.spent.everybody.epsilon)
+    kept, most = each.spent.guarantee, write_epsilon(each.spent.everybody.epsilon)
     terms = (kept.unit, f"{kept.delta:g}", ADJACENCIES[kept.adjacency])
-    return epsilon(kept.epsilon), *terms, short_name(kept.observer), most
+    return write_epsilon(kept.epsilon), *terms, short_name(kept.observer), most
 
 
 def _all_terms(runs: Sequence[ComparedRun]) -> set[tuple[str, float, str, str, Observer]]:

@@ -9,7 +9,7 @@ import hashlib
 import html
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -49,15 +49,23 @@ class Panel:
         return f'<figure class="card {self.kind}">{caption}{body}</figure>'
 
 
-def figure(id: str, title: str, caption: str, chart: Chart | None, *, kind: str = "", missing: str = "") -> str:
-    """Return the HTML of a `Panel`."""
-    return str(Panel(id, title, caption, chart, kind, missing))
-
-
 def card(title: str, *parts: str, note: str = "", kind: str = "") -> str:
     """Return a card with a title, a note in small print and what follows. All but the title is HTML."""
     small = f'<p class="note">{note}</p>' if note else ""
     return f'<section class="{f"card {kind}".strip()}"><h2>{text(title)}</h2>{small}{"".join(parts)}</section>'
+
+
+def heading(kind: str, title: str, about: str, more: str = "") -> str:
+    """Return the top of a page: what kind of page it is, its title and a line about it. `more` is HTML."""
+    return f'<p class="eyebrow">Tacit · {text(kind)}</p><h1>{text(title)}</h1><p class="about">{text(about)}</p>{more}'
+
+
+def claim(label: str, badge: str, figure: str, terms: str, words: str, *, warned: bool) -> str:
+    """Return the card at the top of a page: a badge, which is HTML, what is claimed in large letters, its terms, and what it means."""
+    return (
+        f'<section class="card guarantee{" warned" * warned}" aria-label="{text(label)}">{badge}'
+        f'<p class="figure">{text(figure)}</p><p class="terms">{text(terms)}</p><p>{text(words)}</p></section>'
+    )
 
 
 def warning(words: str) -> str:
@@ -109,9 +117,21 @@ def listing(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def document(
-    *, title: str, header: str, main: str, charts: Mapping[str, Chart], source: str = "the files of the run folder"
+    *,
+    title: str,
+    header: str,
+    above: str = "",
+    tiles: Iterable[str] = (),
+    cards: Sequence[Panel | str],
+    source: str = "the files of the run folder",
 ) -> str:
-    """Return a whole page. `header` and `main` are HTML; `source` says what it was made from."""
+    """Return a whole page: tiles and cards below a header and what is `above` them. All but `title` and `source` are HTML.
+
+    source: what the page was made from.
+    """
+    charts = {each.id: each.chart for each in cards if isinstance(each, Panel) and each.chart is not None}
+    small, grid = "".join(tiles), f'<div class="grid">{"".join(map(str, cards))}</div>'
+    main = above + (f'<div class="tiles">{small}</div>' if small else "") + grid
     library = importlib.import_module("plotly.offline").get_plotlyjs().replace("\r\n", "\n")
     script, style = _asset("page.js"), page_style()
     policy = (

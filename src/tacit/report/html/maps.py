@@ -4,13 +4,13 @@ import html
 
 import numpy as np
 
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import EVERYBODY
 from tacit.report.figures.layout import lay_out
 from tacit.report.figures.palette import HEAT, SCORE, mix, readable_on
 from tacit.report.html.charts import Chart, chart, title, trace
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
-from tacit.report.wording import epsilon, number, score
+from tacit.report.wording import number, score, write_epsilon
 
 _LABELS = 60  # agents up to which each gets a label
 _CELLS = 16  # rows and columns up to which the heat map has numbers in it
@@ -88,11 +88,11 @@ def _details(run: RecordedRun, spent: Spending | None, agent: int) -> str:
         lines.append(f"{run.scores.measure} {score(run.scores.final[agent], run.scores.measure)}")
     lines.append(f"{plan.sizes[agent]:,} {html.escape(plan.protected)}s, {run.graph.degree[agent]} neighbours")
     if spent is not None:
-        lines.append(f"ε = {epsilon(spent.per_agent[agent])}, σ = {number(plan.noise_multipliers[agent])}")
+        lines.append(f"ε = {write_epsilon(spent.per_agent[agent])}, σ = {number(plan.noise_multipliers[agent])}")
         if spent.masked:
             lines[-1] = (
-                f"ε = {epsilon(spent.per_agent[agent])} against {spent.guarantee.observer}<br>"
-                f"ε = {epsilon(spent.per_agent_everybody[agent])} against {EVERYBODY}<br>"
+                f"ε = {write_epsilon(spent.per_agent[agent])} against {spent.guarantee.observer}<br>"
+                f"ε = {write_epsilon(spent.per_agent_everybody[agent])} against {EVERYBODY}<br>"
                 f"own noise σ = {number(plan.noise_multipliers[agent])}"
             )
     return "<br>".join(lines)

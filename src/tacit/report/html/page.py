@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tacit.io.files import write_atomically
 from tacit.privacy.guarantees import per
-from tacit.privacy.mechanisms import EVERYBODY
+from tacit.privacy.observers import EVERYBODY
 from tacit.report import wording
 from tacit.report.compared import ComparedRun, name_runs
 from tacit.report.figures.layout import describe_connectivity
-from tacit.report.html import maps, sections
+from tacit.report.html import frame, maps, sections
 from tacit.report.html.charts import draw
 from tacit.report.html.frame import Panel, document, text, tile, warning
 from tacit.report.plots import plot_distances, plot_epsilons, plot_observers, plot_scores
@@ -23,10 +23,10 @@ from tacit.report.wording import (
     counted,
     describe_run,
     duration,
-    epsilon,
     explain_guarantee,
     number,
     score,
+    write_epsilon,
 )
 from tacit.runs.events import say_links_used
 
@@ -40,8 +40,8 @@ def report(run: RecordedRun) -> str:
     """Return the page of one run. A new chart is one more `Panel` in `_panels`, a new text one more of the `sections`."""
     (each,) = name_runs([run])
     spent = each.spent
-    panels = list(_panels(each))
-    cards = [
+    cards: list[Panel | str] = [
+        *_panels(each),
         sections.plan(run),
         sections.ledger(run, spent),
         sections.meaning(run, spent),
@@ -49,14 +49,12 @@ def report(run: RecordedRun) -> str:
         sections.errata(run),
         sections.settings(run),
     ]
-    warnings = "".join(map(warning, _warnings(run, spent)))
-    tiles = "".join(_tiles(run, spent))
-    grid = "".join(map(str, [*panels, *cards]))
     return document(
         title=f"{run.name} · Tacit",
         header=_header(run, spent),
-        main=f'{warnings}<div class="tiles">{tiles}</div><div class="grid">{grid}</div>',
-        charts={panel.id: panel.chart for panel in panels if panel.chart is not None},
+        above="".join(map(warning, _warnings(run, spent))),
+        tiles=_tiles(run, spent),
+        cards=cards,
     )
 
 
@@ -81,15 +79,10 @@ def _header(run: RecordedRun, spent: Spending | None) -> str:
         claim, who = wording.claim(spent), "" if spent.masked or central else f"against {EVERYBODY} · "
         adjacency, accountant = ADJACENCIES[kept.adjacency], ACCOUNTANTS[kept.accountant]
         terms = f"{who}{adjacency} adjacency · by {accountant} · derived from {_charged(run)}"
-    started = f" · started {plan.time:%Y-%m-%d %H:%M}"
-    warned = "" if run.release else " warned"
-    return (
-        f'<p class="eyebrow">Tacit · report of a run</p><h1>{text(run.name)}</h1>'
-        f'<p class="about">{text(describe_run(run) + started)}</p>'
-        f'<section class="card guarantee{warned}" aria-label="Guarantee">{badge(run)}'
-        f'<p class="figure">{text(claim)}</p><p class="terms">{text(terms)}</p>'
-        f"<p>{text(explain_guarantee(spent, central=central, private=plan.private))}</p></section>"
-    )
+    words = explain_guarantee(spent, central=central, private=plan.private)
+    card = frame.claim("Guarantee", badge(run), claim, terms, words, warned=not run.release)
+    about = f"{describe_run(run)} · started {plan.time:%Y-%m-%d %H:%M}"
+    return frame.heading("report of a run", run.name, about, card)
 
 
 def _charged(run: RecordedRun) -> str:
@@ -124,8 +117,8 @@ def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         yield f"A check of these settings on {run.checked.checked[:10]} found a fault: {', '.join(run.checked.failed)}."
     if spent is not None and spent.stated is not None and not spent.agrees:
         yield (
-            f"summary.json states ε = {epsilon(spent.stated)}{_everybody(spent, spent.stated_against.get(EVERYBODY.key))}, but "
-            f"{epsilon(spent.guarantee.epsilon)}{_everybody(spent, spent.everybody.epsilon)} follows from the ledger. Trust the ledger, "
+            f"summary.json states ε = {write_epsilon(spent.stated)}{_everybody(spent, spent.stated_against.get(EVERYBODY.key))}, but "
+            f"{write_epsilon(spent.guarantee.epsilon)}{_everybody(spent, spent.everybody.epsilon)} follows from the ledger. Trust the ledger, "
             "and find out why."
         )
     if spent is not None and spent.budget is not None and spent.guarantee.epsilon > spent.budget * (1 + 1e-3):
@@ -134,7 +127,7 @@ def _warnings(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
 
 def _everybody(spent: Spending, value: float | None) -> str:
     """State an ε against everybody else together, which follows the planned one."""
-    return "" if value is None or not spent.masked else f" and, against {EVERYBODY}, {epsilon(value)}"
+    return "" if value is None or not spent.masked else f" and, against {EVERYBODY}, {write_epsilon(value)}"
 
 
 def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
@@ -150,10 +143,10 @@ def _tiles(run: RecordedRun, spent: Spending | None) -> Iterator[str]:
         more = "no budget: σ was given" if budget is None else f"of {number(budget)} allowed"
         more += "" if run.release else ", not a release"
         name = f"{per(kept.unit)}, against {kept.observer}" if spent.masked else f"{per(kept.unit)}, spent"
-        yield tile(name, epsilon(kept.epsilon), more, budget and kept.epsilon / budget)
+        yield tile(name, write_epsilon(kept.epsilon), more, budget and kept.epsilon / budget)
         if spent.masked:
             more = "if all others pool what they know" + ("" if run.release else ", not a release")
-            yield tile(f"{per(kept.unit)}, against {EVERYBODY}", epsilon(spent.everybody.epsilon), more)
+            yield tile(f"{per(kept.unit)}, against {EVERYBODY}", write_epsilon(spent.everybody.epsilon), more)
     if run.history:
         if (labels := run.history[-1].labels) is not None and (ballot := plan.ballot) is not None:
             yield tile("labels by teachers", f"{sum(labels):,}", describe_labels(labels, ballot))

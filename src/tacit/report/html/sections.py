@@ -7,26 +7,27 @@ import tomli_w
 
 from tacit.privacy import Guarantee
 from tacit.privacy.guarantees import per
-from tacit.privacy.mechanisms import EVERYBODY, Masks, unit_in
-from tacit.privacy.observers import short_name
+from tacit.privacy.mechanisms import unit_in
+from tacit.privacy.noise_kinds import Masks
+from tacit.privacy.observers import EVERYBODY, short_name
 from tacit.report.absent import describe_absences
 from tacit.report.errata import list_errata
 from tacit.report.html.frame import card, listing, table, text
 from tacit.report.recorded import RecordedRun
 from tacit.report.spending import Spending
 from tacit.report.wording import (
-    agents,
     attacks,
     counted,
-    epsilon,
+    list_agents,
     name_site_or_agent,
     number,
     percent,
     percent_at_most,
     span,
+    write_epsilon,
 )
-from tacit.runs.config import AbsenceSettings
 from tacit.runs.event_types import PlanEvent
+from tacit.runs.kept_settings import AbsenceSettings
 
 Row = TypeVar("Row")
 
@@ -76,7 +77,8 @@ def plan(run: RecordedRun) -> str:
             f"under noise of {number(votes.answer_noise)} votes for each class. All of that is one Gaussian mechanism of σ. What students learn from the labels costs nothing."
         )
     details = f'<p class="note">{text(how)}{text(_describe_masks(masks, plan))}</p>{_absences(run, masks)}'
-    return card("The plan", table(head, cells), details, note=text(words))
+    kind = "full" if masks is not None else ""  # one column more than fits beside another card
+    return card("The plan", table(head, cells), details, note=text(words), kind=kind)
 
 
 def _describe_masks(masks: Masks | None, plan: PlanEvent) -> str:
@@ -117,16 +119,18 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         ("other adjacency", str(other)),
     ]
     if spent.masked:
-        stated = f"{per(kept.unit, epsilon(spent.everybody.epsilon))} against {EVERYBODY}"
+        stated = f"{per(kept.unit, write_epsilon(spent.everybody.epsilon))} against {EVERYBODY}"
         pairs.insert(5, ("if all others collude", f"agent {spent.exposures[-1].agent}: {stated}"))
     if run.resumes:
         pairs.append(("resumed", "once" if run.resumes == 1 else f"{run.resumes:,} times"))
     if spent.stated is not None:
         verdict = "agrees with the ledger" if spent.agrees else "does NOT agree with the ledger"
-        pairs.append(("summary.json", f"states ε = {epsilon(spent.stated)}, which {verdict}"))
+        pairs.append(("summary.json", f"states ε = {write_epsilon(spent.stated)}, which {verdict}"))
     budgets = [None] * plan.agents if plan.epsilon is None else plan.epsilon
     each = zip(spent.per_agent, budgets, spent.per_agent_everybody, strict=True)
-    lines = [(epsilon(value), number(budget), *[epsilon(most)] * spent.masked) for value, budget, most in each]
+    lines = [
+        (write_epsilon(value), number(budget), *[write_epsilon(most)] * spent.masked) for value, budget, most in each
+    ]
     head: tuple[str, ...] = ("ε spent", "of")
     if spent.masked:
         head = (f"ε against {short_name(kept.observer)}", "of", "ε against everybody")
@@ -142,7 +146,8 @@ def ledger(run: RecordedRun, spent: Spending | None) -> str:
         "What this run alone spent of each owner’s privacy. Other runs on the same data add to it; <code>tacit ledger</code> shows "
         "them all. Their sum holds if no run was planned after seeing another’s results, or if a budget was set before the first."
     )
-    return card("The ledger", listing(pairs), "<br>", table(("owner", "queries", *head), rows), note=note)
+    kind = "full" if spent.masked else ""
+    return card("The ledger", listing(pairs), "<br>", table(("owner", "queries", *head), rows), note=note, kind=kind)
 
 
 def meaning(run: RecordedRun, spent: Spending | None) -> str:
@@ -157,14 +162,14 @@ def meaning(run: RecordedRun, spent: Spending | None) -> str:
     if spent.masked:
         most, found = attacks(spent.everybody.epsilon, kept.delta)
         everybody = (
-            f"<p>If <strong>all other agents together</strong> do this, ε = {epsilon(spent.everybody.epsilon)} allows "
+            f"<p>If <strong>all other agents together</strong> do this, ε = {write_epsilon(spent.everybody.epsilon)} allows "
             f"<strong>{percent_at_most(most)}</strong> of even bets, and <strong>{percent_at_most(found)}</strong> found. Who must not collude is for the "
             "agents’ agreement to say; see docs/masks.md.</p>"
         )
     return card(
         "What ε means",
         f"<p>Suppose {_attacker(run, kept)} all {text(kept.unit)}s but one, and bets on whether that {text(kept.unit)} {which}. "
-        f"With ε = {epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
+        f"With ε = {write_epsilon(kept.epsilon)} and δ = {kept.delta:g} even the best possible attack wins at most "
         f"<strong>{percent_at_most(even)}</strong> of even bets; guessing wins half. If it may be wrong about one in a hundred "
         f"others, it finds at most <strong>{percent_at_most(caught)}</strong> of those it looks for.</p>{everybody}"
         "<p>These are bounds, not measurements: real attacks usually do worse. Smaller ε is safer: ε = 1 bounds even bets at "
@@ -226,7 +231,7 @@ def _groups(rows: Sequence[Row]) -> list[tuple[Row, list[int], str]]:
     members: dict[Row, list[int]] = {}
     for agent, row in enumerate(rows):
         members.setdefault(row, []).append(agent)
-    return [(row, who, "all agents" if len(who) == len(rows) > 1 else agents(who)) for row, who in members.items()]
+    return [(row, who, "all agents" if len(who) == len(rows) > 1 else list_agents(who)) for row, who in members.items()]
 
 
 def _common(owners: Sequence[str]) -> str:

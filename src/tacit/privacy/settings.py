@@ -1,4 +1,4 @@
-"""The privacy settings of a run (`Privacy`) and what follows from them for every agent (`Plan`). All of it is public.
+"""The privacy settings of a run (`Privacy`), and how a plan for every agent follows from them. All of it is public.
 
 q = L/n for a declared n, L, C and σ are fixed before the first query and never recomputed from the data, so
 that neighbouring data sets get the same mechanism.
@@ -6,31 +6,20 @@ that neighbouring data sets get the same mechanism.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 
 from tacit.errors import PrivacyError, refuse_misspelt
-from tacit.privacy import accounting
-from tacit.privacy.accounting import Accountant, Adjacency, Event
+from tacit.privacy import accounting, calibration
+from tacit.privacy.accounting import Accountant, Adjacency
 from tacit.privacy.bands import best_bands, check_rate, check_rounding, coefficients, compare_bands
 from tacit.privacy.cancelling import Cancelling, Response, best_ratio, masks_for, usual_ratio
-from tacit.privacy.mechanisms import (
-    EVERYBODY,
-    RECORD,
-    Cyclic,
-    DiscreteGaussian,
-    Gaussian,
-    Masked,
-    Masks,
-    Mechanism,
-    Observer,
-    Poisson,
-    vote_mechanism,
-)
+from tacit.privacy.mechanisms import RECORD
+from tacit.privacy.noise_kinds import Masks
+from tacit.privacy.observers import EVERYBODY, Observer
+from tacit.privacy.plans import Plan
 from tacit.privacy.rounding import Discrete
 from tacit.privacy.turns import MOST_BANDS, turns_of
 from tacit.privacy.units import Unit
@@ -56,7 +45,7 @@ class Privacy:
     accounted by Rényi divergences, `accountant="rdp"`.
 
     With `bands=8` noise is correlated over 8 queries, so that it partly cancels in sums of answers, and records belong to 8 groups that take
-    turns; `bands="auto"` chooses the number with the least noise in such sums, and 1, which is independent noise, where none pays.
+    turns; `bands="auto"` chooses the number with the least noise in such sums: 1, which is independent noise, if no other number is better.
 
     With `unit=Unit("patient", most=8)` each patient is protected with all of its records: lot and declared sizes are then numbers of
     patients, and ε is per patient.
@@ -81,7 +70,7 @@ class Privacy:
             )
         if isinstance(self.noise, Discrete) and self.accountant != "rdp":
             raise PrivacyError(
-                f"accountant is {self.accountant!r}; discrete noise has a bound by Rényi divergences alone, so use 'rdp'"
+                f"accountant is {self.accountant!r}; discrete noise is accounted by Rényi divergences only, so use 'rdp'"
             )
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise PrivacyError(f"unit is {self.unit!r}; give Unit(name, most=...), such as Unit('patient', most=8)")
@@ -90,7 +79,7 @@ class Privacy:
         _check_positive("delta", self.delta)
         accounting.check(self.accountant, self.adjacency, self.delta)
         if (self.epsilon is None) == (self.noise_multiplier is None):
-            raise PrivacyError("give either epsilon or noise_multiplier, not both and not neither")
+            raise PrivacyError("give exactly one of epsilon and noise_multiplier")
         for name in ("clip", "lot_size", "epsilon", "noise_multiplier"):
             if (value := getattr(self, name)) is not None:
                 _check_positive(name, value)
@@ -112,7 +101,7 @@ class Privacy:
             raise PrivacyError("noise with bands is not on one grid, so it cannot be discrete; leave out one of them")
         if self.noise is not None and self.noise.lost:
             raise PrivacyError(
-                "with bands, masks of earlier queries are part of later answers, also those of agents that left since; leave out lost, or bands"
+                "with bands, later answers contain masks of earlier queries, even those of agents that have left since; leave out lost, or bands"
             )
 
     @property
@@ -132,7 +121,7 @@ class Privacy:
         pairs: Sequence[tuple[int, int]] = (),
         response: Response | None = None,
         width: int | None = None,
-    ) -> "Plan":
+    ) -> Plan:
         """Fix every agent's mechanism for its declared number of records and this many queries.
 
         `pairs` are the neighbours, and `response` is how the rule responds to noise; masks need them. `width` is the number of parameters;
@@ -167,7 +156,7 @@ class Privacy:
             rounding=self.noise.settle(width, clips) if isinstance(self.noise, Discrete) else None,
         )
 
-    def plan_votes(self, agents: int, queries: int, ballot: Ballot) -> "Plan":
+    def plan_votes(self, agents: int, queries: int, ballot: Ballot) -> Plan:
         """Fix every agent's mechanism for queries of teachers' votes, in which all records take part. Clip and lot mean nothing to them."""
         for name, given in (
             ("noise", self.noise is not None),
@@ -176,7 +165,7 @@ class Privacy:
         ):
             if given:
                 raise PrivacyError(
-                    f"{name} is for noisy sums over lots, and votes of teachers are counted; leave it out"
+                    f"{name} is for noisy sums over lots, but votes of teachers are counted; leave it out"
                 )
         one = (1.0,) * agents
         return Plan(
@@ -190,11 +179,11 @@ class Privacy:
         )
 
     def _sigmas(self, rates: Sequence[float], queries: int) -> tuple[float, ...]:
-        """Return the σ of every agent, given or calibrated for so many queries at these rates."""
+        """Return the σ of every agent, given or calibrated for this many queries at these rates."""
         if self.noise_multiplier is not None:
             return _spread("noise_multiplier", self.noise_multiplier, len(rates))
         assert self.epsilon is not None
-        sigmas = accounting.noise_multipliers(
+        sigmas = calibration.noise_multipliers(
             epsilons=_spread("epsilon", self.epsilon, len(rates)),
             delta=self.delta,
             sample_rates=rates,
@@ -213,7 +202,7 @@ class Privacy:
         target = _spread("epsilon", self.epsilon, len(rates))[highest]
 
         def calibrate(rate: float, count: int) -> float:
-            return accounting.noise_multiplier(
+            return calibration.noise_multiplier(
                 epsilon=target, delta=self.delta, sample_rate=rate, queries=count, accountant=self.accountant
             )
 
@@ -240,7 +229,7 @@ class NoPrivacy:
     def __post_init__(self) -> None:
         _check_positive("lot_size", self.lot_size)
 
-    def plan(self, sizes: Sequence[int], queries: int) -> "Plan":
+    def plan(self, sizes: Sequence[int], queries: int) -> Plan:
         """Fix every agent's lots."""
         lots = _spread("lot_size", self.lot_size, len(sizes))
         return Plan(
@@ -251,132 +240,6 @@ class NoPrivacy:
             queries=queries,
             privacy=None,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Every agent's mechanism, one value per agent, and the number of queries it was planned for."""
-
-    sample_rates: tuple[float, ...]
-    lot_sizes: tuple[float, ...]
-    clips: tuple[float, ...]
-    noise_multipliers: tuple[float, ...]
-    queries: int
-    privacy: Privacy | None
-    masks: Masks | None = None
-    """The masks that pairs of agents share; `noise_multipliers` are then the agents' own noise."""
-    numbers: tuple[int, ...] | None = None
-    """The agents' numbers, if the plan is for some of the agents only."""
-    bands: tuple[float, ...] = ()
-    """How noise is correlated over queries: the first column of C, see `tacit.privacy.bands`. Empty where it is independent."""
-    rounding: Discrete | None = None
-    """How records' vectors are rounded before they are added up, under discrete noise."""
-    ballot: Ballot | None = None
-    """What teachers are asked in each query; rates, lots and clips are then 1."""
-
-    @property
-    def agents(self) -> int:
-        """The number of agents."""
-        return len(self.sample_rates)
-
-    @property
-    def turn_rates(self) -> tuple[float, ...]:
-        """The probability with which a record of the group whose turn it is is in a lot; q where there are no groups."""
-        return tuple(max(1, len(self.bands)) * rate for rate in self.sample_rates)
-
-    @property
-    def full_lots(self) -> tuple[float, ...]:
-        """Each agent's expected lot if all of its records were in the group whose turn it is; L where there are no groups.
-
-        Groups follow from records, so no lot may be taken for impossible because groups are about equally large as a rule.
-        """
-        return tuple(max(1, len(self.bands)) * lot for lot in self.lot_sizes)
-
-    @property
-    def mechanisms(self) -> tuple[Mechanism, ...]:
-        """What one query of each agent does."""
-        return tuple(map(self.mechanism, range(self.agents)))
-
-    def mechanism(self, agent: int) -> Mechanism:
-        """Return what one query of an agent does."""
-        rate, lot = self.sample_rates[agent], self.lot_sizes[agent]
-        if self.privacy is None:
-            return Mechanism.plain(sample_rate=rate, lot=lot)
-        unit, sigma = self.privacy.unit, self.noise_multipliers[agent]
-        if self.ballot is not None:
-            return vote_mechanism(self.ballot.votes(sigma))
-        noise: Gaussian | Masked | DiscreteGaussian = Gaussian(multiplier=sigma)
-        if self.rounding is not None:
-            noise = DiscreteGaussian(multiplier=sigma, bits=self.rounding.bits, room=self.rounding.bound(1.0))
-        if self.masks is not None:
-            number = agent if self.numbers is None else self.numbers[agent]
-            noise = Masked(multiplier=sigma, agent=number, masks=self.masks)
-        whose: dict[str, Any] = {"unit": RECORD, "most": 1} if unit is None else {"unit": unit.name, "most": unit.most}
-        sampler = Cyclic(rate=rate, **whose, groups=len(self.bands)) if self.bands else Poisson(rate=rate, **whose)
-        return Mechanism(sampler=sampler, clip=self.clips[agent], lot=lot, noise=noise, bands=self.bands)
-
-    def of(self, agents: Sequence[int]) -> "Plan":
-        """Return the plan for some of the agents."""
-        return replace(
-            self,
-            sample_rates=tuple(self.sample_rates[agent] for agent in agents),
-            lot_sizes=tuple(self.lot_sizes[agent] for agent in agents),
-            clips=tuple(self.clips[agent] for agent in agents),
-            noise_multipliers=tuple(self.noise_multipliers[agent] for agent in agents),
-            numbers=tuple(agents if self.numbers is None else (self.numbers[agent] for agent in agents)),
-        )
-
-    @property
-    def observer(self) -> Observer:
-        """Against whom ε holds."""
-        return EVERYBODY if self.masks is None or self.privacy is None else self.privacy.observer
-
-    def event(self, agent: int) -> Event:
-        """Return all of an agent's queries as an event for an accountant, against the plan's observer."""
-        return self.mechanism(agent).event(self.queries, self.observer)
-
-    def repeated(self, trials: int) -> "Plan":
-        """Return the plan for several independent trials side by side."""
-        return side_by_side([self] * trials)
-
-    def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
-        """Return every agent's ε after each of these numbers of queries of this plan alone, against the plan's observer."""
-        if self.privacy is None:
-            return np.array([[math.inf if count else 0.0] * self.agents for count in queries])
-        histories = [[mechanism.event(count, self.observer)] for count in queries for mechanism in self.mechanisms]
-        values = accounting.epsilons(
-            histories,
-            delta=self.privacy.delta,
-            accountant=self.privacy.accountant,
-            adjacency=self.privacy.adjacency,
-        )
-        return np.array(values).reshape(len(queries), self.agents)
-
-
-def side_by_side(plans: Sequence[Plan]) -> Plan:
-    """Return one plan for the agents of several independent trials, whose lots, clipping norms and noise may differ."""
-    first = plans[0]
-    if any(plan is not first and _shared(plan) != _shared(first) for plan in plans):
-        raise PrivacyError(
-            "trials side by side protect the same units and make the same number of queries, with the same masks, bands and rounding; "
-            "play these one after another"
-        )
-    return replace(
-        first,
-        sample_rates=tuple(chain.from_iterable(plan.sample_rates for plan in plans)),
-        lot_sizes=tuple(chain.from_iterable(plan.lot_sizes for plan in plans)),
-        clips=tuple(chain.from_iterable(plan.clips for plan in plans)),
-        noise_multipliers=tuple(chain.from_iterable(plan.noise_multipliers for plan in plans)),
-        numbers=tuple(
-            chain.from_iterable(range(plan.agents) if plan.numbers is None else plan.numbers for plan in plans)
-        ),
-    )
-
-
-def _shared(plan: Plan) -> tuple[Any, ...]:
-    """Return what all trials of one stack have in common."""
-    unit = None if plan.privacy is None else plan.privacy.unit
-    return plan.queries, plan.privacy is None, unit, plan.masks, plan.bands, plan.rounding, plan.ballot
 
 
 def _check_positive(name: str, value: Any) -> None:

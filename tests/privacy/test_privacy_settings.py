@@ -54,8 +54,8 @@ def test_without_privacy_epsilon_is_infinite():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"epsilon": 1.0, "noise_multiplier": 1.0}, "not both"),
-        ({}, "not neither"),
+        ({"epsilon": 1.0, "noise_multiplier": 1.0}, "exactly one of epsilon and noise_multiplier"),
+        ({}, "exactly one of epsilon and noise_multiplier"),
         ({"epsilon": -1.0}, "epsilon is -1.0"),
         ({"epsilon": math.inf}, "epsilon is inf"),
         ({"noise_multiplier": 0.0}, "noise_multiplier is 0.0"),
