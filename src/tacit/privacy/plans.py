@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from tacit.errors import PrivacyError
+from tacit.io.chains import canonical, digest
 from tacit.privacy import accounting
 from tacit.privacy.event import Event
 from tacit.privacy.mechanisms import RECORD, Cyclic, Mechanism, Poisson, vote_mechanism
@@ -107,6 +108,13 @@ class Plan:
     def repeated(self, trials: int) -> "Plan":
         """Return the plan for several independent trials side by side."""
         return side_by_side([self] * trials)
+
+    @property
+    def sha256(self) -> str:
+        """A hash of all that is planned to be asked of the agents: parties who share masks, or one ledger, need the same."""
+        masks = None if self.masks is None else self.masks.to_json()
+        planned = {"queries": self.queries, "masks": masks, "mechanisms": [each.to_json() for each in self.mechanisms]}
+        return digest(canonical(planned))
 
     def epsilons(self, queries: Sequence[int]) -> Float[np.ndarray, "points agents"]:
         """Return every agent's ε after each of these numbers of queries of this plan alone, against the plan's observer."""

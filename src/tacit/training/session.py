@@ -9,19 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from tacit.algorithms.averaged import name_of
-from tacit.algorithms.links import check_links
-from tacit.data.drafting import settle
-from tacit.data.schema import check_records
 from tacit.errors import InvalidInput, PrivacyError
-from tacit.models import FlatModel, check_module
-from tacit.networks import Topology
 from tacit.privacy import (
     Account,
     Diagnostics,
@@ -34,38 +28,18 @@ from tacit.privacy import (
 )
 from tacit.privacy.plans import side_by_side
 from tacit.privacy.teacher_oracle import TeacherOracle
-from tacit.training.absences import Absences, WithAbsences
-from tacit.training.checks import check_masks_are_shared, warn_of_units
 from tacit.training.monitor import Monitor, Work, plan_snapshots, scored_share
 from tacit.training.oracles import choose_queried, make_oracle
-from tacit.training.planning import count_queries, settle_plans
 from tacit.training.pool import LabelledPool
-from tacit.training.preparation import (
-    connect,
-    declared_sizes,
-    example,
-    fresh_label,
-    make_module,
-    probe,
-    starts,
-)
+from tacit.training.preparation import fresh_label
+from tacit.training.prepared import Prepared, TrialShare, prepare
 from tacit.training.results import Result, Snapshot
 from tacit.training.rounds import LabelledGradient, Play, no_labelled_gradient
 from tacit.training.runtimes import NetworkSettings, Runtime, Stacked
-from tacit.training.schedules import Schedule, as_schedule, only_rows
 from tacit.training.settings import Training
 from tacit.training.states import flatten, restore
 
-_CHECKED_RECORDS = 7
-
 log = logging.getLogger(__name__)
-
-
-class TrialShare(NamedTuple):
-    """Which trials of a larger stack a session plays: from number `first` on, by the plan that was settled for all of them."""
-
-    first: int
-    plan: Plan
 
 
 class Session:
@@ -76,7 +50,8 @@ class Session:
     `sizes` are everybody's, and public. `accounts`, one for each trial, are those of a run that is resumed, or a function
     that opens or finds them once the plan is settled; otherwise the ledger opens new ones. `privacies`, one for each trial, take the place
     of the training's privacy settings where trials differ in lots, clipping norms or noise. With a `share`, these are some of more trials, of
-    which others are played elsewhere: each has the start, lots, noise and public chance that follow from its number there.
+    which others are played elsewhere: each has the start, lots, noise and public chance that follow from its number there. What was `prepared`
+    before, of this training, these agents and trials, is not prepared again.
     """
 
     def __init__(
@@ -86,39 +61,20 @@ class Session:
         accounts: Sequence[Account] | Callable[["Session"], Sequence[Account]] | None = None,
         privacies: Sequence[Privacy | NoPrivacy] = (),
         share: TrialShare | None = None,
+        prepared: Prepared | None = None,
     ) -> None:
-        self._first = 0 if share is None else share.first
         self.training, self.runtime = training, runtime or Stacked()
         self.hosted, self.trials = self.runtime.host(training.data.agents), self.runtime.trials
-        self.sizes = declared_sizes(training.data, training.sizes, self.hosted.total, training.unit)
-        warn_of_units(training)
-        check_masks_are_shared(training, self.hosted)
-        self._schedule = self._hosted_step_sizes()
-        self._absences = Absences(training.absences, self.hosted.total)
-        complete = self._connect_agents()
-        self._topologies: Sequence[Topology] = complete
-        if self._absences:
-            self._topologies = [WithAbsences(topology, self._absences) for topology in complete]
-        check_links(training.algorithm, self._topologies, training.total_rounds)
-
-        theta = self._make_models()
-        # Calibration takes seconds, so it comes after whatever can be wrong with models and records.
-        plans = [] if share is None else [share.plan] * self.trials
-        plans = plans or settle_plans(
-            training,
-            privacies,
-            self.sizes,
-            self.cost,
-            complete,
-            self._absences,
-            trials=self.trials,
-            width=self.model.size,
-        )
-        self.plan = plans[0]
+        if prepared is None:
+            prepared = prepare(training, self.hosted, self.trials, privacies, share)
+        self.sizes, self.model, self.schema, self.cost = prepared.sizes, prepared.model, prepared.schema, prepared.cost
+        self._first, self._absences, theta = prepared.first, prepared.absences, prepared.theta
+        self.plan = prepared.plan
         self._set_pool_aside()
         training = self.training
-        hosted = [plan.of(self.hosted.agents) for plan in (plans if privacies else plans[:1])]
-        self._hosted_plans = hosted if privacies else hosted * self.trials
+        plans = prepared.plans[:1] if prepared.one_plan else prepared.plans
+        hosted = [plan.of(self.hosted.agents) for plan in plans]
+        self._hosted_plans = hosted * self.trials if prepared.one_plan else hosted
         self._stacked_plan = side_by_side(self._hosted_plans)
         shaped_for = self._stacked_plan.full_lots
         if training.step_agents is not None:
@@ -136,7 +92,7 @@ class Session:
         wanted = NetworkSettings(
             dtype=self.model.dtype, device=theta.device, taps=training.taps, any_order=training.any_order
         )
-        self.network = self.runtime.connect(self._topologies, wanted)
+        self.network = self.runtime.connect(prepared.topologies, wanted)
         self.left_out: frozenset[int] = frozenset()
         """Agents without whom masks are shared from now on, besides those of planned absences."""
         self.seconds = 0.0
@@ -173,7 +129,7 @@ class Session:
                 training.algorithm,
                 theta,
                 rounds=training.rounds,
-                schedule=self._schedule,
+                schedule=prepared.schedule,
                 network=self.network,
                 oracle=self.oracle,
                 seed=training.seed,
@@ -312,53 +268,6 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _hosted_step_sizes(self) -> Schedule:
-        everyone = self.hosted.total
-        rows = [trial * everyone + agent for trial in range(self.trials) for agent in self.hosted.agents]
-        return only_rows(as_schedule(self.training.lr), rows, self.trials * everyone)
-
-    def _connect_agents(self) -> list[Topology]:
-        """Return who hears whom while nobody is away."""
-        training = self.training
-        return connect(
-            training.graph,
-            training.mixing,
-            allow_drift=training.allow_drift,
-            agents=self.hosted.total,
-            trials=self.trials,
-            rounds=training.total_rounds,
-            exchanges=training.exchanges_per_query,
-        )
-
-    def _make_models(self) -> Float[Tensor, "agents params"]:
-        """Make and check the model, count what the rule asks of it, and return every agent's start."""
-        training, data = self.training, self.training.data
-        device = torch.device(training.device)
-        module = make_module(training.model, training.seed)
-        self.schema = settle(data.dataset, module)
-        check_records(data, self.schema)  # before anything is asked, charged or sent
-        check_module(module, example(data, self.schema))
-        self.model = FlatModel(module, training.loss).to(device)
-        self.cost = count_queries(
-            training,
-            self.hosted,
-            self.trials,
-            self._topologies,
-            self._schedule,
-            width=self.model.size,
-            dtype=self.model.dtype,
-        )
-        theta = starts(
-            self.model,
-            training.model,
-            seed=training.seed + self._first,
-            trials=self.trials,
-            agents=self.hosted.agents,
-            same_start=training.same_start,
-        ).to(device)
-        probe(self.model, theta[0], data, self.schema)
-        return theta
 
     def _set_pool_aside(self) -> None:
         """Take the public records that teachers are asked about out of those that models are scored on."""

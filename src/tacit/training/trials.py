@@ -22,11 +22,12 @@ from tacit.errors import InvalidInput, ProcessLost
 from tacit.io.processes import spread
 from tacit.privacy import Account, Diagnostics, Plan, Secret
 from tacit.privacy.accounts import Line
+from tacit.training.prepared import TrialShare
 from tacit.training.progress import rounds_bar
 from tacit.training.results import Result, Snapshot
 from tacit.training.runtimes import Stacked
 from tacit.training.schedules import as_schedule, only_rows
-from tacit.training.session import Session, TrialShare
+from tacit.training.session import Session
 from tacit.training.settings import Training
 
 _GIVEN = ("algorithm", "model", "loss", "lr", "graph", "mixing", "sources", "privacy")
