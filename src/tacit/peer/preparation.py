@@ -108,14 +108,15 @@ def parameters_of(agreement: Agreement, data: AgentData) -> tuple[int, torch.dty
     return sum(parameter.numel() for parameter in parameters), parameters[0].dtype
 
 
-def peer_terms(chain: Chain, agent: int, parameters: int, dtype: torch.dtype) -> PeerTerms:
-    """Return the agreement as the protocol core takes it."""
+def peer_terms(chain: Chain, agent: int, parameters: int, dtype: torch.dtype, plan: bytes = b"") -> PeerTerms:
+    """Return the agreement as the protocol core takes it; `plan` is the hash of what is planned for all members."""
     agreement, limits, config = chain.current, chain.current.limits, config_of(chain.current)
     return PeerTerms(
         run=bytes.fromhex(chain.run_id),
         agreement=bytes.fromhex(agreement.hash),
         version=agreement.version,
         earlier=tuple(bytes.fromhex(version.hash) for version in chain.versions[:-1]),
+        plan=plan,
         document=chain.document,
         agent=agent,
         members=tuple(range(len(agreement.members))),

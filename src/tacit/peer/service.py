@@ -48,6 +48,8 @@ from tacit.peer.wire.hub import GrpcWire
 from tacit.privacy import Account
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
+from tacit.training.prepared import prepare
+from tacit.training.runtimes import Hosted
 from tacit.training.session import Session
 
 Outcome = Literal["finished", "stopped"]
@@ -74,6 +76,7 @@ class Service:
         self._stopping = asyncio.Event()
         self._core: Core | None = None
         self._key_is_needed = True
+        self._plan = b""
 
     async def run(self) -> Outcome:
         """Take part until the run is finished, or until the process is asked to stop."""
@@ -91,6 +94,7 @@ class Service:
             stack.callback(record.close)
             if data is not None:
                 check_unchanged(record.folder, data, agreement.members[self.agent].records)
+                self._prepare(record, data)
             await self._start(stack, record)
             try:
                 if data is None:
@@ -119,6 +123,14 @@ class Service:
                 self._core.renew(self._adopt(chain))
         except (InvalidInput, NetworkError) as error:
             log.error("the agreement in the folder was not adopted: %s", error)
+
+    def _prepare(self, record: SiteRun, data: AgentData) -> None:
+        """Settle the plan of all members, which is compared with the neighbours' before anything is asked."""
+        log.info("settling the plan")
+        agreement = self.chain.current
+        self._training = training_of_site(agreement, data, record.ledger, evaluate_every=self.settings.evaluate_every)
+        self._prepared = prepare(self._training, Hosted((self.agent,), len(agreement.members)))
+        self._plan = bytes.fromhex(self._prepared.plan.sha256)
 
     async def _start(self, stack: AsyncExitStack, record: SiteRun) -> None:
         """Open the journal, make the core, listen and dial; `stack` ends all of it."""
@@ -196,8 +208,7 @@ class Service:
 
     def _make_player(self, record: SiteRun, data: AgentData, core: Core) -> SessionPlayer:
         """Settle the plan, open or reopen the account, and go to where the journal ends."""
-        agreement = self.chain.current
-        training = training_of_site(agreement, data, record.ledger, evaluate_every=self.settings.evaluate_every)
+        agreement, training = self.chain.current, self._training
         if self._keys is not None and config_of(agreement).source == "secret":
             training = replace(training, sources=PeerSources(self._keys, self.agent))
         public = agreement.data.get(KEY)
@@ -206,7 +217,8 @@ class Service:
             check_votes(session, public)  # before the ledger has a line of this run
             return record.accounts() or []
 
-        session = Session(training, Peer(self.agent, len(agreement.members), core), account_of)
+        runtime = Peer(self.agent, len(agreement.members), core)
+        session = Session(training, runtime, account_of, prepared=self._prepared)
         player = SessionPlayer(session, core, public)
         player.load(core.notes.state, core.position.round)
         record.begin(session, data, on_record=core.notes.count_answers())
@@ -236,7 +248,7 @@ class Service:
         return ", ".join(self.status.members[link.neighbor] for link in left if link.neighbor not in core.terms.gone)
 
     def _terms(self, chain: Chain) -> PeerTerms:
-        return peer_terms(chain, self.agent, self._parameters, self._dtype)
+        return peer_terms(chain, self.agent, self._parameters, self._dtype, self._plan)
 
     def _accept(self, document: bytes) -> PeerTerms:
         """Verify later versions that a neighbour sent."""

@@ -22,6 +22,7 @@ from tacit.peer.protocol.interface import (
     Observe,
     PeerBehind,
     PeerTerms,
+    PlanDiffers,
     RecordKind,
     Refused,
     RoundDone,
@@ -58,7 +59,7 @@ class Core:
         self.terms = self._newest(terms)
         self._sender = Sender(wire, self.notes, self.terms, keys)
         self.position = self.notes.position
-        self.stopping = False
+        self.stopping = self._started = False
         self._opened: Opened | None = None
         self._failure: TacitError | None = None
         self._greet_at = 0.0
@@ -115,6 +116,7 @@ class Core:
                 self._greet_all(lambda link: not link.greeted or (self._keys is not None and not self._keys.complete))
             await self.clock.wait(self._greet_at)
         self._raise_failure()
+        self._started = True
 
     def stop(self) -> None:
         """End the run at the next round boundary."""
@@ -312,6 +314,7 @@ class Core:
             link.greeted = True
             if header.answer:
                 self._sender.greet(link.neighbor, self.position, answer=False)
+            self._check_plan(link.neighbor, header)
         if header.kind == Kind.KEYS:
             self._learn_keys(link.neighbor, frame.payload)
         elif header.kind == Kind.VERSION:
@@ -329,6 +332,17 @@ class Core:
                 f"member {neighbor} holds a message of round {header.held.round} from this member that is not in this journal. The journal is an old "
                 "copy or another one; continuing would release a second answer. Restore the newest journal, or have this "
                 "member declared gone"
+            )
+
+    def _check_plan(self, neighbor: int, header: Header) -> None:
+        """Refuse to begin beside a neighbour that would use other lots, noise or masks. Once a run has begun, only the frame is refused."""
+        if header.plan and self.terms.plan and header.plan != self.terms.plan:
+            words = f"another plan of lots, noise and masks at member {neighbor}"
+            if self._started:
+                raise Refused(words)
+            raise PlanDiffers(
+                f"there is {words} than here, from the same agreement: the two machines round differently, or have other releases of "
+                "dp-accounting, numpy or scipy. Install the same releases at all members; nothing was asked"
             )
 
     def _learn_keys(self, neighbor: int, document: bytes) -> None:

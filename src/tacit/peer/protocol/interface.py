@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 from tacit.errors import NetworkError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """The version of the protocol; frames of another one are refused."""
 
 
@@ -40,7 +40,9 @@ class Kind(IntEnum):
     """What a frame says. On each link the end with the lower number decides; the other one votes."""
 
     HELLO = 1
-    """My position is `slot`, and the highest message of yours that I hold is `held`, with hash `held_sha256`. `answer` asks for the same."""
+    """My position is `slot`, and the highest message of yours that I hold is `held`, with hash `held_sha256`. `answer` asks for the same.
+
+    `plan` is the hash of the plan that I settled for all members; a member that has finished states none."""
     READY = 2
     """Decider to voter: I am at `slot` and wait for your vote."""
     ASK = 3
@@ -78,6 +80,7 @@ class Header:
     held: Slot = NOWHERE
     held_sha256: bytes = b""
     answer: bool = False
+    plan: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class PeerTerms:
     run: the hash of the agreement's first version, 32 bytes: the run's identity.
     agreement, version: the hash and the number (from 1) of this version.
     earlier: the hashes of all earlier versions. Frames under these are still read, as members adopt a version one after another.
+    plan: the hash of what is planned to be asked of all members, which must be the same everywhere; empty once there is nothing left to ask.
     document: this version with its signatures, as bytes; sent to neighbours that hold an earlier one.
     agent: this member's number. members: all members' numbers. neighbors: those with whom it ever shares a link.
     rounds: how many rounds there are, gossip included.
@@ -120,6 +124,7 @@ class PeerTerms:
     norm_bound: float
     version: int = 1
     earlier: tuple[bytes, ...] = ()
+    plan: bytes = b""
     document: bytes = b""
     gone: Mapping[int, int] = field(default_factory=dict)
     dtype: str = "float32"
@@ -145,6 +150,10 @@ class Refused(NetworkError):
 
 class PeerBehind(NetworkError):
     """This member cannot continue: others hold what its journal does not, or no longer hold what it needs. Nothing new was sent."""
+
+
+class PlanDiffers(NetworkError):
+    """A neighbour settled another plan of lots, noise and masks than this member. Nothing new was asked or sent."""
 
 
 class Clock(Protocol):

@@ -68,6 +68,7 @@ class Sender:
             held=held.slot,
             held_sha256=held.sha256,
             answer=answer,
+            plan=self.terms.plan if kind == Kind.HELLO else b"",
         )
         if kind in _PROMISES_NOTHING:
             self._wire.send(neighbor, Frame(header, payload))

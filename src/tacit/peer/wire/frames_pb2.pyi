@@ -23,7 +23,7 @@ class Opening(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., software: _Optional[str] = ..., name: _Optional[str] = ..., run: _Optional[bytes] = ..., agreement: _Optional[bytes] = ..., time: _Optional[float] = ..., check: _Optional[bool] = ...) -> None: ...
 
 class FrameHeader(_message.Message):
-    __slots__ = ("kind", "run", "agreement", "round", "exchange", "protocol", "dtype", "length", "sha256", "held_round", "held_exchange", "held_sha256", "answer")
+    __slots__ = ("kind", "run", "agreement", "round", "exchange", "protocol", "dtype", "length", "sha256", "held_round", "held_exchange", "held_sha256", "answer", "plan")
     KIND_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,7 @@ class FrameHeader(_message.Message):
     HELD_EXCHANGE_FIELD_NUMBER: _ClassVar[int]
     HELD_SHA256_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     kind: int
     run: bytes
     agreement: bytes
@@ -50,4 +51,5 @@ class FrameHeader(_message.Message):
     held_exchange: int
     held_sha256: bytes
     answer: bool
-    def __init__(self, kind: _Optional[int] = ..., run: _Optional[bytes] = ..., agreement: _Optional[bytes] = ..., round: _Optional[int] = ..., exchange: _Optional[int] = ..., protocol: _Optional[int] = ..., dtype: _Optional[str] = ..., length: _Optional[int] = ..., sha256: _Optional[bytes] = ..., held_round: _Optional[int] = ..., held_exchange: _Optional[int] = ..., held_sha256: _Optional[bytes] = ..., answer: _Optional[bool] = ...) -> None: ...
+    plan: bytes
+    def __init__(self, kind: _Optional[int] = ..., run: _Optional[bytes] = ..., agreement: _Optional[bytes] = ..., round: _Optional[int] = ..., exchange: _Optional[int] = ..., protocol: _Optional[int] = ..., dtype: _Optional[str] = ..., length: _Optional[int] = ..., sha256: _Optional[bytes] = ..., held_round: _Optional[int] = ..., held_exchange: _Optional[int] = ..., held_sha256: _Optional[bytes] = ..., answer: _Optional[bool] = ..., plan: _Optional[bytes] = ...) -> None: ...

@@ -66,6 +66,7 @@ def encode_header(header: Header) -> bytes:
         held_exchange=header.held.exchange,
         held_sha256=header.held_sha256,
         answer=header.answer,
+        plan=header.plan,
     )
     encoded = message.SerializeToString()
     return len(encoded).to_bytes(_PREFIX, "little") + encoded
@@ -89,7 +90,7 @@ def _decode_header(encoded: bytes) -> Header:
     for value in (found.run, found.agreement):
         if len(value) != 32:
             raise LinkBroken("a header has a hash that is not of 32 bytes")
-    for value in (found.sha256, found.held_sha256):
+    for value in (found.sha256, found.held_sha256, found.plan):
         if len(value) not in (0, 32):
             raise LinkBroken("a header has a hash that is not of 32 bytes")
     places = (found.round, found.exchange, found.held_round, found.held_exchange)
@@ -109,6 +110,7 @@ def _decode_header(encoded: bytes) -> Header:
         held=Slot(found.held_round, found.held_exchange),
         held_sha256=found.held_sha256,
         answer=found.answer,
+        plan=found.plan,
     )
 
 
