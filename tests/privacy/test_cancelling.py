@@ -13,6 +13,9 @@ from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
 from tacit.privacy.observers import EVERYBODY, Observer
 
+UP = 1 + 1.1e-4
+"""Own noise and masks are rounded up to five digits."""
+
 
 def protected(masks, removed):
     return np.sqrt(protection(np.square(masks.own), masks.size**2, masks.keys, removed).variances)
@@ -33,20 +36,56 @@ def test_everyone_is_protected_as_needed_and_nobody_adds_more_than_that_takes(re
             uneven = masks_for(needed, Keys.of(graph), removed, ratio=ratio)
         for each in (masks, uneven):
             assert (protected(each, removed) >= needed * (1 - 1e-12)).all()
-            assert (np.array(each.own) <= needed * (1 + 1e-7)).all()
+            assert (np.array(each.own) <= needed * UP).all()
         found = protected(uneven, removed)
-        spare = (found > needed * (1 + 1e-4)) & (np.array(uneven.own) > needed / np.sqrt(agents) * (1 + 1e-6))
+        spare = (found > needed * UP**2) & (np.array(uneven.own) > needed / np.sqrt(agents) * UP)
         assert not spare.any()
         least, shares = np.array(uneven.own) / needed, np.array(masks.own) / needed
         more = np.square(masks.own).sum() / np.square(uneven.own).sum()
-        assert more <= 1.02 * (1 + 1e-6)
-        assert shares.min() >= least.min() * (1 - 1e-6)
-        if np.ptp(shares) < 1e-6:
+        assert more <= 1.02 * UP**2
+        assert shares.min() >= least.min() / UP
+        if np.ptp(shares) < UP - 1:
             evenly += 1
-            assert (protected(masks, removed) <= needed * (1 + 1e-4)).any(), "somebody needs all of it"
+            assert (protected(masks, removed) <= needed * UP**2).any(), "somebody needs all of it"
         else:
-            assert more == pytest.approx(1.02, rel=1e-6)
+            assert more == pytest.approx(1.02, rel=UP**2 - 1)
     assert 0 < evenly < 20, "else this tests nothing"
+
+
+def shaken(numbers, chance):
+    return numbers * (1 + chance.choice([-1.0, 0.0, 1.0], np.shape(numbers)) * np.finfo(float).eps)
+
+
+@pytest.mark.parametrize("kind", ["complete", "ring", "random", "hubs"])
+def test_processors_that_round_differently_settle_the_same_masks(kind, monkeypatch):
+    """The last bits of what is needed, of protection and of each step of the search are changed at random; before, 35 of 300 plans differed between two
+    instruction sets. Where agents are alike, coalitions are equally bad and linear programs have many solutions."""
+    chance, exact, solve = np.random.default_rng(0), cancelling.protection, np.linalg.lstsq
+
+    def other_protection(*given, **settings):
+        found = exact(*given, **settings)
+        return type(found)(*(shaken(part, chance) for part in found))
+
+    def settle(agents, number, needed, ratio):
+        graph = {
+            "ring": lambda: nx.cycle_graph(agents),
+            "random": lambda: nx.connected_watts_strogatz_graph(agents, 4, 0.3, seed=number),
+            "hubs": lambda: nx.barabasi_albert_graph(agents, 2, seed=number),
+        }
+        keys = Keys(agents) if kind == "complete" else Keys.of(graph[kind]())
+        masks = masks_for(needed, keys, 1, ratio=ratio)
+        return masks, usual_ratio(needed, keys, 1), best_ratio(needed, keys, 1, Response(own=1.0, masks=0.05))
+
+    for number in range(6):
+        agents, ratio = (6, 8)[number % 2], (1.0, 2.0, 5.0)[number % 3]
+        needed = np.full(agents, 0.03) if number < 3 else np.random.default_rng(number).uniform(0.02, 0.04, agents)
+        settled = settle(agents, number, needed, ratio)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(cancelling, "protection", other_protection)
+            elsewhere.setattr(
+                np.linalg, "lstsq", lambda *given, **how: (shaken((out := solve(*given, **how))[0], chance), *out[1:])
+            )
+            assert settle(agents, number, shaken(needed, chance), ratio) == settled
 
 
 @pytest.mark.parametrize(
@@ -72,12 +111,12 @@ def test_protection_falls_with_every_further_curious_agent_to_own_noise_alone():
     against = [masks.deviations(Observer(curious))[0] for curious in range(10)]
     assert all(more > less for more, less in itertools.pairwise(against))
     assert against[9] == masks.deviations(EVERYBODY)[0] == pytest.approx(masks.own[0], rel=1e-8)
-    assert against[1] == pytest.approx(1, rel=1e-6)
+    assert 1 <= against[1] <= UP
 
 
 def test_lost_agents_count_as_curious():
     kept, losing = (masks_for([1.0] * 10, Keys(10), 1 + lost, ratio=1.0, lost=lost) for lost in (0, 2))
-    assert losing.deviations(Observer(1))[0] == pytest.approx(1, rel=1e-6)
+    assert 1 <= losing.deviations(Observer(1))[0] <= UP
     assert losing.own[0] > kept.own[0]
 
 

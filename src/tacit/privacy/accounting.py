@@ -43,6 +43,7 @@ MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 FOURIER_SHARE = 2.0**-52
 """How much of δ is kept for each query against the rounding of Fourier transforms, by which distributions are composed in float64. δ was off by at
 most 0.4·2⁻⁵³ for each query where it is known: up to 10⁵ queries, with lots of all records and of few."""
+_TIE = 1e-9  # of two ε that differ by less, neither is said to be the largest: which one rounding prefers must not show
 # With more cells than this the noise protects nothing, and they are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
@@ -114,7 +115,7 @@ def largest_epsilon(
     accountant: Accountant = "pld",
     adjacency: Adjacency = "add_remove",
 ) -> tuple[int, float]:
-    """Return the index of the history with the largest ε, and that ε, as exactly as for one history alone.
+    """Return the index of the history with the largest ε, the first of equal ones, and that ε, as exactly as for one history alone.
 
     Histories that another one dominates (the same number of events, none with a larger rate or count or less noise, in this
     order) cannot have more. For the others, a coarse upper bound decides which are worth deriving.
@@ -128,14 +129,14 @@ def largest_epsilon(
         bounds = [derive_epsilon(events, delta, accountant, adjacency, COARSE_CELL) for _, events in exact]
     else:
         bounds = [math.inf] * len(exact)
-    worst, most = front[0], -1.0
+    found: dict[int, float] = {}
+    most = -1.0
     for bound, (place, events) in sorted(zip(bounds, exact, strict=True), key=lambda each: (-each[0], each[1][0])):
         if bound <= most:
             break
-        value = derive_epsilon(events, delta, accountant, adjacency, CELL)
-        if value > most:
-            worst, most = place, value
-    return worst, most
+        found[place] = derive_epsilon(events, delta, accountant, adjacency, CELL)
+        most = max(most, found[place])
+    return min(place for place, value in found.items() if value >= most * (1 - _TIE)), most
 
 
 def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:

@@ -30,6 +30,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy.turns import MOST_BANDS, ROOM, turns_of
 
 _LEAST_GAIN = 0.02  # of the error of sums: for less, answers that are correlated are not worth it
+_TIE = 1e-9  # of two numbers of bands with errors that are closer than this, the first is taken
 _STEPS = (1e-3, 1.0)  # c_k/c_{k-1}: with coefficients that do not grow, C⁻¹ is bounded (Eneström and Kakeya)
 
 
@@ -48,7 +49,13 @@ def coefficients(bands: int, queries: int) -> tuple[float, ...]:
     found = minimize(_log_error, start, args=(queries,), jac=True, method="L-BFGS-B", bounds=[_STEPS] * (bands - 1))
     column = np.cumprod([1.0, *found.x])
     column *= (1 - 2 * ROOM) / np.linalg.norm(column)
-    return tuple(column.tolist())
+    return tuple(_floor_digits(each) for each in column.tolist())
+
+
+def _floor_digits(coefficient: float) -> float:
+    """Round down to five digits: a column is never longer for it, and processors whose search ends at slightly different numbers settle the same plan."""
+    scale = 10.0 ** (4 - math.floor(math.log10(coefficient)))
+    return math.floor(coefficient * scale) / scale
 
 
 def _log_error(steps: Float[np.ndarray, " steps"], queries: int) -> tuple[float, Float[np.ndarray, " steps"]]:
@@ -134,7 +141,8 @@ def compare_bands(
 
 def best_bands(compared: Sequence[BandChoice]) -> int:
     """Return the number of bands with the least error; 1 where none is clearly better than independent noise."""
-    best = min(compared, key=lambda each: each.error)
+    least = min(each.error for each in compared)
+    best = next(each for each in compared if each.error <= least * (1 + _TIE))
     return best.bands if best.error <= 1 - _LEAST_GAIN else 1
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from scipy.optimize import linprog
 
 from tacit.errors import PrivacyError, refuse_misspelt
+from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
 from tacit.privacy.noise_kinds import Masks
@@ -27,15 +28,21 @@ from tacit.privacy.observers import Observer
 MOST_COMPLETE = 64
 """The most agents of which, by default, all pairs share keys."""
 _RATIOS = tuple(2.0 ** (step / 4) for step in range(-12, 25))  # from an eighth to 64
+_LARGE = _RATIOS.index(16.0)  # hardly any key graph needs larger masks, and linear algebra loses twice as many digits as masks have
 _NEAR = 1.02  # of two ratios that are nearly as good, the smaller is taken
-_ENOUGH = 1.06  # times the own noise that would remain with masks of any size: where the rule's response is not known
-_STEPS, _CLOSE = 30, 1e-9  # of Newton's method, and how far from what is wanted it may end
+_ENOUGH = 1.06  # times the own noise that remains with large masks: where the rule's response is not known
+_STEPS, _CLOSE = 30, 1e-7  # of Newton's method, and how far from what is wanted it may end
+_FINE = 1e-9  # steps of the share by which variances are moved until everybody is protected
 _CUTS, _NEARLY = 60, 1e-5
 _MOST_CUT = 64  # agents for whom the least noise, or one shared out evenly, is worth searching for
 _EVENLY = (
     1.02  # times the average's variance: what may be paid for all to have the same share of the noise that they need
 )
 _ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
+_TIE = 1e-9  # of two sizes of masks that differ by less, neither is better: which one rounding prefers must not show
+_DIGITS, _ROOM = 5, 1e-8
+"""Own noise and masks are rounded up to this many digits, with room for what `Masks.deviations` rounds down. The digits are as few as those of σ: two
+processors agree on linear algebra to about nine, and all who share masks need the same plan."""
 
 
 @refuse_misspelt
@@ -117,6 +124,10 @@ def masks_for(needed: Sequence[float], keys: Keys, removed: int, *, ratio: float
     return Masks(tuple(_round_up(value) for value in own.tolist()), _round_up(size), keys, lost)
 
 
+def _round_up(value: float) -> float:
+    return ceil_digits(value * (1 + _ROOM), _DIGITS)
+
+
 def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Response) -> float:
     """Return the ratio at which noise moves an agent's model least, or a smaller one that is nearly as good; 0 if any masks would move it more.
 
@@ -125,9 +136,9 @@ def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Resp
     """
     deviation, lowest = _deviations(needed, keys, removed, response)
     least = deviation(lowest)
-    if least >= 1:
+    if least >= 1 - _TIE:
         return 0.0
-    enough = min(1.0, least * _NEAR)
+    enough = min(1.0, least * _NEAR) * (1 + _TIE)
     return _RATIOS[bisect_left(range(lowest), True, key=lambda place: deviation(place) <= enough)]
 
 
@@ -148,13 +159,15 @@ def _deviations(
         return own(place) / float(wanted.mean()) + _RATIOS[place] ** 2 * response.masks / response.own
 
     last = len(_RATIOS) - 1
-    return deviation, bisect_left(range(last), True, key=lambda place: deviation(place) <= deviation(place + 1))
+    return deviation, bisect_left(
+        range(last), True, key=lambda place: deviation(place) <= deviation(place + 1) * (1 + _TIE)
+    )
 
 
 def usual_ratio(needed: Sequence[float], keys: Keys, removed: int) -> float:
-    """Return the smallest ratio with hardly more own noise than masks of any size would need, for an unknown rule; 0 if none helps."""
+    """Return the smallest ratio with hardly more own noise than large masks leave, for an unknown rule; 0 if none helps."""
     wanted = np.square(np.asarray(needed, dtype=np.float64))
-    own, last = _own_by_ratio(wanted, keys, removed), len(_RATIOS) - 1
+    own, last = _own_by_ratio(wanted, keys, removed), _LARGE
     if own(last) > wanted.mean() * (1 - _NEARLY):
         return 0.0
     return _RATIOS[bisect_left(range(last), True, key=lambda place: own(place) <= own(last) * _ENOUGH**2)]
@@ -217,9 +230,11 @@ def _by_newton(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, re
         free = (own > least) | (missing > 0)
         if (np.abs(missing[free]) <= _CLOSE * wanted[free]).all():
             return own, True
-        step = np.zeros_like(own)
-        step[free] = np.linalg.lstsq(found.slopes[np.ix_(free, free)], missing[free], rcond=None)[0]
-        own = np.clip(own + step, np.maximum(least, own / 4), wanted)
+        moved = own.copy()
+        moved[free] += np.linalg.lstsq(found.slopes[np.ix_(free, free)], missing[free], rcond=None)[0]
+        moved[free] = _agreed(moved[free], 34)
+        own = np.clip(moved, np.maximum(least, own / 4), wanted)
+        own = np.where(own > wanted * (1 - _FINE), wanted, own)  # whom no masks protect needs all of it
     return own, False
 
 
@@ -237,13 +252,23 @@ def _by_cuts(wanted: Float[np.ndarray, " agents"], mask: float, keys: Keys, remo
         found = protection(own, mask, keys, removed, quick=True)
         if (found.variances >= wanted * (1 - _NEARLY)).all() and slopes:
             break
-        slopes.append(found.slopes)
-        needs.append(wanted - found.variances + found.slopes @ own)
+        slopes.append(_agreed(found.slopes))
+        needs.append(_agreed(wanted - found.variances + found.slopes @ own))
         solved = linprog(np.ones(len(own)), A_ub=-np.concatenate(slopes), b_ub=-np.concatenate(needs), bounds=bounds)
         if solved.x is None:
             return wanted.copy()
         own = solved.x
     return own
+
+
+def _agreed(numbers: np.ndarray, bits: int = 26) -> np.ndarray:
+    """Return numbers rounded to this many bits, which processors agree on that differ in the last bits of linear algebra.
+
+    Each step of a search starts from these, as otherwise such bits grow: where several shares of noise cost the average the same, a linear program
+    returns one of them by chance.
+    """
+    mantissas, exponents = np.frexp(numbers)
+    return np.ldexp(np.round(mantissas * 2.0**bits) / 2.0**bits, exponents)
 
 
 def _protect_all(
@@ -267,13 +292,7 @@ def _protect_all(
     if protects(0.0):
         return own
     low, high = 0.0, 1.0
-    while high - low > max(_CLOSE, 0.0 if keys.agents <= _MOST_CUT else 0.01 * high):
-        middle = math.sqrt(max(low, _CLOSE / 4) * high)
+    while high - low > max(_FINE, 0.0 if keys.agents <= _MOST_CUT else 0.01 * high):
+        middle = math.sqrt(max(low, _FINE / 4) * high)
         low, high = (low, middle) if protects(middle) else (middle, high)
     return moved(high)
-
-
-def _round_up(value: float) -> float:
-    """Round up to eight digits: readable, and the same on every machine."""
-    scale = 10.0 ** (7 - math.floor(math.log10(value)))
-    return math.ceil(value * scale * (1 - 1e-15)) / scale

@@ -33,6 +33,9 @@ _MOST_WORK = 3e9  # multiplications, a few seconds: if all coalitions take more,
 
 _MOST_DENSE = 200  # agents whose branches are kept as dense matrices
 _MOST_AT_ONCE = 2**20  # numbers of coalitions whose keys are taken out together
+_TIE = 1e-9
+"""Of two coalitions that leave variances closer than this, the first gives the derivative: in symmetric graphs many are equal but for rounding, and
+what is searched for by derivatives must not depend on the processor."""
 
 
 @lru_cache(maxsize=64)
@@ -118,8 +121,10 @@ def _all_coalitions(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, 
         found = 1 / inverse.diagonal()
         for place in np.flatnonzero(found < variances[honest]):
             agent = honest[place]
-            variances[agent], slopes[agent] = found[place], 0
-            slopes[agent, honest] = (inverse[place] * found[place]) ** 2
+            if found[place] < variances[agent] * (1 - _TIE):
+                slopes[agent] = 0
+                slopes[agent, honest] = (inverse[place] * found[place]) ** 2
+            variances[agent] = found[place]
     return Protection(variances, slopes)
 
 
@@ -141,14 +146,16 @@ def _without_each(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, cu
         added = np.einsum("cnk,ckn->cn", ends, weights)
         found = 1 / np.maximum(inverse.diagonal() + added, 1e-300)
         found[rows, some.members] = np.inf
-        best = found.argmin(axis=0)
-        for agent in np.flatnonzero(found[best, np.arange(agents)] < variances).tolist():
+        least = found.min(axis=0)
+        best = (found <= least * (1 + _TIE)).argmax(axis=0)
+        for agent in np.flatnonzero(least < variances * (1 - _TIE)).tolist():
             place = int(best[agent])
-            variances[agent] = found[place, agent]
             worst[agent] = _Removed(some.members[place], ends[place, agent].copy(), weights[place].copy())
+        variances = np.minimum(variances, least)
     for agent, removed in enumerate(worst):
         if removed is not None:
-            slopes[agent] = ((inverse[agent] + removed.ends @ removed.weights) * variances[agent]) ** 2
+            column = inverse[agent] + removed.ends @ removed.weights
+            slopes[agent] = (column / column[agent]) ** 2
             slopes[agent, removed.members] = 0
     return Protection(variances, slopes)
 
