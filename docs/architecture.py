@@ -39,7 +39,7 @@ PACKAGES = {
     "data": "records, partitions",
 }
 """What each package is for, in the order in which packages of one layer are drawn."""
-BASE = ("io", "errors", "lazy", "registry")
+BASE = ("io", "errors", "lazy", "ties", "registry")
 """Imported almost everywhere, so drawn as one bar without arrows."""
 
 FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="15"'
@@ -126,7 +126,7 @@ def draw_packages() -> str:
         _text(
             width / 2,
             y + 27,
-            "io, errors, lazy, registry: files, errors, names of what ships; imported everywhere",
+            "io, errors, lazy, ties, registry: files, errors, choices, names of what ships; imported everywhere",
             "plain",
         )
     )

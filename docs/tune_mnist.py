@@ -16,6 +16,7 @@ import tomli_w
 
 from tacit.report.figures.style import save_figure, style
 from tacit.runs.config import RunConfig
+from tacit.ties import first_largest
 from tacit.tuning.stack import make_stack
 
 FIGURE = Path(__file__).parent / "images" / "tune-mnist-convnet.png"
@@ -71,7 +72,8 @@ def main() -> None:
         scores = played(given.folder, name, "grid", grid, seed=0)
         for settings, score in zip(grid, scores, strict=True):
             print(f"- {NAMES[name]}: {percent(score)} with {written(settings)}", flush=True)
-        hand[name], chosen = max(zip(scores, grid, strict=True), key=lambda pair: pair[0])
+        place = first_largest(scores)
+        hand[name], chosen = scores[place], grid[place]
         found[name] = searched(given.folder, name, "pop")
         both = [chosen, found[name]["settings"]]
         repeated = played(given.folder, name, "again", both, seed=1)

@@ -14,9 +14,10 @@ ROOT = Path(tacit.__file__).parent
 # `python tests/test_layout.py` prints it as Markdown.
 HOUSE = """
 errors, lazy        | errors; imports on first use                              | nothing         |
+ties                | choices among computed numbers, by a stated tolerance     | nothing         |
 registry            | what ships, by name: one line each                        | nothing         |
 io                  | files, JSON lines, hash chains, locks, processes          | errors, lazy    |
-graphs              | graphs by name, mixing weights, measures, search          | errors, lazy, registry, io |
+graphs              | graphs by name, mixing weights, measures, search          | errors, lazy, ties, registry, io |
 data                | records, schemas, partitions, published data sets         | errors, lazy, registry, io |
 models              | shipped models and losses, flat parameter vectors         | everything above | graphs
 networks            | topologies, schedules, codecs, stacked and wired networks | everything above | data, models

@@ -11,7 +11,7 @@ from torch import nn
 from tacit import DSGD, Ledger, NoPrivacy, Privacy, Training
 from tacit.audit import check
 from tacit.audit.detectors.bare_noise import BareNoise, read_noise
-from tacit.audit.detectors.influence import check_influence
+from tacit.audit.detectors.influence import _largest, check_influence
 from tacit.audit.detectors.lot_dependence import Sampled, between_agents, between_rounds, between_two_records
 from tacit.audit.detectors.lots import check_lots, read_lots
 from tacit.audit.detectors.made_up import use_made_up_records
@@ -229,6 +229,12 @@ def test_influence_of_a_sound_engine_is_one_clipping_norm(features, lot):
 def test_a_record_that_moves_too_much_or_is_revealed_is_found(plant, found, monkeypatch):
     plant(monkeypatch)
     assert found in failed(influence_of(training()))
+
+
+def test_the_first_of_the_records_that_move_a_sum_as_far_but_for_rounding_is_named():
+    moved = [(0.4, "blank"), (1 - 2**-24, "huge"), (1.0, "tiny"), (0.7, "nan")]
+    assert _largest(moved) == (1.0, "huge")
+    assert _largest([(0.0, "blank")]) == _largest([]) == (0.0, "none")
 
 
 def test_a_preparation_that_mixes_records_is_refused_and_could_mix_nothing(monkeypatch):

@@ -61,6 +61,21 @@ def test_between_two_curious_neighbours_own_noise_is_all_that_is_left() -> None:
     assert worst_coalition(MASKS, 1, 2) == [0, 2]
 
 
+@pytest.mark.parametrize(("agents", "ratio"), [(4, 2.0), (5, 2.0), (8, 5.0), (10, 10.0), (10, 990.0)])
+@pytest.mark.parametrize("seed", [None, *range(5)])
+def test_of_coalitions_that_are_equal_but_for_rounding_the_lowest_is_named(
+    agents: int, ratio: float, seed: int | None
+) -> None:
+    """Own noise is moved by some units in the last place, as on another processor. Agents on both sides of agent 0 are mirror images."""
+    steps = [0] * agents if seed is None else np.random.default_rng(seed).integers(-4, 5, agents).tolist()
+    own = tuple(0.6 + step * 2.0**-53 for step in steps)
+    on_ring = Masks(own, 0.6 * ratio, Keys.of(nx.cycle_graph(agents)))
+    with_all = Masks(own, 0.6 * ratio, Keys(agents))
+    assert [worst_coalition(on_ring, 0, curious) for curious in (1, 2)] == [[1], [1, agents - 1]]
+    assert worst_coalition(on_ring, 2, 1) == [1]
+    assert [worst_coalition(with_all, 0, curious) for curious in (1, 2)] == [[1], [1, 2]]
+
+
 def test_a_covariance_that_is_none_is_refused() -> None:
     responses = Responses.of(DSGD(), ring(6), rounds=2, lr=0.3)
     for wrong in (torch.eye(5), -torch.eye(6), torch.ones(6, 6)):

@@ -45,6 +45,13 @@ def test_lots_are_shared_out_evenly_and_everyone_hosts_somebody():
     assert [len(own) for own in place(None, 8, lots)[0].shards] == [1] * 8
 
 
+@pytest.mark.parametrize(("agents", "ranks", "sizes"), [(5, 2, [2, 3]), (25, 2, [12, 13]), (9, 6, [1, 2, 1, 2, 1, 2])])
+def test_equal_lots_are_cut_at_the_same_place_whatever_their_size(agents, ranks, sizes):
+    """The middle of an agent lies at the cut, so that rounding would decide on which side it is."""
+    for lot in (1.0, 0.7, 3.3, 3.3 * 1.1, 6.4, 10.1, 12.8 * 0.9, 25.6):
+        assert [len(own) for own in place(None, ranks, np.full(agents, lot))[0].shards] == sizes, lot
+
+
 def test_weights_of_any_number_of_agents_fit_what_metis_adds_them_up_in():
     lots = np.array([100.0, 50.0, 0.01])
     assert whole_weights(lots).tolist() == [1000, 500, 1]

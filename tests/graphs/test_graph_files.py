@@ -218,7 +218,7 @@ def test_weights_in_a_file_may_differ_by_direction(file, tmp_path):
     ("content", "message"),
     [
         ("0 1 0.7\n1 2 0.7\n", "the weights of agent 1 sum to 1.4; they must sum to at most one"),
-        ("0 1 0.5\n1 0 0.4\n", "column 1 of W sums to 1.1; every row and column must sum to one"),
+        ("0 1 0.5\n1 0 0.4\n", "column 0 of W sums to 0.9; every row and column must sum to one"),
         ("0 1 0.5\n1 0 0.5\n0 1 0.4\n", "line 3: the weight is 0.4 here and 0.5 in a line above; give it once"),
         ("0 1 0.5\n1 2\n", "line 2: the first edge has a weight, .* got 2 values"),
         ("0 1 0.5\n1 2 x\n", "line 2: the weight is 'x'; it must lie between 0 and 1"),

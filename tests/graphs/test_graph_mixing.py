@@ -146,6 +146,7 @@ def test_unused_edges_are_allowed():
         ),
         (np.array([[0.5, 0.5], [0.5, 0.4]]), r"row 1 of W sums to 0.9; every row and column must sum to one"),
         (np.zeros((2, 2)), "row 0 of W sums to 0;"),
+        (np.diag([0.9, 1.1]), "row 0 of W sums to 0.9;"),
     ],
 )
 def test_weights_that_cannot_mix_say_why(own, message):
@@ -157,7 +158,7 @@ def test_a_column_that_drifts_by_many_small_weights_is_found():
     own = np.full((50, 50), 0.02)
     own[:, 0] += 9e-10
     own[:, 1] -= 9e-10
-    with pytest.raises(GraphError, match=r"column [01] of W sums to"):
+    with pytest.raises(GraphError, match="column 0 of W sums to"):
         graphs.check_mixing_matrix(own)
 
 

@@ -12,6 +12,7 @@ from tacit.errors import BudgetExceeded, InvalidInput
 from tacit.privacy import DurableLedger, Event, Ledger
 from tacit.runs.config import RunConfig
 from tacit.tuning import Search, parse_parameter, repeat_and_select, tune
+from tacit.tuning.search import TrialOutcome, rank
 from tacit.tuning.space import draw_values
 from tacit.tuning.stack import STACKED, make_stack
 
@@ -104,6 +105,13 @@ def test_trials_are_chosen_by_their_scores_on_all_validation_records():
     assert [(each.round, each.sample) for each in newest] == [(20, None), (20, None)]
     assert scores == [pytest.approx(each.accuracy.mean()) for each in newest]
     assert stack.scores() == scores
+
+
+def test_of_trials_whose_scores_differ_by_rounding_the_lowest_number_is_best():
+    scores = (0.3, 0.8, np.nextafter(0.8, 1), np.nan, np.nextafter(0.8, 0), 0.9)
+    trials = [TrialOutcome(number=number, values={"lr": 1.0}, score=score) for number, score in enumerate(scores)]
+    for order in (trials, trials[::-1]):
+        assert [trial.number for trial in rank(order).trials] == [5, 1, 2, 4, 0, 3]
 
 
 def test_stacked_trials_are_those_played_alone():

@@ -15,6 +15,7 @@ from tacit.errors import InvalidInput
 from tacit.networks import Links, Topology
 from tacit.networks.sharded import ranks_of
 from tacit.networks.topology import rounds_of
+from tacit.ties import RELATIVE
 
 PlacementKind = Literal["auto", "contiguous", "metis"]
 _ROUNDS = 16  # of links that change, by which a placement is judged
@@ -94,7 +95,10 @@ def _busiest(placement: Placement, lots: NDArray[np.float64]) -> float:
 def _cut(lots: NDArray[np.float64], ranks: int) -> tuple[tuple[int, ...], ...]:
     """Cut the agents' numbers where the lots before are the ranks' share; everyone gets at least one agent."""
     middle = lots.cumsum() - lots / 2
-    wanted = np.searchsorted(middle, lots.sum() * np.arange(1, ranks) / ranks)
+    shares = lots.sum() * np.arange(1, ranks) / ranks
+    wanted = np.searchsorted(
+        middle, shares - RELATIVE * lots.sum()
+    )  # an agent whose middle is at the cut comes after it
     bounds = [0]
     for number, bound in enumerate(wanted.tolist(), 1):
         bounds.append(min(max(bound, bounds[-1] + 1), len(lots) - (ranks - number)))

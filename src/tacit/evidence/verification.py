@@ -33,6 +33,7 @@ from tacit.privacy.observers import EVERYBODY
 from tacit.runs import events
 from tacit.runs.environment import sha256_of
 from tacit.runs.python_config import read_config
+from tacit.ties import first_largest
 from tacit.training.planning import LEAST_NOISE
 
 _NOT_DERIVED = [Verification("ε", "not checked", "the record differs from the plan")]
@@ -229,7 +230,7 @@ def _derive_epsilons(run: RunEvidence, log: Log) -> tuple[list[Verification], li
     terms: dict[str, Any] = {"delta": plan.delta, "adjacency": plan.adjacency, "accountant": plan.accountant}
     planned = plan.planned_observer
     kept = run.ledger.guarantees(plan.owners, run=run.name, **terms, observer=planned)
-    worst = max(range(len(kept)), key=lambda place: kept[place].epsilon)
+    worst = first_largest(guarantee.epsilon for guarantee in kept)
     against = ""  # a guarantee says against whom it holds
     if planned != EVERYBODY:
         _, everybody = account.largest_epsilon(**terms)

@@ -19,6 +19,7 @@ from tacit.experiments.family_finding import (
     megabytes,
 )
 from tacit.experiments.statistics import select, summarise
+from tacit.ties import in_order
 
 _FONT = 7  # points, of the names beside the dots
 _WIDE = 0.62  # of a letter, in its height
@@ -61,7 +62,8 @@ def _name(ax: Axes, dots: Sequence[tuple[float, float, str]]) -> None:
     places = [to_place.transform((x, y)) * (width, height) for x, y, _ in dots]
     boxes = [(across - 4, across + 4, up) for across, up in places]  # left and right end, and middle, in points
     step = _LINE * _FONT / 2
-    for (x, y, name), (across, up) in sorted(zip(dots, places, strict=True), key=lambda dot: -dot[0][1]):
+    for place in in_order([y for _, y, _ in dots], descending=True):
+        (x, y, name), (across, up) = dots[place], places[place]
         left = across + 6
         right = left + _WIDE * _FONT * len(name)
         near = [up + sign * number * step for number in range(40) for sign in (-1, 1)]

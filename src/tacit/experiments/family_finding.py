@@ -8,6 +8,7 @@ import numpy as np
 from tacit.experiments.experiment import ResultRow, Value, write_list
 from tacit.experiments.hyperparameters import DELTA
 from tacit.experiments.statistics import select, summarise
+from tacit.ties import RELATIVE, first_smallest, in_order
 
 EPSILON = 1.0
 BYTES, SCHEDULES, NONSENSE, VOTES = "bytes", "schedules", "nonsense", "votes"
@@ -106,8 +107,10 @@ def pick(rows: Sequence[ResultRow]) -> str:
         if not alone:
             continue
         best = next(iter(alone))
-        near = [name for name, own in alone.items() if mean_accuracy(own) >= mean_accuracy(alone[best]) - _NEAR]
-        least = min(near, key=lambda name: megabytes(alone[name]))
+        near = [
+            name for name, own in alone.items() if mean_accuracy(alone[best]) - mean_accuracy(own) <= _NEAR + RELATIVE
+        ]
+        least = near[first_smallest(megabytes(alone[name]) for name in near)]
         words = f"On the {links} graph, `{best}` is the most accurate without masks ({_accuracy(alone[best])})"
         if least != best:
             fewer = megabytes(alone[best]) / megabytes(alone[least])
@@ -232,4 +235,6 @@ def _accuracy(rows: Sequence[ResultRow]) -> str:
 def by_accuracy(rows: Sequence[ResultRow], name: str) -> dict[str, list[ResultRow]]:
     """Return the rows of each value of a setting, the most accurate first."""
     each = {row[name]: select(rows, **{name: row[name]}) for row in rows}
-    return dict(sorted(each.items(), key=lambda pair: -mean_accuracy(pair[1])))
+    names = list(each)
+    order = in_order(map(mean_accuracy, each.values()), descending=True)
+    return {names[place]: each[names[place]] for place in order}

@@ -22,6 +22,7 @@ from tacit.experiments.trials import (
     run_final,
     training_point,
 )
+from tacit.ties import first_smallest
 
 _CLOSE = 0.06
 _BUDGETS = (None, 10.0)
@@ -75,7 +76,8 @@ def _beside_central(own: list[ResultRow]) -> str:
     if not central or not tracking:
         return ""
     gaps = {t: subtract(accuracies(tracking, t=t), central) for t in list_levels(tracking, "t")}
-    worst, epsilon = min(gaps, key=lambda t: gaps[t].mean), own[0]["epsilon"]
+    worst = list(gaps)[first_smallest((gap.mean for gap in gaps.values()), scale=1.0)]
+    epsilon = own[0]["epsilon"]
     claim = "" if epsilon is None else f", {judge_margin(gaps[worst], _CLOSE)} of the claim"
     return (
         f"Central training, with a lot of {own[0]['lot']} as large as one agent's, has {summarise(central).percent}, "

@@ -34,6 +34,7 @@ from tacit.experiments.trials import (
     run_final,
     training_point,
 )
+from tacit.ties import first_largest, first_smallest
 
 _CLOSE = 0.03
 INVARIANT = 0.02  # accuracies that surely differ by less than two points are called the same
@@ -106,7 +107,7 @@ def _describe_one(own: list[ResultRow], measure: str, threshold: float) -> str:
 def _span(found: dict[float, list[float]], *, claimed: bool) -> str:
     """Say how far the best and the worst are apart, and what follows."""
     means = {value: summarise(values).mean for value, values in found.items()}
-    best, worst = max(means, key=lambda value: means[value]), min(means, key=lambda value: means[value])
+    best, worst = (list(means)[choose(means.values())] for choose in (first_largest, first_smallest))
     change = subtract(found[best], found[worst])
     words = "so it is the same", "so it is not the same"
     return f"best and worst differ by {change.points}, {state_change(change, INVARIANT, words, claimed=claimed)}"

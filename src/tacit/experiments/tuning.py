@@ -33,6 +33,7 @@ from tacit.experiments.trials import estimate_seconds, read_event, train_point, 
 from tacit.models import CROSS
 from tacit.privacy import epsilon
 from tacit.report.wording import counted, write_guarantee
+from tacit.ties import in_order
 
 STEPS, CHANGES, SEEDS = "steps", "changes", "seeds"
 _SEEDS_TRIED = 3
@@ -118,7 +119,8 @@ def _run(point: Point, environment: Environment) -> list[ResultRow]:
 
 def list_tries(rows: Sequence[ResultRow], recipe: str, algorithm: str) -> list[ResultRow]:
     """List the steps that were tried for an algorithm, the best first."""
-    return sorted(select(rows, recipe=recipe, algorithm=algorithm, part=STEPS), key=lambda row: -row["validation"])
+    found = select(rows, recipe=recipe, algorithm=algorithm, part=STEPS)
+    return [found[place] for place in in_order([row["validation"] for row in found], descending=True)]
 
 
 def _finding(rows: list[ResultRow]) -> str:
@@ -180,7 +182,8 @@ def _over_seeds(rows: Sequence[ResultRow], tried: OverSeeds) -> dict[tuple[float
     for start, finish in _OVER_SEEDS.get(tried, ()):
         if scores := [row["validation"] for row in select(own, start=start, finish=finish)]:
             found[start, finish] = summarise(scores)
-    return dict(sorted(found.items(), key=lambda pair: -pair[1].mean))
+    each = list(found.items())
+    return dict(each[place] for place in in_order([summary.mean for _, summary in each], descending=True))
 
 
 def _list_seeds(rows: Sequence[ResultRow]) -> list[str]:

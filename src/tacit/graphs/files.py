@@ -27,6 +27,7 @@ from tacit.errors import GraphError
 from tacit.graphs.adjacency import as_graph, from_pairs
 from tacit.graphs.mixing import TOLERANCE, check_mixing_matrix
 from tacit.io.files import write_atomically
+from tacit.ties import first_smallest
 
 NPY_MAGIC = b"\x93NUMPY"
 HEADER = re.compile(r"#\s*agents\s+(\S+)\s*")
@@ -182,7 +183,7 @@ def _weights(
         found.setdefault((j, i), value)
     matrix, own = _with_own(agents, found)
     if own.min() < -TOLERANCE:
-        worst = int(own.argmin())
+        worst = first_smallest(own, scale=1.0)
         raise GraphError(
             f"{path}: the weights of agent {worst} sum to {1 - own[worst]:.6g}; they must sum to at most one, so that its own "
             "is not negative and the matrix doubly stochastic"

@@ -17,6 +17,7 @@ from scipy.sparse import csgraph
 
 from tacit.errors import GraphError, choose
 from tacit.graphs.adjacency import adjacency
+from tacit.ties import first_largest
 
 RULES = ("metropolis", "max_degree", "uniform")
 TOLERANCE = 1e-9
@@ -72,8 +73,9 @@ def check_mixing_matrix(matrix: Any, graph: nx.Graph | None = None) -> sparse.cs
         raise GraphError(f"W{_entry(weights, weights.data < -TOLERANCE)}; no weight may be negative")
     for line, axis in (("row", 1), ("column", 0)):
         sums = np.asarray(weights.sum(axis=axis))
-        worst = int(abs(sums - 1).argmax())
-        if abs(sums[worst] - 1) > TOLERANCE:
+        drift = abs(sums - 1)
+        if drift.max() > TOLERANCE:
+            worst = first_largest(drift, scale=1.0)
             raise GraphError(
                 f"{line} {worst} of W sums to {sums[worst]:.12g}; every row and column must sum to one, or the agents' average "
                 "drifts"

@@ -16,6 +16,7 @@ from tacit.graphs.adjacency import from_pairs
 from tacit.graphs.arguments import Seed, generator, whole
 from tacit.graphs.eigen import perron
 from tacit.graphs.reach import SLACK, Target, edge_counts
+from tacit.ties import first_smallest
 
 STARTS = 10  # graphs drawn for one restart, which anneals the closest
 HOT, COLD = 0.3, 0.01  # first and last temperature, in units of 1/N: about the effect of one link
@@ -54,17 +55,21 @@ def find_graph(
     rng = generator(seed)
     found = []
     for _ in range(restarts):
-        start = min((_start(target, counts, rng) for _ in range(STARTS)), key=lambda drawn: drawn.miss)
+        start = _closest([_start(target, counts, rng) for _ in range(STARTS)])
         found.append(_anneal(start, target, counts, steps, rng))
         if found[-1].miss == 0:
             return from_pairs(agents, np.argwhere(_matrix(agents, found[-1].links)))
-    best = min(found, key=lambda candidate: candidate.miss)
+    best = _closest(found)
     wanted = _listed(fiedler=fiedler, density=density, centrality=centrality)
     closest = _listed(fiedler=best.fiedler, density=float(best.links.mean()), centrality=best.centrality)
     raise GraphError(
         f"no graph of {agents} agents found within {tolerance:g} of {wanted}; the closest in {restarts} "
         f"restarts of {steps} steps has {closest}; widen the tolerance, or search longer"
     )
+
+
+def _closest(found: list[_Candidate]) -> _Candidate:
+    return found[first_smallest((candidate.miss for candidate in found), scale=1.0)]
 
 
 def _anneal(current: _Candidate, target: Target, counts: range, steps: int, rng: np.random.Generator) -> _Candidate:
@@ -76,7 +81,7 @@ def _anneal(current: _Candidate, target: Target, counts: range, steps: int, rng:
         step = _weigh(target, _neighbour(current.links, target, counts, rng))
         if rng.random() < np.exp(min(0.0, current.miss - step.miss) / temperature):
             current = step
-        if current.miss < best.miss:
+        if current.miss == 0 or current.miss < best.miss - SLACK:
             best = current
     return best
 
@@ -111,7 +116,7 @@ def _start(target: Target, counts: range, rng: np.random.Generator) -> _Candidat
     if target.density is not None:
         return grown(min(max(round(target.density * target.pairs), counts[0]), counts[-1]))
     if target.fiedler is not None:  # which never falls as links are added
-        place = bisect_left(counts, target.fiedler, key=lambda count: grown(count).fiedler)
+        place = bisect_left(counts, target.fiedler - SLACK, key=lambda count: grown(count).fiedler)
         return grown(counts[min(place, len(counts) - 1)])
     return grown(int(rng.choice(counts)))
 

@@ -10,6 +10,7 @@ from scipy.sparse import csgraph
 from tacit.errors import GraphError
 from tacit.graphs.mixing import TOLERANCE
 from tacit.networks.topology import Links, Topology
+from tacit.ties import first_largest
 
 
 def check_topology(topology: Topology, rounds: int) -> None:
@@ -70,8 +71,9 @@ def _check_average(links: Links, agents: int, round: int) -> None:
         )
     for line, axis in (("row", 1), ("column", 0)):
         sums = np.asarray(weights.sum(axis=axis)).ravel()
-        worst = int(abs(sums - 1).argmax())
-        if abs(sums[worst] - 1) > TOLERANCE:
+        drift = abs(sums - 1)
+        if drift.max() > TOLERANCE:
+            worst = first_largest(drift, scale=1.0)
             raise GraphError(
                 f"in round {round}, {line} {worst} of the weights sums to {sums[worst]:.12g} instead of one, so the agents' "
                 "average would drift"

@@ -22,6 +22,7 @@ from tacit.networks import StackedNetwork, Topology
 from tacit.privacy.cancelling import Response, least_deviation
 from tacit.privacy.keys import Keys
 from tacit.privacy.votes import Ballot
+from tacit.ties import first_largest
 from tacit.training.rounds import Play
 from tacit.training.schedules import Schedule, only_rows
 
@@ -65,7 +66,7 @@ def expected_response(
             noise_response(rule, topology, keys, rounds, schedule, seed, curvature=curvature) for topology in topologies
         ]
         known = [response for response in found if response is not None]
-        return max(known, key=lambda each: each.masks / each.own) if len(known) == len(found) else None
+        return known[first_largest(each.masks / each.own for each in known)] if len(known) == len(found) else None
 
     def share_left(response: Response | None) -> float:
         """Return the share of the mean square deviation that the best masks leave for equal agents; 0 where that is not known."""

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from tacit.errors import InvalidInput
 from tacit.io.ray_session import ray_session
 from tacit.runs.config import RunConfig
-from tacit.tuning.search import Search, SearchOutcome, TrialOutcome, check_scored
+from tacit.tuning.search import Search, SearchOutcome, TrialOutcome, check_scored, rank
 from tacit.tuning.space import Parameter, draw_values
 from tacit.tuning.stack import make_stack
 
@@ -91,7 +91,7 @@ def tune_on_ray(config: RunConfig, search: Search, *, say: Callable[[str], None]
             raise InvalidInput(f"a trial failed on Ray: {str(found.errors[0]).strip().splitlines()[-1]}")
         each = [found[place].metrics for place in range(len(found))]
         outcomes = [_outcome(metrics) for metrics in each if metrics is not None]
-    return SearchOutcome(trials=tuple(sorted(outcomes, key=lambda trial: (-trial.score, trial.number))))
+    return rank(outcomes)
 
 
 def _value_of_trial(drawn: list[dict[str, float]], name: str, config: Mapping[str, Any]) -> float:

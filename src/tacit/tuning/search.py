@@ -17,6 +17,7 @@ from tacit.errors import InvalidInput
 from tacit.io.processes import spread
 from tacit.privacy import Account, Ledger
 from tacit.runs.config import RunConfig
+from tacit.ties import in_order
 from tacit.tuning.space import Parameter, draw_values
 from tacit.tuning.stack import OF_MECHANISMS, STACKED, Stack, make_stack, stacked_names
 
@@ -160,7 +161,7 @@ def tune(
                 if stop():
                     break
         played = [TrialOutcome(number=number, values=drawn[number], score=score) for number, score in found]
-        return replace(_ranked(played), stopped=len(played) < len(drawn))
+        return replace(rank(played), stopped=len(played) < len(drawn))
     outcomes: list[TrialOutcome] = []
     rounds = None
     with _opened(configs, groups, ledger, name, config.total_rounds) as stacks:
@@ -184,7 +185,7 @@ def tune(
             if rounds is not None:
                 break
     stopped = rounds is not None or len(outcomes) < len(drawn)
-    return replace(_ranked(outcomes, accounts if ledger is not None else []), stopped=stopped, rounds=rounds)
+    return replace(rank(outcomes, accounts if ledger is not None else []), stopped=stopped, rounds=rounds)
 
 
 def _report(on_progress: OnProgress, start: SearchProgress, round: int) -> None:
@@ -203,10 +204,11 @@ def check_scored(config: RunConfig, *, charged: bool) -> None:
         )
 
 
-def _ranked(outcomes: Sequence[TrialOutcome], accounts: Sequence[Account] = ()) -> SearchOutcome:
-    return SearchOutcome(
-        trials=tuple(sorted(outcomes, key=lambda trial: (-trial.score, trial.number))), accounts=tuple(accounts)
-    )
+def rank(outcomes: Sequence[TrialOutcome], accounts: Sequence[Account] = ()) -> SearchOutcome:
+    """Return the outcome with its trials in order: the best first, and of equal ones the lowest number."""
+    trials = sorted(outcomes, key=lambda trial: trial.number)
+    order = in_order([trial.score for trial in trials], descending=True)
+    return SearchOutcome(trials=tuple(trials[place] for place in order), accounts=tuple(accounts))
 
 
 def _groups(drawn: Sequence[dict[str, float]], stacked: Collection[str]) -> list[list[int]]:
@@ -290,7 +292,7 @@ def _train_population(
         accounts, rounds = stack.session.accounts, stack.session.round
     if stopped and not rounds:
         return SearchOutcome(trials=(), accounts=tuple(accounts) if ledger is not None else (), stopped=True)
-    found = _ranked(
+    found = rank(
         [
             TrialOutcome(
                 number=number,
@@ -308,6 +310,6 @@ def _train_population(
 
 def _succession(scores: Sequence[float]) -> list[tuple[int, int]]:
     """Return which trials of the best quarter are continued by which of the worst."""
-    order = np.argsort([-score for score in scores], kind="stable").tolist()
+    order = in_order(scores, descending=True)
     quarter = max(1, len(order) // _QUARTER)
     return list(zip(order[:quarter], order[-quarter:], strict=True))

@@ -104,7 +104,10 @@ def test_compiled_steps_give_what_the_others_give(threads, make):
             lot = make_lot((1, 8, 8), counts, seed)
             found, expected = (engine.clipped_sums(theta, lot, clip) for engine in (chosen.engine, general))
             torch.testing.assert_close(found.sums, expected.sums, rtol=1e-4, atol=1e-4)
-            torch.testing.assert_close(found.norms, expected.norms, rtol=1e-5, atol=1e-7)
+            # Logits are sums of 64 products and as large as 76, so each engine, adding in an order of its own, rounds them by up to about
+            # √64·76·2⁻²⁴ = 4e-5. The softmax makes that a relative error of the gradient. A class that is almost certain leaves a residual of
+            # a few 2⁻²⁴, which is multiplied by up to about 100.
+            torch.testing.assert_close(found.norms, expected.norms, rtol=1e-4, atol=1e-5)
     hostile = make_lot((1, 8, 8), [5, 0, 30, 9], 2)
     for place, value in enumerate((torch.nan, 1e30, 1e10, 1e-40, 0.0)):
         hostile.inputs[7 * place, 0, :4] = value

@@ -24,8 +24,10 @@ from tacit.audit.linear.responses import Hears
 from tacit.audit.linear.views import log_ratio
 from tacit.errors import InvalidInput
 from tacit.privacy.noise_kinds import Masks
+from tacit.ties import first_largest
 
 _MOST_COALITIONS = 20_000
+_EQUAL = 1e-6  # with the largest masks, linear algebra keeps nine digits
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +75,7 @@ class Coalition(Neighbor):
 
 
 def worst_coalition(masks: Masks, target: int, curious: int) -> list[int]:
-    """Return the coalition of `curious` agents from whom masks protect the target least."""
+    """Return the coalition of `curious` agents from whom masks protect the target least; of equal ones, that with the lowest numbers."""
     others = [agent for agent in range(masks.keys.agents) if agent != target]
     if not 1 <= curious <= len(others):
         raise InvalidInput(f"curious is {curious}; there are {len(others)} other agents")
@@ -86,5 +88,5 @@ def worst_coalition(masks: Masks, target: int, curious: int) -> list[int]:
         covariance = hidden_covariance(masks, known_pairs(masks, coalition))
         return float(torch.linalg.inv(covariance)[target, target])
 
-    worst: tuple[int, ...] = max(combinations(others, curious), key=precision)
-    return list(worst)
+    coalitions = list(combinations(others, curious))
+    return list(coalitions[first_largest(map(precision, coalitions), relative=_EQUAL)])

@@ -26,6 +26,7 @@ from tacit.data import AgentData
 from tacit.errors import InvalidInput
 from tacit.privacy import Cancelling, Plan, Privacy
 from tacit.privacy.noise_kinds import Masks
+from tacit.ties import first_smallest
 from tacit.training.settings import Training
 
 _MOST_AGENTS = 12  # without masks; masks are those of all agents
@@ -188,7 +189,7 @@ def _key_graph(masks: Masks) -> Literal["complete"] | nx.Graph:
 
 def _target(plan: Plan) -> int:
     """Return the agent with the least stated noise, relative to its clipping norm, against the stated observer."""
-    return min(range(plan.agents), key=lambda agent: plan.mechanism(agent).noise_against(plan.observer))
+    return first_smallest(plan.mechanism(agent).noise_against(plan.observer) for agent in range(plan.agents))
 
 
 def _choose_curious(plan: Plan) -> list[int]:

@@ -6,7 +6,6 @@ and ones found by gradient ascent. Whatever the record and its position, no othe
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -23,11 +22,13 @@ from tacit.errors import TacitError
 from tacit.privacy import Lot, Privacy
 from tacit.privacy.gradients.clipping import Clipped
 from tacit.privacy.oracle import PrivateOracle, gradient_of
+from tacit.ties import first_largest
 from tacit.training.session import Session
 
 _MOST_AGENTS, _MOST_RECORDS = 3, 80
 _FOUND = 3  # records found by ascent
 _POSITIONS = ("front", "middle", "end")
+_EQUAL = 1e-5  # to gradients in float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,13 @@ class _OddRecord:
 
 
 @dataclass
-class _Worst:
-    """The largest effect of all trials so far, each with the record that had it."""
+class _Effects:
+    """The effects of all trials so far, each with the record that had it."""
 
     trials: int = 0
-    own: tuple[float, str] = (0.0, "none")
-    others: tuple[float, str] = (0.0, "")
-    bits: tuple[int, str] = (0, "")
+    own: list[tuple[float, str]] = field(default_factory=list)
+    others: list[tuple[float, str]] = field(default_factory=list)
+    bits: list[tuple[float, str]] = field(default_factory=list)
     refused: list[_OddRecord] = field(default_factory=list)
     errors: set[str] = field(default_factory=set)
 
@@ -52,17 +53,17 @@ class _Worst:
 def check_influence(session: Session) -> list[CheckFinding]:
     """Measure on the engine and model of a session that has made-up records."""
     generator = torch.Generator().manual_seed(0)
-    data, worst = session.training.data.dataset, _Worst()
+    data, effects = session.training.data.dataset, _Effects()
     hostile = [_OddRecord(*each) for each in hostile_records(data, generator)]
     raw = _make_lots(session, data.train, hostile, prepared=False)
     for thetas in _points(session, generator):
-        _try_all(raw, thetas, hostile, worst)
+        _try_all(raw, thetas, hostile, effects)
         found = list(_search(session, thetas[0], generator))
         if found:
             inputs = data.prepare(ordinary_inputs(data, _MOST_RECORDS * 2, generator))
             table = Records(inputs, ordinary_targets(data, _MOST_RECORDS * 2, generator))
-            _try_all(_make_lots(session, table, found, prepared=True), thetas, found, worst)
-    return [*_findings(worst, raw.protected, raw.room), _check_odd_records(session, worst)]
+            _try_all(_make_lots(session, table, found, prepared=True), thetas, found, effects)
+    return [*_findings(effects, raw.protected, raw.room), _check_odd_records(session, effects)]
 
 
 class _LotPair:
@@ -142,7 +143,9 @@ def _make_lots(session: Session, table: Records, hostile: list[_OddRecord], *, p
     return lots
 
 
-def _try_all(lots: _LotPair, thetas: Float[Tensor, "agents params"], records: list[_OddRecord], worst: _Worst) -> None:
+def _try_all(
+    lots: _LotPair, thetas: Float[Tensor, "agents params"], records: list[_OddRecord], effects: _Effects
+) -> None:
     with torch.no_grad():
         before = lots.sums(thetas, lots.without())
         for number, each in enumerate(records):
@@ -151,18 +154,17 @@ def _try_all(lots: _LotPair, thetas: Float[Tensor, "agents params"], records: li
             try:
                 after = lots.sums(thetas, lots.with_one(each, agent, index))
             except Exception as error:  # whatever a user's model raises on such a record
-                worst.refused.append(each)
-                worst.errors.add(type(error).__name__)
+                effects.refused.append(each)
+                effects.errors.add(type(error).__name__)
                 continue
-            worst.trials += 1
+            effects.trials += 1
             where = f"{each.about}, {_POSITIONS[position]} of agent {agent}'s lot"
             moved = torch.nan_to_num((after.sums - before.sums).norm(dim=1) / lots.clips, nan=torch.inf)
-            worst.own = max(worst.own, (float(moved[agent]), where), key=itemgetter(0))
+            effects.own.append((float(moved[agent]), where))
             moved[agent] = 0.0
-            worst.others = max(worst.others, (float(moved.max()), where), key=itemgetter(0))
+            effects.others.append((float(moved.max()), where))
             rest = torch.cat([after.norms[:index], after.norms[index + 1 :]])
-            changed = int((_bits(rest) != _bits(before.norms)).sum())
-            worst.bits = max(worst.bits, (changed, where), key=itemgetter(0))
+            effects.bits.append((int((_bits(rest) != _bits(before.norms)).sum()), where))
 
 
 def _search(session: Session, theta: Float[Tensor, " params"], generator: torch.Generator) -> Iterator[_OddRecord]:
@@ -191,31 +193,39 @@ def _points(session: Session, generator: torch.Generator) -> Iterator[Float[Tens
     yield theta + width * torch.randn(theta.shape, generator=generator).to(theta)
 
 
-def _findings(worst: _Worst, protected: str, room: float) -> list[CheckFinding]:
+def _largest(effects: list[tuple[float, str]]) -> tuple[float, str]:
+    """Return the largest effect, and the first record that had it, but for rounding."""
+    sizes = [size for size, _ in effects]
+    where = effects[first_largest(sizes, relative=_EQUAL)][1] if any(sizes) else "none"
+    return max(sizes, default=0.0), where
+
+
+def _findings(effects: _Effects, protected: str, room: float) -> list[CheckFinding]:
     def outcome(bad: bool) -> CheckOutcome:
-        return "inconclusive" if not worst.trials else "fail" if bad else "pass"
+        return "inconclusive" if not effects.trials else "fail" if bad else "pass"
 
     def by(effect: tuple[float, str]) -> str:
         return f" ({effect[1]})" if effect[0] else ""
 
-    own = f"one {protected} moves it by at most {worst.own[0]:.6g} C ({worst.own[1]}; {worst.trials} trials)"
-    others = f"their sums move by {worst.others[0]:.3g} C{by(worst.others)}"
-    bits = f"{worst.bits[0]} norms of other {protected}s change{by(worst.bits)}"
+    largest, others, bits = _largest(effects.own), _largest(effects.others), _largest(effects.bits)
+    own = f"one {protected} moves it by at most {largest[0]:.6g} C ({largest[1]}; {effects.trials} trials)"
+    moved = f"their sums move by {others[0]:.3g} C{by(others)}"
+    changed = f"{bits[0]:.0f} norms of other {protected}s change{by(bits)}"
     return [
-        CheckFinding("influence", "own sum", outcome(not worst.own[0] <= room), own, f"{room:g} C"),
-        CheckFinding("influence", "other agents", outcome(worst.others[0] > 0), others, "exactly 0"),
-        CheckFinding("bits", "norms", outcome(worst.bits[0] > 0), bits, "no bit changes"),
+        CheckFinding("influence", "own sum", outcome(not largest[0] <= room), own, f"{room:g} C"),
+        CheckFinding("influence", "other agents", outcome(others[0] > 0), moved, "exactly 0"),
+        CheckFinding("bits", "norms", outcome(bits[0] > 0), changed, "no bit changes"),
     ]
 
 
-def _check_odd_records(session: Session, worst: _Worst) -> CheckFinding:
+def _check_odd_records(session: Session, effects: _Effects) -> CheckFinding:
     """Find out whether whoever asks the oracle can notice a record that the engine cannot compute."""
-    raised = [each.about for each in worst.refused if _raises(session, each)]
+    raised = [each.about for each in effects.refused if _raises(session, each)]
     measured = (
-        f"{len(worst.refused)} could not be computed; none can be noticed" if worst.refused else "all are computed"
+        f"{len(effects.refused)} could not be computed; none can be noticed" if effects.refused else "all are computed"
     )
     if raised:
-        measured = f"the oracle raises an error ({', '.join(sorted(worst.errors))}): {raised[0]}"
+        measured = f"the oracle raises an error ({', '.join(sorted(effects.errors))}): {raised[0]}"
     outcome: CheckOutcome = "fail" if raised else "pass"
     return CheckFinding("influence", "odd records", outcome, measured, "counts as zero, or is refused on loading")
 

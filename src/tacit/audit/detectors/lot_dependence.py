@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import rel_entr
 
+from tacit.ties import first_largest
+
 _MOST_IN_PAIRS = 1024  # records of which every pair is counted
 _MOST_PAIRS = 20_000_000  # pairs of drawn records that are sorted by distance
 
@@ -72,7 +74,7 @@ class _Counts:
         if tests == 0:
             return Coincidence(p_value=1.0, never=1.0, always=1.0, tests=0, count=0, expected=0.0, where="none")
         exponents = np.where(pairs > 0, _exponent(counts / np.maximum(pairs, 1), chances, pairs), -1.0)
-        best = int(exponents.argmax())
+        best = first_largest(exponents, scale=1.0)
         ends = np.cumsum([len(kind[0]) for kind in self._kinds])
         kind = int(np.searchsorted(ends, best, side="right"))
         label, places = self._labels[kind]

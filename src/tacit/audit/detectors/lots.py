@@ -24,6 +24,7 @@ from tacit.audit.noise.lot_statistics import Draws, rate_p_value, spread_p_value
 from tacit.data import AgentData, Records
 from tacit.privacy import Plan, Privacy
 from tacit.privacy.groups import group_key, group_records, group_units
+from tacit.ties import first_smallest
 from tacit.training.settings import Training
 
 _NOISE, _LENGTH = 0.02, 0.9  # in clipping norms: noise, and what a drawn record adds
@@ -169,7 +170,7 @@ def _check_rate(lots: DrawnLots, risk: float) -> CheckFinding:
     for members, others, size, rate in zip(lots.members, lots.others, lots.sizes, lots.rates, strict=True):
         draws = _draws(members.sum(axis=1) + others, size)
         values.append((rate_p_value(draws, rate, _NOISE), draws.rate, rate))
-    p_value, drawn, stated = min(values)
+    p_value, drawn, stated = values[first_smallest(value[0] for value in values)]
     each, rate_of = ("lots", "q") if lots.untimely is None else ("turns", "rate of a turn")
     measured = f"{drawn:.5g} of records are drawn · {len(values)} agents, {len(lots.members[0])} {each} each"
     return compare("lots", "rate", min(1.0, len(values) * p_value), risk, measured, f"{rate_of} = {stated:.5g}")
@@ -192,6 +193,6 @@ def _check_size(lots: DrawnLots, risk: float) -> CheckFinding:
             if (variance := total * rate * (1 - rate)) > 0:
                 p_value = spread_p_value(_draws(counts, total), rate, _NOISE)
                 values.append((p_value, float(counts.std()), variance**0.5, name))
-    p_value, spread, stated, name = min(values)
+    p_value, spread, stated, name = values[first_smallest(value[0] for value in values)]
     measured, bound = f"lots of {name} vary by {spread:.4g}", f"{stated:.4g} for Poisson lots"
     return compare("lots", "size", min(1.0, len(values) * p_value), risk, measured, bound)

@@ -11,6 +11,7 @@ from tacit.audit.detectors.bare_noise import BareNoise, CoalitionView
 from tacit.audit.detectors.report import CheckFinding, compare
 from tacit.audit.noise.noise_statistics import find_shift, size_p_value, tail_p_value
 from tacit.report.wording import name_agents
+from tacit.ties import first_smallest
 
 _SHIFTED_NUMBERS = 2**17  # of each agent, compared with others at every shift
 _ON_GRID = 0.01  # of a step; rounding to float32 stays below it
@@ -32,7 +33,7 @@ def check_noise(answers: BareNoise, false_alarm: float) -> list[CheckFinding]:
         return [CheckFinding("noise", "size", "fail", "answers that are not finite", bound)]
     each = [noise[agent].ravel() for agent in range(agents)]
     sizes = [size_p_value(values) for values in each]
-    worst = int(np.argmin(sizes))
+    worst = first_smallest(sizes)
     stated, ratio = answers.sigmas[worst], float(np.sqrt(np.mean(each[worst] ** 2)))
     shapes = [float(kstest(values, "norm", method="asymp").pvalue) for values in each]
     tails = [tail_p_value(values) for values in each]
@@ -110,7 +111,7 @@ def _check_shifts(
     found = [(find_shift(part[agent]), f"agent {numbers[agent]} with itself") for agent in range(agents)]
     for one, other in combinations(range(min(agents, _MOST_PAIRED)), 2):
         found.append((find_shift(part[one], part[other]), f"agents {numbers[one]} and {numbers[other]}"))
-    closest, who = min(found, key=lambda each: each[0].p_value)
+    closest, who = found[first_smallest(each.p_value for each, _ in found)]
     apart = f"{abs(closest.lag)} queries and {abs(closest.shift)} coordinates apart"
     measured = f"largest correlation {closest.correlation:.3g}: {who}, {apart}"
     p_value = _least([each.p_value for each, _ in found])

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from tacit.audit.noise.lot_statistics import Draws, rate_interval, rate_p_value, spread_p_value
 from tacit.audit.noise.report import Estimate, NoiseTest
+from tacit.ties import first_largest
 
 _TINY = 1e-300  # in place of a sum of squares that is 0
 _LEAST_NOISE = 1e-9  # in place of no noise
@@ -199,8 +200,8 @@ def find_shift(one: Float[np.ndarray, "times width"], other: Float[np.ndarray, "
     if not valid.any():
         return Shifted(1.0, 0, 0, 0.0)
     exponent = np.where(valid, _exponent(np.abs(sums), np.maximum(counts, 1)), -1.0)
-    best = np.unravel_index(int(exponent.argmax()), exponent.shape)
-    p_value = math.exp(min(math.log(2 * int(valid.sum())) - float(exponent[best]), 0.0))
+    best = np.unravel_index(first_largest(exponent.ravel(), scale=1.0), exponent.shape)
+    p_value = math.exp(min(math.log(2 * int(valid.sum())) - float(exponent.max()), 0.0))
     return Shifted(p_value, int(lags[best[0]]), int(shifts[best[1]]), float(sums[best] / counts[best]))
 
 

@@ -12,6 +12,7 @@ from tacit.privacy.guarantees import EXPOSED
 from tacit.privacy.ledger import EVERYONE
 from tacit.privacy.noise_kinds import Masked
 from tacit.privacy.observers import EVERYBODY, Observer
+from tacit.ties import first_largest
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,8 @@ class LedgerSnapshot:
     def used(self, owner: str) -> tuple[str, float]:
         """Return the owner under a budget for whom its filter counts most, and how much that is."""
         under = self.owners_under(owner)
-        return max(
-            ((each, self.ledger.filtered(each)) for each in under), key=lambda pair: pair[1], default=(owner, 0.0)
-        )
+        counted = [self.ledger.filtered(each) for each in under]
+        return (under[first_largest(counted)], max(counted)) if counted else (owner, 0.0)
 
     def owners_under(self, owner: str) -> list[str]:
         """Return the owners under a budget: one that has its own, or all others."""
