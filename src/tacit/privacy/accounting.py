@@ -43,7 +43,6 @@ MOST_EPSILON = (-LOG2_DISTANCE - 1075) * math.log(2)
 FOURIER_SHARE = 2.0**-52
 """How much of δ is kept for each query against the rounding of Fourier transforms, by which distributions are composed in float64. δ was off by at
 most 0.4·2⁻⁵³ for each query where it is known: up to 10⁵ queries, with lots of all records and of few."""
-_TIE = 1e-9  # of two ε that differ by less, neither is said to be the largest: which one rounding prefers must not show
 # With more cells than this the noise protects nothing, and they are not worth their memory: ε counts as infinite.
 _MOST_CELLS = 2**26
 
@@ -120,6 +119,8 @@ def largest_epsilon(
     Histories that another one dominates (the same number of events, none with a larger rate or count or less noise, in this
     order) cannot have more. For the others, a coarse upper bound decides which are worth deriving.
     """
+    from tacit.ties import first_largest
+
     check(accountant, adjacency, delta)
     if not histories:
         raise PrivacyError("no histories were given, so there is no largest ε")
@@ -136,7 +137,8 @@ def largest_epsilon(
             break
         found[place] = derive_epsilon(events, delta, accountant, adjacency, CELL)
         most = max(most, found[place])
-    return min(place for place, value in found.items() if value >= most * (1 - _TIE)), most
+    places = sorted(found)
+    return places[first_largest(found[place] for place in places)], most
 
 
 def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:

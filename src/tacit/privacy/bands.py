@@ -28,9 +28,9 @@ from jaxtyping import Float
 
 from tacit.errors import PrivacyError
 from tacit.privacy.turns import MOST_BANDS, ROOM, turns_of
+from tacit.ties import first_smallest
 
 _LEAST_GAIN = 0.02  # of the error of sums: for less, answers that are correlated are not worth it
-_TIE = 1e-9  # of two numbers of bands with errors that are closer than this, the first is taken
 _STEPS = (1e-3, 1.0)  # c_k/c_{k-1}: with coefficients that do not grow, C⁻¹ is bounded (Eneström and Kakeya)
 
 
@@ -141,8 +141,7 @@ def compare_bands(
 
 def best_bands(compared: Sequence[BandChoice]) -> int:
     """Return the number of bands with the least error; 1 where none is clearly better than independent noise."""
-    least = min(each.error for each in compared)
-    best = next(each for each in compared if each.error <= least * (1 + _TIE))
+    best = compared[first_smallest(each.error for each in compared)]
     return best.bands if best.error <= 1 - _LEAST_GAIN else 1
 
 

@@ -24,11 +24,14 @@ from tacit.privacy.coalitions import protection
 from tacit.privacy.keys import Keys
 from tacit.privacy.noise_kinds import Masks
 from tacit.privacy.observers import Observer
+from tacit.ties import RELATIVE
 
 MOST_COMPLETE = 64
 """The most agents of which, by default, all pairs share keys."""
 _RATIOS = tuple(2.0 ** (step / 4) for step in range(-12, 25))  # from an eighth to 64
-_LARGE = _RATIOS.index(16.0)  # hardly any key graph needs larger masks, and linear algebra loses twice as many digits as masks have
+_LARGE = _RATIOS.index(
+    16.0
+)  # hardly any key graph needs larger masks, and linear algebra loses twice as many digits as masks have
 _NEAR = 1.02  # of two ratios that are nearly as good, the smaller is taken
 _ENOUGH = 1.06  # times the own noise that remains with large masks: where the rule's response is not known
 _STEPS, _CLOSE = 30, 1e-7  # of Newton's method, and how far from what is wanted it may end
@@ -39,7 +42,6 @@ _EVENLY = (
     1.02  # times the average's variance: what may be paid for all to have the same share of the noise that they need
 )
 _ROUNDING = 1e-12  # of linear algebra; own noise is rounded up by far more
-_TIE = 1e-9  # of two sizes of masks that differ by less, neither is better: which one rounding prefers must not show
 _DIGITS, _ROOM = 5, 1e-8
 """Own noise and masks are rounded up to this many digits, with room for what `Masks.deviations` rounds down. The digits are as few as those of σ: two
 processors agree on linear algebra to about nine, and all who share masks need the same plan."""
@@ -136,9 +138,9 @@ def best_ratio(needed: Sequence[float], keys: Keys, removed: int, response: Resp
     """
     deviation, lowest = _deviations(needed, keys, removed, response)
     least = deviation(lowest)
-    if least >= 1 - _TIE:
+    if least >= 1 - RELATIVE:
         return 0.0
-    enough = min(1.0, least * _NEAR) * (1 + _TIE)
+    enough = min(1.0, least * _NEAR) * (1 + RELATIVE)
     return _RATIOS[bisect_left(range(lowest), True, key=lambda place: deviation(place) <= enough)]
 
 
@@ -160,7 +162,7 @@ def _deviations(
 
     last = len(_RATIOS) - 1
     return deviation, bisect_left(
-        range(last), True, key=lambda place: deviation(place) <= deviation(place + 1) * (1 + _TIE)
+        range(last), True, key=lambda place: deviation(place) <= deviation(place + 1) * (1 + RELATIVE)
     )
 
 

@@ -28,14 +28,12 @@ from scipy.sparse import linalg
 
 from tacit.errors import PrivacyError
 from tacit.privacy.keys import Keys
+from tacit.ties import RELATIVE
 
 _MOST_WORK = 3e9  # multiplications, a few seconds: if all coalitions take more, a bound is used instead
 
 _MOST_DENSE = 200  # agents whose branches are kept as dense matrices
 _MOST_AT_ONCE = 2**20  # numbers of coalitions whose keys are taken out together
-_TIE = 1e-9
-"""Of two coalitions that leave variances closer than this, the first gives the derivative: in symmetric graphs many are equal but for rounding, and
-what is searched for by derivatives must not depend on the processor."""
 
 
 @lru_cache(maxsize=64)
@@ -47,7 +45,10 @@ def _matrix(keys: Keys) -> sparse.csr_array:
 
 
 class Protection(NamedTuple):
-    """The variance that protects every agent from its worst coalition, and its derivative by a²."""
+    """The variance that protects every agent from its worst coalition, and its derivative by a²; of coalitions that are equally bad, by the first.
+
+    In symmetric graphs many are equal but for rounding, and what is searched for by derivatives must not depend on the processor.
+    """
 
     variances: Float[np.ndarray, " agents"]
     slopes: Float[np.ndarray, "agents agents"]
@@ -121,7 +122,7 @@ def _all_coalitions(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, 
         found = 1 / inverse.diagonal()
         for place in np.flatnonzero(found < variances[honest]):
             agent = honest[place]
-            if found[place] < variances[agent] * (1 - _TIE):
+            if found[place] < variances[agent] * (1 - RELATIVE):
                 slopes[agent] = 0
                 slopes[agent, honest] = (inverse[place] * found[place]) ** 2
             variances[agent] = found[place]
@@ -147,8 +148,8 @@ def _without_each(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, cu
         found = 1 / np.maximum(inverse.diagonal() + added, 1e-300)
         found[rows, some.members] = np.inf
         least = found.min(axis=0)
-        best = (found <= least * (1 + _TIE)).argmax(axis=0)
-        for agent in np.flatnonzero(least < variances * (1 - _TIE)).tolist():
+        best = (found <= least * (1 + RELATIVE)).argmax(axis=0)
+        for agent in np.flatnonzero(least < variances * (1 - RELATIVE)).tolist():
             place = int(best[agent])
             worst[agent] = _Removed(some.members[place], ends[place, agent].copy(), weights[place].copy())
         variances = np.minimum(variances, least)
