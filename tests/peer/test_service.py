@@ -135,11 +135,12 @@ def test_a_site_with_a_renewed_key_and_another_address_continues_with_the_masks_
 def test_a_ledger_older_than_the_journal_is_refused(tmp_path):
     consortium = Consortium(tmp_path, 2, pairs=[(0, 1)])
     chain, folder = read_chain(tmp_path / NAMES[0]), consortium.run_folder(0)
-    data = load_own_data(SiteSettings.read(tmp_path / NAMES[0]), chain.current, 0)
+    settings = SiteSettings.read(tmp_path / NAMES[0])
+    data = load_own_data(settings, chain.current, 0)
 
     def begin(answered):
         """Begin as a process that finds so many answers in its journal."""
-        with closing(SiteRun(folder.path.parent, chain, 0, "digits")) as record:
+        with closing(SiteRun(folder.path.parent, chain, 0, settings)) as record:
             training = training_of_site(chain.current, data, record.ledger, evaluate_every=1)
             session = tacit.Session(training, Peer(0, 2, None), record.accounts())
             record.begin(session, session.training.data, on_record=answered)

@@ -86,7 +86,7 @@ class Service:
             data = check_own_data(load_own_data(self.settings, agreement, self.agent), agreement)
             check_public_records(self.settings.dataset, data.dataset, agreement.data.get(KEY))
             self._parameters, self._dtype = parameters_of(agreement, data)
-        record = SiteRun(self.folder / self.settings.runs, self.chain, self.agent, self.settings.dataset)
+        record = SiteRun(self.folder / self.settings.runs, self.chain, self.agent, self.settings)
         async with AsyncExitStack() as stack:
             stack.callback(record.close)
             if data is not None:
