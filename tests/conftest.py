@@ -1,4 +1,5 @@
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -8,3 +9,5 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `import reference`
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES128-GCM-SHA256"
 # What `tacit list` remembers goes to a folder of these tests, and not to the user's cache.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="tacit-tests-")
+# Where a shell runs the tests in its background, they are started to ignore Ctrl-C; tests and the processes they start hear it all the same.
+signal.signal(signal.SIGINT, signal.default_int_handler)

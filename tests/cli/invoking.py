@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
+from waits import LIMIT
 
 from tacit.cli import app
 from tacit.privacy import noise
@@ -56,7 +57,7 @@ def process(*args: object, **options: object) -> subprocess.CompletedProcess:
     """Run the installed program."""
     environment = {**os.environ, **_ENV, **options.pop("env", {})}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    return subprocess.run([str(TACIT), *map(str, args)], env=environment, text=True, timeout=120, **streams)
+    return subprocess.run([str(TACIT), *map(str, args)], env=environment, text=True, timeout=LIMIT, **streams)
 
 
 def stopped_reading(*args: object) -> str:
@@ -66,8 +67,38 @@ def stopped_reading(*args: object) -> str:
     started.stdout.close()
     said = started.stderr.read().decode()
     started.stderr.close()
-    started.wait(120)
+    started.wait(LIMIT)
     return said
+
+
+# Runs the program, with Ctrl-C as in a terminal, which reaches its whole process group, at the moment when a first piece of the work is reported done.
+_INTERRUPTED = """
+import importlib, os, signal, sys
+from contextlib import contextmanager
+
+module = importlib.import_module(sys.argv.pop(1))
+count_progress = module.count_progress
+
+@contextmanager
+def interrupted(*given, **options):
+    with count_progress(*given, **options) as update:
+        def update_and_interrupt(done, *more):
+            update(done, *more)
+            if done:
+                os.killpg(0, signal.SIGINT)
+        yield update_and_interrupt
+
+module.count_progress = interrupted
+from tacit.cli import main
+main()
+"""
+
+
+def interrupted(module: str, *args: object, **options: object) -> subprocess.CompletedProcess:
+    """Run the program, interrupted when `module` reports the first progress: it cannot be through before."""
+    words = [sys.executable, "-c", _INTERRUPTED, module, *map(str, args)]
+    alone = {"start_new_session": True, "capture_output": True, "text": True, "timeout": LIMIT}
+    return subprocess.run(words, env={**os.environ, **_ENV}, **alone, **options)
 
 
 def one_line(text: str) -> str:

@@ -1,13 +1,9 @@
 """Ctrl-C in a terminal reaches worker processes, too: only the command itself answers, and what was done is kept."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 
 import pytest
-from invoking import document, one_line
+from invoking import document, interrupted, one_line
 
 BATCHES = 12
 AUDIT = (
@@ -28,19 +24,10 @@ AUDIT = (
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_no_traceback_and_an_audit_that_can_be_resumed(tmp_path, monkeypatch):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tacit", *map(str, AUDIT), "--workers", "2"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # with a process group of its own, as in a terminal
-        env={**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80", "TERM": "dumb"},
-    )
-    assert process.stderr.readline().startswith(f"neighbor-dsgd: 2 of {2 * BATCHES} runs, about ")
-    os.killpg(process.pid, signal.SIGINT)
-    printed, said = process.communicate(timeout=120)
-    assert (process.returncode, printed) == (130, "")
+    done = interrupted("tacit.cli.audit.batches", *AUDIT, "--workers", 2, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (130, "")
+    said = done.stderr
+    assert said.startswith(f"neighbor-dsgd: 2 of {2 * BATCHES} runs, about ")
     assert f"of {2 * BATCHES} runs are kept. Resume with: " in one_line(said)
     for word in ("Traceback", "KeyboardInterrupt", "leaked"):
         assert word not in said

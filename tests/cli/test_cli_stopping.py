@@ -4,10 +4,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from invoking import QUICK, TACIT, one_line
+from waits import LIMIT, wait_until
 
 from tacit.cli.terminal import play_run
 from tacit.privacy import DurableLedger
@@ -22,7 +22,7 @@ def test_a_signal_stops_at_a_round_saves_and_says_how_to_resume(tmp_path, number
         "train",
         *QUICK,
         "--rounds",
-        "4000",
+        "200000",
         "--name",
         "long",
         "--source",
@@ -39,11 +39,9 @@ def test_a_signal_stops_at_a_round_saves_and_says_how_to_resume(tmp_path, number
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     ) as run:
         events = tmp_path / "runs" / "long" / "events.jsonl"
-        while not events.exists() or '"snapshot"' not in events.read_text():
-            assert run.poll() is None, run.stderr.read()
-            time.sleep(0.05)
+        wait_until(lambda: run.poll() is not None or (events.exists() and '"snapshot"' in events.read_text()))
         run.send_signal(number)
-        _, errors = run.communicate(timeout=120)
+        _, errors = run.communicate(timeout=LIMIT)
     assert run.returncode == code
     assert "and saved. Resume with: tacit resume runs/long" in one_line(errors)
     assert (tmp_path / "runs" / "long" / "checkpoint.safetensors").is_file()
@@ -68,6 +66,27 @@ def test_a_signal_before_the_first_round_leaves_nothing(tacit, tmp_path, monkeyp
     assert not (tmp_path / "runs" / "one").exists()
     assert DurableLedger(tmp_path / "runs" / "ledger.sqlite").owners == ()
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.fixture
+def in_the_background():
+    """Ignore Ctrl-C, as a shell without job control starts its background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    assert signal.signal(signal.SIGINT, before) is signal.SIG_IGN
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
+def test_a_run_in_the_background_is_stopped_by_sigterm_alone(
+    tacit, tmp_path, monkeypatch, in_the_background, number, code
+):
+    def stopping_at_once(runner, screen, shown):
+        os.kill(os.getpid(), number)
+        return progress_of(runner, screen, shown)
+
+    monkeypatch.setattr(play_run, "show_rounds", stopping_at_once)
+    assert tacit("train", *QUICK, "--name", "one")[0] == code
+    assert (tmp_path / "runs" / "one" / "summary.json").exists() == (code == 0)
 
 
 def test_a_signal_before_a_resumed_round_says_how_to_resume(tacit, tmp_path, monkeypatch):
@@ -104,7 +123,6 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 
 wanted, program, *words = sys.argv[1:]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 sys.meta_path.insert(0, Interrupt())
 sys.argv = [program, *words]
 runpy.run_module(program, run_name="__main__")
@@ -131,6 +149,6 @@ def test_ctrl_c_during_imports_ends_quietly(tmp_path, program, during):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LIMIT,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

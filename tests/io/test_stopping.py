@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -26,3 +28,26 @@ def test_an_error_is_not_lost_and_handlers_are_restored():
     with pytest.raises(ZeroDivisionError), signals_delayed():
         _ = 1 / 0
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+IN_THE_BACKGROUND = """
+import os, signal
+from tacit.io.stopping import Stopping, signals_delayed
+
+with Stopping(print) as stopping:
+    stop = stopping.let_rounds_end()
+    with signals_delayed():
+        os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+    print(stop())
+    os.kill(os.getpid(), signal.SIGTERM)
+    print(stop(), stopping.exit_code)
+assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+"""
+
+
+def test_a_process_that_was_started_to_ignore_ctrl_c_does_so_and_hears_sigterm():
+    shell = ["sh", "-c", """trap '' INT; exec "$0" -c "$1" """, sys.executable, IN_THE_BACKGROUND]
+    done = subprocess.run(shell, capture_output=True, text=True)
+    words = "stopping after this round; press Ctrl-C again to stop at once"
+    assert (done.stdout, done.stderr) == (f"False\n{words}\nTrue 143\n", "")

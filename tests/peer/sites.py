@@ -32,13 +32,19 @@ LIMITS = {"grace_seconds": 1.0, "resend_seconds": 0.3, "linger_seconds": 20.0}
 
 
 class Consortium:
-    """Sites with keys, folders and a signed agreement, as `tacit peer` commands would make them."""
+    """Sites with keys, folders and a signed agreement, as `tacit peer` commands would make them.
 
-    def __init__(self, folder, count, *, pairs=None, status=False, addresses=None, limits=LIMITS, **settings):
+    The data set is divided among them; with `whole`, each has all of its records.
+    """
+
+    def __init__(
+        self, folder, count, *, pairs=None, status=False, addresses=None, limits=LIMITS, whole=False, **settings
+    ):
         given = {**SETTINGS, "agents": count, **settings}
         config = RunConfig.of({key: value for key, value in given.items() if value is not None})
         data = config.load_data()
         self.config, self.data, self.folder = config, data, folder
+        sizes = [len(data.dataset.train)] * count if whole else data.sizes
         addresses = addresses or [free_address() for _ in range(count)]
         self.identities = [
             Identity.create(folder / name, name, address=address)
@@ -51,17 +57,18 @@ class Consortium:
             data.dataset,
             title="trial",
             first=self.identities[0].card,
-            records=data.sizes[0],
+            records=sizes[0],
             days=1,
             limits=limits,
         )
-        for identity, records in zip(self.identities[1:], data.sizes[1:], strict=True):
+        for identity, records in zip(self.identities[1:], sizes[1:], strict=True):
             agreement = add_member(agreement, identity.card, records)
         self.agreement = connect_members(agreement, pairs)
         self.sign(self.agreement, self.identities, self.identities)
         for number, identity in enumerate(self.identities):
             page = free_address() if status else ""
-            SiteSettings(dataset="digits", split="iid", part=number, status=page).save(folder / identity.name)
+            own = {} if whole else {"split": "iid", "part": number}
+            SiteSettings(dataset="digits", status=page, **own).save(folder / identity.name)
 
     def sign(self, agreement, signers, holders):
         for holder in holders:

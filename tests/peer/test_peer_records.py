@@ -61,7 +61,7 @@ def test_someone_at_several_sites_is_not_covered_and_every_site_says_so(begun, m
     own = site.settings.model_copy(update={"part": None})
     whole = load("digits")
     units = replace(whole, train=whole.train.of_units(torch.arange(len(whole.train)) // 3))
-    monkeypatch.setattr("tacit.peer.preparation.whole_data", lambda settings, seed: units)
+    monkeypatch.setattr("tacit.runs.building.whole_data", lambda *_: units)
     privacy = tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=10, unit=tacit.Unit("patient", most=3))
     training = tacit.Training(
         algorithm=tacit.SGD(),

@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import os
 import re
+import signal
 import sqlite3
 from contextlib import closing
 
 import pytest
 import torch
+from waits import LIMIT
 
 import tacit
 from tacit.errors import InvalidInput, NetworkError, StorageError
@@ -17,6 +20,7 @@ from tacit.peer.preparation import load_own_data, training_of_site
 from tacit.peer.protocol.interface import RecordKind
 from tacit.peer.recording import JOURNAL, SiteRun
 from tacit.peer.runtime import Peer
+from tacit.peer.service import run_site
 from tacit.peer.settings import SiteSettings
 from tacit.privacy import DurableLedger
 from tacit.privacy.accounting import ceil_digits
@@ -61,11 +65,11 @@ def test_every_rule_gives_the_models_of_one_process_to_the_bit(tmp_path, algorit
 def test_bands_give_the_models_of_one_process_to_the_bit_and_start_anew_after_a_restart(tmp_path):
     """Each query is charged once, restart or not: the same event covers bands that start anew (`privacy/bands.py`)."""
     whole, stopped = Consortium(tmp_path / "whole", 3, bands=2), Consortium(tmp_path / "stopped", 3, bands=2)
-    assert play_all(whole, seconds=300) == ["finished"] * 3
+    assert play_all(whole) == ["finished"] * 3
     assert len(whole.run_folder(0).events().plan.bands) == 2
     assert torch.equal(whole.theta(), whole.theta_in_one_process())
-    assert play_all(stopped, meanwhile=stop_at(2), seconds=300) == ["stopped"] * 3
-    assert play_all(stopped, seconds=300) == ["finished"] * 3
+    assert play_all(stopped, meanwhile=stop_at(2)) == ["stopped"] * 3
+    assert play_all(stopped) == ["finished"] * 3
     assert not torch.equal(stopped.theta(), whole.theta())
     folder = stopped.run_folder(0)
     assert folder.summary()["links_used"] == folder.summary()["links_planned"] == 8
@@ -135,11 +139,12 @@ def test_a_site_with_a_renewed_key_and_another_address_continues_with_the_masks_
 def test_a_ledger_older_than_the_journal_is_refused(tmp_path):
     consortium = Consortium(tmp_path, 2, pairs=[(0, 1)])
     chain, folder = read_chain(tmp_path / NAMES[0]), consortium.run_folder(0)
-    data = load_own_data(SiteSettings.read(tmp_path / NAMES[0]), chain.current, 0)
+    settings = SiteSettings.read(tmp_path / NAMES[0])
+    data = load_own_data(settings, chain.current, 0)
 
     def begin(answered):
         """Begin as a process that finds so many answers in its journal."""
-        with closing(SiteRun(folder.path.parent, chain, 0, "digits")) as record:
+        with closing(SiteRun(folder.path.parent, chain, 0, settings)) as record:
             training = training_of_site(chain.current, data, record.ledger, evaluate_every=1)
             session = tacit.Session(training, Peer(0, 2, None), record.accounts())
             record.begin(session, session.training.data, on_record=answered)
@@ -167,6 +172,26 @@ def test_a_run_that_nobody_joins_says_so_and_spends_nothing(tmp_path, monkeypatc
         assert ledger.account(consortium.agreement.run_name) is None
 
 
+def test_a_site_in_the_background_of_a_shell_is_stopped_by_sigterm_alone(tmp_path):
+    Consortium(tmp_path, 3)
+    begun = []
+
+    async def send(service):
+        while getattr(service, "status", None) is None or service.status.phase != "waiting for neighbours":
+            await asyncio.sleep(0.01)
+        for number in (signal.SIGINT, signal.SIGTERM):  # a second one that is heard would end it at once
+            os.kill(os.getpid(), number)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        outcome = run_site(
+            tmp_path / "north", on_start=lambda one: begun.extend((one, asyncio.ensure_future(send(one))))
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (outcome, begun[0].status.phase) == ("stopped", "stopped")
+
+
 def test_a_version_that_declares_a_member_gone_travels_and_ends_the_wait(tmp_path):
     """West never starts. North is given the new version by hand; the others get it from their neighbours."""
     consortium = Consortium(tmp_path, 4, rounds=3)
@@ -174,8 +199,8 @@ def test_a_version_that_declares_a_member_gone_travels_and_ends_the_wait(tmp_pat
     present = consortium.identities[:3]
 
     async def declare(services):
-        await asyncio.sleep(0.5)
-        assert {services[0].status.phase, services[2].status.phase} == {"waiting for neighbours"}
+        while {services[0].status.phase, services[2].status.phase} != {"waiting for neighbours"}:
+            await asyncio.sleep(0.01)
         consortium.sign(after, present, present[:1])
         services[0].reload()
 
@@ -204,7 +229,7 @@ def test_the_status_page_shows_the_sites_own_view_and_refuses_others(tmp_path):
             writer.write(f"{method} {path} HTTP/1.1\r\nHost: {host or address}\r\n\r\n".encode())
             content = b""
             while True:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(LIMIT):
                     chunk = await reader.read(65536)
                 content += chunk
                 if not chunk or (path == "/events" and b'"finish"' in content):

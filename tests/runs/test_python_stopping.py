@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from own_run import OBJECTS, Halving, given, stopped
+from waits import LIMIT
 
 import tacit
 from tacit.errors import RuleError
@@ -22,14 +23,6 @@ class Slipping(Halving):
         if at.round == 3 and float(at.gradient(state.theta).abs().sum()) > 0:
             raise KeyError("momentum")
         return super().round(state, at)
-
-
-@pytest.fixture(autouse=True)
-def _ctrl_c_is_heard():
-    """Handle SIGINT as Python does by default, also where the tests run in the background of a shell, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def ctrl_c(*rounds):
@@ -130,7 +123,7 @@ def test_runs_may_be_played_in_another_thread(tmp_path):
         target=lambda: done.append(tacit.train(tacit.DSGT(), **settings, run="one", runs=tmp_path)), daemon=True
     )
     play.start()
-    play.join(120)
+    play.join(LIMIT)
     assert done[0].history[-1].round == 12
 
 

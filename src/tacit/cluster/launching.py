@@ -15,6 +15,7 @@ from types import FrameType
 from torch.distributed import TCPStore
 
 from tacit.cluster.group import LOST
+from tacit.io.stopping import heard
 
 RESTARTS = 3
 PIPE = "TACIT_LAUNCHER_PIPE"
@@ -124,7 +125,7 @@ class _Attempt:
             with suppress(ProcessLookupError):
                 self._ranks[0].send_signal(number)
 
-        before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, pass_on) for number in heard()}
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from tacit.io import chains
 from tacit.runs.config import RunConfig
 from tacit.runs.event_types import NoticeEvent, SiteView
 
-_A_SITES_OWN = {"dataset", "data_dir", "code"}
+_A_SITES_OWN = {"dataset", "data_dir", "split", "code"}
 
 
 def check_site(run: RunEvidence) -> Iterator[str]:

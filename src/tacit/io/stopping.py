@@ -1,4 +1,8 @@
-"""Ctrl-C and SIGTERM as requests to stop: at once before training starts, and then between two rounds."""
+"""Ctrl-C and SIGTERM as requests to stop: at once before training starts, and then between two rounds.
+
+A signal that a process was started to ignore stays ignored, as is usual on Unix: a shell without job control starts `tacit train … &` so, and
+Ctrl-C is then meant for what runs in the foreground. SIGTERM stops such a run.
+"""
 
 import signal
 import threading
@@ -12,6 +16,11 @@ from tacit.io.interrupts import INTERRUPTED
 BOTH = (signal.SIGINT, signal.SIGTERM)
 
 
+def heard(signals: Sequence[signal.Signals] = BOTH) -> list[signal.Signals]:
+    """Return which of these signals this process was not started to ignore."""
+    return [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextmanager
 def signals_delayed() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM wait until the end of this, as while a process is started that has to be known to be ended."""
@@ -19,7 +28,7 @@ def signals_delayed() -> Iterator[None]:
         yield
         return
     arrived: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: arrived.append(number)) for number in BOTH}
+    before = {number: signal.signal(number, lambda number, frame: arrived.append(number)) for number in heard()}
     try:
         yield
     finally:
@@ -58,7 +67,7 @@ class Stopping:
 
     def __enter__(self) -> Self:
         # Signals reach only the main thread. Ray calls its workers in another one, and ends them itself.
-        for number in self._signals if threading.current_thread() is threading.main_thread() else ():
+        for number in heard(self._signals) if threading.current_thread() is threading.main_thread() else ():
             self._before[number] = signal.signal(number, self._take)
         return self
 

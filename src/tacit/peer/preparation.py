@@ -1,12 +1,11 @@
 """What a site needs before it takes part: its own records, checked against the agreement, and the agreement as the core takes it."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from tacit import __version__
-from tacit.data import IID, AgentData, DataSet, Schema
+from tacit.data import AgentData, Schema
 from tacit.data.schema import check_records
 from tacit.errors import DataError, InvalidInput
 from tacit.peer.agreement.document import Agreement
@@ -16,11 +15,8 @@ from tacit.peer.agreement.terms import config_of, key_graph_of, topology_of
 from tacit.peer.protocol.interface import PeerTerms
 from tacit.peer.settings import SiteSettings
 from tacit.privacy import Ledger
-from tacit.runs.building import divide_data, model_for
+from tacit.runs.building import data_of_site, divide_data, model_for
 from tacit.runs.config import RunConfig
-from tacit.runs.specs import is_shipped, load_dataset
-from tacit.runs.user_code import find, is_user_code
-from tacit.runs.user_parts import as_data
 from tacit.training.preparation import make_module
 from tacit.training.settings import Training
 
@@ -28,37 +24,22 @@ _MOST_VECTORS = 16
 _SMALLEST_CAP = 4 * 2**20
 
 
+def config_of_site(agreement: Agreement, settings: SiteSettings) -> RunConfig:
+    """Return the settings of the run with what a site adds: its data set and, if it has a part of that, how that is divided."""
+    own = {"dataset": settings.dataset} | ({} if settings.part is None else {"split": settings.split})
+    return config_of(agreement).model_copy(update=own)
+
+
 def load_own_data(settings: SiteSettings, agreement: Agreement, agent: int) -> AgentData:
     """Return the records of this site, as those of one agent."""
-    config = config_of(agreement)
+    config = config_of_site(agreement, settings).model_copy(update={"data_dir": settings.data_dir})
     if settings.part is None:
-        whole = whole_data(settings, config.seed)
-        own = whole.split(1, IID())
-        # Nobody knows whether a patient of this site is one of another site, too.
-        local = whole.train.units is not None
-        return replace(own, owners=(agreement.members[agent].name,), partition="", local_units=local)
+        return data_of_site(config, agreement.members[agent].name)
     if settings.part >= len(agreement.members):
         raise InvalidInput(
             f"part is {settings.part}; the data is divided among {len(agreement.members)} members, from 0"
         )
-    place: dict[str, Any] = {"dataset": settings.dataset, "data_dir": settings.data_dir, "seed": config.seed}
-    place |= {"agents": len(agreement.members), "split": settings.split, "private": False}
-    divided = divide_data(RunConfig.of({key: value for key, value in place.items() if value is not None}))
-    return divided.only([settings.part])
-
-
-def whole_data(settings: SiteSettings, seed: int) -> DataSet:
-    """Return the data set that a site's settings name."""
-    if is_user_code(settings.dataset) and not is_shipped("dataset", settings.dataset):
-        found = as_data(find("dataset", settings.dataset))
-        if isinstance(found, DataSet):
-            return found
-        if found.agents != 1:
-            raise DataError(
-                f"{settings.dataset} holds the records of {found.agents} agents; a site gives its own alone"
-            )
-        return found.dataset
-    return load_dataset(settings.dataset, settings.data_dir, seed)
+    return divide_data(config).only([settings.part])
 
 
 def check_own_data(data: AgentData, agreement: Agreement) -> AgentData:

@@ -13,9 +13,10 @@ from tacit.errors import InvalidInput, StorageError
 from tacit.io.files import write_atomically
 from tacit.models.hashing import models_sha256
 from tacit.peer.agreement.signed import Chain
-from tacit.peer.agreement.terms import config_of
+from tacit.peer.preparation import config_of_site
 from tacit.peer.protocol.notes import Notes
 from tacit.peer.records import keep_fingerprint
+from tacit.peer.settings import SiteSettings
 from tacit.privacy import Account, DurableAccount, DurableLedger
 from tacit.privacy.observers import Observer
 from tacit.report import RecordedRun, write_report
@@ -43,10 +44,10 @@ JOURNAL = "journal.sqlite"
 class SiteRun:
     """A run on disk at one site. Opens a new folder, or the one that is there; close it."""
 
-    def __init__(self, runs: Path, chain: Chain, agent: int, dataset: str) -> None:
+    def __init__(self, runs: Path, chain: Chain, agent: int, settings: SiteSettings) -> None:
         agreement = chain.versions[0]
         self.chain, self.agent = chain, agent
-        self.config = config_of(agreement).model_copy(update={"dataset": dataset})
+        self.config = config_of_site(agreement, settings)
         self._resources = ExitStack()
         try:
             path = runs / agreement.run_name

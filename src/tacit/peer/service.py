@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from tacit.data import AgentData
 from tacit.errors import InvalidInput, NetworkError
+from tacit.io.stopping import heard
 from tacit.peer.agreement.signed import Chain, read_chain
 from tacit.peer.agreement.terms import check_terms, config_of
 from tacit.peer.identity import Identity, earlier_signers
@@ -89,7 +90,7 @@ class Service:
             data = check_own_data(load_own_data(self.settings, agreement, self.agent), agreement)
             check_public_records(self.settings.dataset, data.dataset, agreement.data.get(KEY))
             self._parameters, self._dtype = parameters_of(agreement, data)
-        record = SiteRun(self.folder / self.settings.runs, self.chain, self.agent, self.settings.dataset)
+        record = SiteRun(self.folder / self.settings.runs, self.chain, self.agent, self.settings)
         async with AsyncExitStack() as stack:
             stack.callback(record.close)
             if data is not None:
@@ -319,7 +320,7 @@ def run_site(folder: Path, *, on_start: Callable[[Service], None] = lambda _: No
             else:
                 task.cancel()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in heard():
             loop.add_signal_handler(number, ask)
         loop.add_signal_handler(signal.SIGHUP, service.reload)
         return await service.run()

@@ -1,13 +1,14 @@
 """Makes what the settings of `tacit train` describe: data, links, model, loss, rule, and all of it as a `Training`."""
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 
 from tacit.algorithms import STEPS, Algorithm, Averaged, Momentum, Robust
 from tacit.algorithms.robust import parse_robust
-from tacit.data import AgentData, DataSet
-from tacit.errors import InvalidInput
+from tacit.data import IID, AgentData, DataSet
+from tacit.errors import DataError, InvalidInput
 from tacit.models import Loss
 from tacit.networks import Topology, find_codec
 from tacit.privacy import Cancelling, Discrete, Fast, Ledger, NoPrivacy, Privacy, Secret, Seeded, Sources, Unit
@@ -55,6 +56,26 @@ def divide_data(config: RunConfig) -> AgentData:
                 f"already; leave {key} out"
             )
     return whole
+
+
+def data_of_site(config: RunConfig, name: str) -> AgentData:
+    """Return all records of a data set as those of one site among peers."""
+    whole = whole_data(config.dataset, config.data_dir, config.seed)
+    # Nobody knows whether a patient of this site is one of another site, too.
+    local = whole.train.units is not None
+    return replace(whole.split(1, IID()), owners=(name,), partition="", local_units=local)
+
+
+def whole_data(text: str, folder: str | None, seed: int) -> DataSet:
+    """Return the data set that a site names."""
+    if not is_user_code(text) or is_shipped("dataset", text):
+        return load_dataset(text, folder, seed)
+    found = as_data(find("dataset", text))
+    if isinstance(found, DataSet):
+        return found
+    if found.agents != 1:
+        raise DataError(f"{text} holds the records of {found.agents} agents; a site gives its own alone")
+    return found.dataset
 
 
 def links(config: RunConfig, agents: int) -> nx.Graph | Topology:
@@ -112,7 +133,7 @@ def make_training(
         model=model_for(config, data.dataset),
         loss=loss_function(config),
         data=data,
-        privacy=_privacy(config, data.agents, key_graph) if config.private else NoPrivacy(lot_size=config.lot_size),
+        privacy=make_privacy(config, data.agents, key_graph),
         rounds=config.rounds,
         lr=Constant(config.lr) if config.lr_final is None else LogSpaced(config.lr, config.lr_final),
         graph=graph,
@@ -150,7 +171,10 @@ def make_absences(config: AnyConfig) -> tuple[Absence, ...]:
     return tuple(Absence(each.agent, each.first, each.until, each.rekey) for each in config.absences)
 
 
-def _privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Privacy:
+def make_privacy(config: RunConfig, agents: int, key_graph: nx.Graph | None) -> Privacy | NoPrivacy:
+    """Return the privacy settings of a run as the library takes them."""
+    if not config.private:
+        return NoPrivacy(lot_size=config.lot_size)
     noise: Cancelling | Discrete | None = None
     if config.noise == "discrete":
         noise = Discrete(config.rounding_bits)

@@ -1,26 +1,30 @@
 """A finished run, read from its folder: `tacit.load`."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from tacit.data import Schema
+from tacit.data import AgentData, Schema
 from tacit.errors import InvalidInput, TacitError, choose
 from tacit.graphs.files import graph_of
 from tacit.models import FlatModel
-from tacit.privacy import Cancelling, DurableLedger, Plan, Privacy, Unit
+from tacit.privacy import DurableLedger, Plan, Privacy, Unit
 from tacit.privacy.noise_kinds import Masks
-from tacit.runs.building import loss_function, model_for
+from tacit.privacy.votes import Ballot
+from tacit.runs.building import data_of_site, loss_function, make_privacy, model_for
 from tacit.runs.config import RunConfig
 from tacit.runs.describe import snapshot_of
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.folder import RunFolder
 from tacit.runs.models import load_models
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
+from tacit.runs.python_training import privacy_of
 from tacit.runs.rebuilding import rebuild
 from tacit.runs.recorded_parts import describe_data, describe_function, describe_model, describe_rule, differences
 from tacit.runs.resuming import LOADED, how_to_load, how_to_resume
@@ -59,7 +63,9 @@ def load(run: str | os.PathLike[str], *, runs: str | os.PathLike[str] = "runs", 
             f"all settings of run {folder.name!r} are in its config.toml; leave out {', '.join(objects)}"
         )
     else:
-        parts = _of_command_line(config)
+        parts = _of_command_line(config, plan)
+    if plan.ballot is not None and isinstance(parts["data"], AgentData):
+        parts["data"] = _tried(partial(_without_pool, parts["data"], plan.ballot))
     _check_fit(folder, parts["model"], theta)
     return Result(
         **parts,
@@ -87,15 +93,34 @@ def _check_fit(folder: RunFolder, model: Any, theta: Tensor) -> None:
         )
 
 
-def _of_command_line(config: RunConfig) -> dict[str, Any]:
+def _of_command_line(config: RunConfig, plan: PlanEvent) -> dict[str, Any]:
     """Return rule, model and data of a run that `tacit train` started."""
-    data = _tried(config.load_data)
+    data = _tried(lambda: config.load_data() if plan.site is None else _data_of_site(config, plan))
     model = _tried(lambda: model_for(config, data.dataset))
     return {
         "algorithm": _tried(config.rule, config.algorithm),
         "data": data,
         "model": _tried(lambda: FlatModel(make_module(model, config.seed), loss_function(config))),
     }
+
+
+def _data_of_site(config: RunConfig, plan: PlanEvent) -> AgentData:
+    """Return the records of the site whose view of a run this is, under the schema that was agreed on."""
+    assert plan.site is not None
+    name = plan.site.members[plan.site.agent]
+    if plan.owners == (name,):
+        data = data_of_site(config, name)
+    else:  # it has a part of a data set that is divided among all members
+        divided = config.load_data()
+        if plan.owners[0] not in divided.owners:
+            raise InvalidInput(f"the records of {config.dataset} are not divided as when {name!r} had its part of them")
+        data = divided.only([divided.owners.index(plan.owners[0])])
+    return replace(data, dataset=replace(data.dataset, schema=Schema.of(plan.schema)))
+
+
+def _without_pool(data: AgentData, ballot: Ballot) -> AgentData:
+    """Return data with the public records that teachers were asked about set aside, as they were for the run."""
+    return replace(data, dataset=data.dataset.with_pool(ballot.records))
 
 
 def _of_python(config: PythonConfig, path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,41 +163,31 @@ def _tried(make: Callable[[], Any], shown: str = "absent") -> Any:
 
 def _plan(plan: PlanEvent, config: AnyConfig) -> Plan:
     """Return the mechanism of every agent, as the events state it."""
-    privacy, masks = None, None if plan.masks is None else Masks.of_json(plan.masks)
-    if plan.private:
-        assert plan.delta is not None
-        assert plan.adjacency is not None
-        assert plan.accountant is not None
-        privacy = Privacy(
-            epsilon=plan.epsilon,
-            noise_multiplier=config.noise_multiplier if plan.epsilon is None else None,
-            delta=plan.delta,
-            clip=plan.clips,
-            lot_size=plan.lot_sizes,
-            adjacency=plan.adjacency,
-            accountant=plan.accountant,
-            unit=None if plan.unit is None else Unit.of(plan.unit),
-            noise=plan.discrete if masks is None else _cancelling(masks, plan, config),
-            bands=max(1, len(plan.bands)),
-        )
+    masks = None if plan.masks is None else Masks.of_json(plan.masks)
     return Plan(
         sample_rates=plan.sample_rates,
         lot_sizes=plan.lot_sizes,
-        clips=plan.clips,
+        clips=plan.clips if plan.private else (math.inf,) * plan.agents,  # JSON has no word for that
         noise_multipliers=plan.noise_multipliers,
         queries=plan.queries,
-        privacy=privacy,
+        privacy=_privacy(config, masks),
         masks=masks,
+        numbers=None if plan.site is None else (plan.site.agent,),
         bands=plan.bands,
         rounding=plan.discrete,
+        ballot=plan.ballot,
     )
 
 
-def _cancelling(masks: Masks, plan: PlanEvent, config: AnyConfig) -> Cancelling:
-    keys = masks.keys
-    return Cancelling(
-        curious=plan.planned_observer.curious or 0,
-        keys="complete" if keys.pairs is None else graph_of(keys.agents, keys.pairs),
-        ratio="auto" if config.mask_ratio is None else config.mask_ratio,
-        lost=masks.lost,
-    )
+def _privacy(config: AnyConfig, masks: Masks | None) -> Privacy | None:
+    """Return the privacy settings of a run; without masks, if these were wanted and not worth while."""
+    if masks is None and config.noise == "cancelling":
+        config = config.model_copy(update={"noise": "local"})
+    if isinstance(config, PythonConfig):
+        found = privacy_of(config)
+    else:
+        keys = None
+        if masks is not None and config.keys.strip() not in ("complete", "graph"):
+            keys = graph_of(masks.keys.agents, masks.keys.all_pairs)  # where it was in a file, that may be gone
+        found = make_privacy(config, config.agents, keys)
+    return found if isinstance(found, Privacy) else None

@@ -115,10 +115,11 @@ def training_with(config: PythonConfig, objects: Mapping[str, Any]) -> Training:
     """Return the training of a run with these objects."""
     settings: dict[str, Any] = {"mixing": config.mixing, "sizes": config.sizes, "device": config.device}
     settings |= {key: getattr(config, key) for key in _AS_THEY_ARE} | {"absences": make_absences(config)}
-    return Training(privacy=_make_privacy(config), **settings | dict(objects))
+    return Training(privacy=privacy_of(config), **settings | dict(objects))
 
 
-def _make_privacy(config: PythonConfig) -> Privacy | NoPrivacy:
+def privacy_of(config: PythonConfig) -> Privacy | NoPrivacy:
+    """Return the privacy settings of a run as the library takes them."""
     if not config.private:
         return NoPrivacy(lot_size=config.lot_size)
     settings = {key: value for key in _PRIVACY if (value := getattr(config, key)) is not None}

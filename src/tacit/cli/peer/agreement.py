@@ -54,9 +54,9 @@ def new(
         from tacit.peer.agreement.document import version_file
         from tacit.peer.agreement.drafting import draft_agreement
         from tacit.peer.cards import CARD_FILE, read_card
-        from tacit.peer.preparation import whole_data
         from tacit.peer.public_records import KEY, check_public_records
         from tacit.peer.settings import SiteSettings
+        from tacit.runs.building import whole_data
 
         config = RunConfig.of(RunConfig.read(settings))
         limits = {
@@ -65,7 +65,7 @@ def new(
             "fewest_links": fewest_links,
         }
         own = SiteSettings.read(here)
-        data = whole_data(own, config.seed)
+        data = whole_data(own.dataset, own.data_dir, config.seed)
         agreement = draft_agreement(
             config,
             data,
