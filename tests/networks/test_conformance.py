@@ -54,6 +54,24 @@ TOPOLOGIES = {
     "moving": Moving(AGENTS, reach=0.5, seed=1, window=40),
 }
 CASES = [(rule, where) for rule in RULES for where in TOPOLOGIES if not ("dinno" in rule and where == "one way")]
+APART = (
+    4  # which share of the cases a quick run plays: every rule on some kinds of links, and every kind with some rules
+)
+
+
+def spread_out(first):
+    """Return all cases, of which every fourth from this one on is played in a quick run, and the others in a slow one."""
+    return [
+        pytest.param(*case, marks=() if number % APART == first else pytest.mark.slow)
+        for number, case in enumerate(CASES)
+    ]
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_a_quick_run_has_every_rule_and_every_kind_of_links(first):
+    rules, links = zip(*(case.values for case in spread_out(first) if not case.marks), strict=True)
+    assert set(rules) == set(RULES)
+    assert set(links) == set(TOPOLOGIES)
 
 
 def test_every_shipped_rule_is_in_the_table():
@@ -179,7 +197,7 @@ def links_of(where):
     return links
 
 
-@pytest.mark.parametrize(("rule", "where"), CASES)
+@pytest.mark.parametrize(("rule", "where"), spread_out(0))
 def test_networks_give_what_the_equations_say_and_agree_to_the_bit(rule, where):
     together, apart = (play(RULES[rule], TOPOLOGIES[where], torch.float64) for play in (stacked, wired))
     assert torch.equal(over_rounds(together), over_rounds(apart))
@@ -192,13 +210,7 @@ def test_networks_give_what_the_equations_say_and_agree_to_the_bit(rule, where):
     torch.testing.assert_close(over_rounds(together), torch.stack([first, *expected]), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("rule", "where"),
-    [
-        pytest.param(*case, marks=() if case[1] in ("irregular", "one way", "matchings") else pytest.mark.slow)
-        for case in CASES
-    ],
-)
+@pytest.mark.parametrize(("rule", "where"), spread_out(2))
 def test_networks_agree_to_the_bit_in_float32_as_well(rule, where):
     together, apart = (play(RULES[rule], TOPOLOGIES[where], torch.float32) for play in (stacked, wired))
     assert torch.equal(over_rounds(together), over_rounds(apart))

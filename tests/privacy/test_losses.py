@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
 from dp_accounting.pld import PLDAccountant
+from dp_accounting.pld.pld_pmf import DensePLDPmf
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
-from tacit.privacy.losses import composed_epsilon, query_losses
+from tacit.privacy.losses import _composed, _epsilon_of, _sides, composed_epsilon, query_losses
 
 RELATIONS = {
     "add_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
@@ -47,6 +48,33 @@ def test_epsilon_is_that_of_dp_accountings_own_accountant(adjacency, delta):
     cases = [(((rate, sigma),), count) for rate, sigma, count in queries]
     found = composed_epsilon(cases, delta, adjacency, 2.0**-10)
     assert found == pytest.approx(accountant.get_epsilon(delta), rel=1e-7)
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("count", [1, 2, 40, 2000])
+@pytest.mark.parametrize(("rate", "sigma"), [(1.0, 30.0), (0.1, 1.0), (256 / 6000, 7.19), (1e-3, 0.5)])
+def test_many_queries_are_composed_to_the_bit_as_dp_accounting_does_and_have_its_epsilon(rate, sigma, count, adjacency):
+    for pmf in _sides(query_losses(((rate, sigma),), 2.0**-9, adjacency)):
+        found, expected = _composed(pmf, count).to_dense_pmf(), pmf.self_compose(count).to_dense_pmf()
+        assert (found._lower_loss, found._infinity_mass) == (expected._lower_loss, expected._infinity_mass)
+        assert np.array_equal(found._probs, expected._probs)
+        for delta in (1e-15, 1e-9, 1e-5, 0.01, 0.9):
+            assert _epsilon_of(found, delta) == pytest.approx(
+                expected.get_epsilon_for_delta(delta), rel=1e-13, abs=1e-15
+            )
+
+
+def test_losses_too_large_for_float64_and_masses_without_bound_have_the_epsilon_of_dp_accounting():
+    for losses, probs, unbounded in (
+        (600, np.full(100, 0.01), 0.0),
+        (760, np.full(100, 0.01), 0.0),
+        (760, np.full(70, 0.01), 0.3),
+        (-5, np.zeros(4), 1.0),
+        (-5, np.array([0.5, 0.5]), 0.0),
+    ):
+        pmf = DensePLDPmf(1.0, losses, probs, unbounded, True)
+        for delta in (1e-9, 0.1, 0.3, 0.7):
+            assert _epsilon_of(pmf, delta) == pytest.approx(pmf.get_epsilon_for_delta(delta), rel=1e-13)
 
 
 def test_the_distribution_of_a_query_is_made_once_however_often_it_is_asked():

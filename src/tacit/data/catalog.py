@@ -6,6 +6,7 @@ are tuned on validation and reported on test, and neither is ever trained on.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -89,11 +90,16 @@ def synthetic(
     )
 
 
-def _digits(folder: Path) -> DataSet:
+@lru_cache(maxsize=1)
+def _read_digits() -> Records:
     from sklearn.datasets import load_digits  # slow to import, and nothing else here needs it
 
     digits = load_digits()
-    records = Records(torch.from_numpy(digits.images.astype(np.uint8))[:, None], torch.from_numpy(digits.target))
+    return Records(torch.from_numpy(digits.images.astype(np.uint8))[:, None], torch.from_numpy(digits.target))
+
+
+def _digits(folder: Path) -> DataSet:
+    records = _read_digits()  # only copies of them are given away
     # There is no official test set: every fifth record of each class is held out. Of each class, because the
     # labels recur with a period: of every fifth record of all, one half would have 37 nines and 7 fours. For
     # the same reason what is held out is put in the order of classes before it is halved.

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from tacit.data.inputs import Inputs, call_model, mapped, names, parts
 from tacit.data.prepare import close
 from tacit.errors import ModelError
+from tacit.models.seeding import seeded
 
 
 def check_module(module: nn.Module, example: Inputs) -> None:
@@ -98,8 +99,7 @@ def _watch(module: nn.Module, batch: Inputs, seed: int) -> Seen:
     # The hooks are on a copy, and are removed all the same.
     handles = [layer.register_forward_hook(watcher(name), with_kwargs=True) for name, layer in module.named_modules()]
     try:
-        with torch.no_grad(), torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with torch.no_grad(), seeded(seed):
             call_model(module, batch)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
         several = zip(names(batch), parts(batch), strict=True)

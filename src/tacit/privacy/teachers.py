@@ -26,6 +26,7 @@ from tacit.data.schema import check_records
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.models.checks import check_module
 from tacit.models.functional import FlatModel, Loss, cross_entropy
+from tacit.models.seeding import seeded
 from tacit.privacy.accounts import Account
 from tacit.privacy.gradients.arithmetic import own_arithmetic
 from tacit.privacy.groups import group_key, group_records
@@ -172,8 +173,7 @@ class Teachers:
         """Yield a copy of the model for one teacher, with random numbers that start again: nothing passes from one teacher to the next."""
         before = chance_state()
         try:
-            with torch.random.fork_rng():
-                torch.manual_seed(0)
+            with seeded(0):
                 yield copy.deepcopy(self._model)
         finally:
             restore_chance(before)

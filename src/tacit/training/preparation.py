@@ -1,6 +1,7 @@
 """What a run needs before its first round: a module, a start, weights for the neighbours, labels."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import networkx as nx
 import torch
@@ -15,8 +16,10 @@ from tacit.errors import DataError, GraphError, InvalidInput, ModelError, TacitE
 from tacit.graphs import as_graph, check_mixing_matrix, mixing_matrix
 from tacit.graphs.adjacency import adjacency
 from tacit.models import FlatModel
+from tacit.models.seeding import seeded
 from tacit.networks import Links, Several, Static, Topology, check_topology
 from tacit.privacy import Ledger, Lot, VmapEngine
+from tacit.privacy.gradients.choice import code_and_records
 from tacit.privacy.units import Unit, require_units
 
 Model = nn.Module | Callable[[], nn.Module]
@@ -28,8 +31,7 @@ def make_module(model: Model, seed: int) -> nn.Module:
     """Return the module itself, or one that its function makes under `seed`; torch's global state stays as it was."""
     if isinstance(model, nn.Module):
         return model
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         module = model()
     if not isinstance(module, nn.Module):
         raise InvalidInput(f"model must be a module or a function that makes one; it made {type(module).__name__}")
@@ -143,9 +145,24 @@ def _topology(
     return Static(Links.of(sparse.csr_array(mixing), heard))
 
 
+_PROBED: set[tuple[Any, ...]] = set()
+
+
 def probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, schema: Schema) -> None:
-    """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked."""
+    """Compute one clipped gradient of public records, so that a model that cannot be trained fails before anything is asked.
+
+    A model of torch's own layers is tried once per process.
+    """
     lot = public_lot(data, schema, 2, theta.device)
+    known = code_and_records(model, lot)
+    key = None if known is None else (*known, data.dataset.classes)
+    if key is None or key not in _PROBED:
+        _probe(model, theta, data, lot)
+    if key is not None:
+        _PROBED.add(key)
+
+
+def _probe(model: FlatModel, theta: Float[Tensor, " params"], data: AgentData, lot: Lot) -> None:
     with torch.no_grad():
         inputs, targets = lot.take(torch.arange(2, device=theta.device))
         outputs = model.outputs(theta, inputs)

@@ -92,6 +92,12 @@ _VERDICTS: dict[tuple[Any, ...], _Verdict] = {}
 
 def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[Any, ...] | None:
     """Return everything that decides which engine is chosen, or None if a user's own code is involved."""
+    known = code_and_records(model, example)
+    return None if known is None else (*known, tuple(lot_sizes), torch.get_num_threads())
+
+
+def code_and_records(model: FlatModel, example: Lot) -> tuple[Any, ...] | None:
+    """Return what a model is made of and the public records that it is tried on, to compare; None if a user's own code is involved."""
     make = make_of(model.training_module)
     if make is None or not is_own(model.loss) or not is_own(example.prepare):
         return None
@@ -99,15 +105,7 @@ def _key(model: FlatModel, example: Lot, lot_sizes: Sequence[float]) -> tuple[An
         (each.shape, each.dtype, each.device, hash(each.cpu().contiguous().view(torch.uint8).numpy().tobytes()))
         for each in (*parts(example.inputs), example.targets)  # a test on other records says nothing about these
     )
-    return (
-        make,
-        model.loss,
-        example.prepare,
-        tuple(names(example.inputs)),
-        records,
-        tuple(lot_sizes),
-        torch.get_num_threads(),
-    )
+    return make, model.loss, example.prepare, tuple(names(example.inputs)), records
 
 
 def _remembered(key: tuple[Any, ...] | None, chosen: Chosen) -> Chosen:

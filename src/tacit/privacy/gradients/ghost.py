@@ -54,14 +54,15 @@ class GhostEngine(BatchEngine):
     ) -> None:
         self.compiled = compiled
         stacked = StackedModel(model, compiled=compiled)
-        self.numbers_kept = stacked.numbers_kept(example)
+        calls, tried = stacked.try_record(example)
+        self.numbers_kept = stacked.numbers_kept(calls)
         self._bytes = 4 * self.numbers_kept, 12 * model.size  # of a record, and of a block
         threads = torch.get_num_threads()
         self._batch_bytes = _BATCH_BYTES * min(threads, _MOST_THREADS)
         size = size or choose_size(lot_sizes, most=_BLOCK_BYTES // max(1, self._bytes[0]))
         blocks = blocks_at_once(size, lot_sizes, self._most_blocks(size), threads)
         shape = Shape(size, blocks, threads, largest_lot(lot_sizes))
-        stacked.leave_room(example, size, shape.most_in_lot)
+        stacked.leave_room(tried, size, shape.most_in_lot)
         kernel = CompiledKernel(stacked) if compiled else stacked
         super().__init__(model, BatchRunner(kernel, shape, model.dtype, filler_of(example, model.dtype)))
         self.most_records = max(size, _PART_BYTES // max(1, sum(table[0].nbytes for table in parts(example.inputs))))

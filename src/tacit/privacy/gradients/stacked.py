@@ -70,21 +70,20 @@ class StackedModel:
         """Return every block's sum of gradients, unclipped, in float64."""
         return self._weighted(self._account(data), data.keep.double(), None)
 
-    def numbers_kept(self, example: Lot) -> int:
-        """Return how many numbers are stored for one record, such as the first of these."""
-        calls = self._try(example)[0]
+    def numbers_kept(self, calls: "Sequence[_LayerCall]") -> int:
+        """Return how many numbers are stored for one record, such as that of a trial."""
         kept = sum(taken.inputs.numel() + taken.outputs.numel() for taken in calls)
         used = _uses(calls)
         counts = zip(self._model.names, self._model.counts, strict=True)
         return kept + sum(count for name, count in counts if used[name] > 1)  # those have per-sample gradients
 
-    def leave_room(self, example: Lot, block: int, most_in_lot: int) -> None:
+    def leave_room(self, tried: Sequence[Accounted], block: int, most_in_lot: int) -> None:
         """Clip to slightly less than C, to leave room for the rounding of all sums of a lot, with and without a record.
 
         Only sums of ghost norms over several positions are rounded: K float64 products for a number of a block, so a record
         with Σ‖aₜ‖‖gₜ‖ = s and factor w adds at most (K + 2)·2⁻⁵³·w·s, and w·s ≤ C / `LEAST_SHARE`.
         """
-        rounded = [each.rounded * block for each in self._try(example)[1] if each.rounded]
+        rounded = [each.rounded * block for each in tried if each.rounded]
         if not rounded:
             return
         self.exact = False
@@ -93,7 +92,7 @@ class StackedModel:
         if self._hair > _MOST_HAIR:
             raise Unsupported("with so many positions and records, the rounding of sums cannot be bounded")
 
-    def _try(self, example: Lot) -> tuple[list["_LayerCall"], list[Accounted]]:
+    def try_record(self, example: Lot) -> tuple[list["_LayerCall"], list[Accounted]]:
         """Run one public record, and return the calls of layers with their norms and sums."""
         theta = torch.zeros(1, self._model.size, dtype=self._model.dtype, device=example.targets.device)
         inputs, targets = example.take(torch.zeros(1, dtype=torch.int64, device=example.targets.device))
