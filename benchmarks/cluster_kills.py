@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
     "compile": False,
 }
 LAUNCHERS = ("torchrun", "workers", "ray")
-_RESTARTS, _LONGEST = 1000, 1.5  # seconds that a rank plays before it is killed
+_RESTARTS = 1000
 
 
 def start(launcher: str, folder: Path, ranks: int) -> "subprocess.Popen[str]":
@@ -82,9 +82,20 @@ def find_ranks(runs: Path) -> dict[int, int]:
 
 
 def play(
-    folder: Path, *, launcher: str, kills: int, ranks: int, rounds: int, seed: int, seconds: float
+    folder: Path,
+    *,
+    launcher: str,
+    kills: int,
+    ranks: int,
+    rounds: int,
+    seed: int,
+    seconds: float,
+    longest: float = 1.5,
 ) -> dict[str, Any]:
-    """Play the run with `kills` kills and once without, and return what was found, with the seconds of each restart."""
+    """Play the run with `kills` kills and once without, and return what was found, with the seconds of each restart.
+
+    longest: how many seconds all ranks play before one is killed, at most.
+    """
     chance, started, killed = random.Random(seed), time.monotonic(), [0] * ranks
     (folder / "run.toml").write_bytes(tomli_w.dumps(SETTINGS | {"rounds": rounds}).encode())
     runs, run = folder / "runs", start(launcher, folder, ranks)
@@ -96,7 +107,7 @@ def play(
                 restarts.append(time.monotonic() - last)  # the first is the start
                 before = set(playing.values())
                 if sum(killed) < kills:
-                    time.sleep(chance.uniform(0.0, _LONGEST))
+                    time.sleep(chance.uniform(0.0, longest))
                     victim = chance.randrange(ranks)
                     with suppress(ProcessLookupError):
                         os.kill(playing[victim], signal.SIGKILL)

@@ -21,7 +21,7 @@ from tacit.privacy.gradients.clipping import Lot
 from tacit.training.session import Session
 from tacit.training.settings import Training
 
-AGENTS, RECORDS, LOT = 10, 6_000, 256
+AGENTS, RECORDS, LOT, COMPILE = 10, 6_000, 256, True
 
 
 class Played:
@@ -44,7 +44,7 @@ class Played:
                 sources=sources,
                 ledger=DurableLedger(ledger),
                 evaluate_every=rounds + 2,
-                compile=True,
+                compile=COMPILE,
             )
         )
         self._session.advance()

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from benchmarks import cluster, masks
+import tacit
+from benchmarks import cluster, masks, rounds
 from benchmarks.peer_soak import MemorySample, summarise
 from benchmarks.report import Report, Row
 from benchmarks.timing import Times, take_turns
@@ -109,12 +110,19 @@ def test_rounds_with_masks_are_set_beside_rounds_with_local_noise_on_the_same_gr
 
 
 @pytest.mark.slow
-def test_a_round_is_taken_apart():
-    words = [sys.executable, "-m", "benchmarks", "rounds", "--json", "--turns", "1"]
-    document = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-    values = document["threads"]["1"]["values"]
-    parts = sum(values[f"{part}_secret"]["value"] for part in ("gradient", "gather", "noise", "draw", "record", "mix"))
-    assert 0.5 * values["round_secret"]["value"] < parts < 1.1 * values["round_secret"]["value"]
+def test_a_round_is_taken_apart(monkeypatch, tmp_path):
+    """A small one. Parts do not overlap, so they are no longer than the round together."""
+    for name, value in {"AGENTS": 3, "RECORDS": 30, "LOT": 6, "COMPILE": False}.items():
+        monkeypatch.setattr(rounds, name, value)
+    monkeypatch.setattr(rounds, "default_threads", lambda: 1)
+    parts = ("gradient", "gather", "noise", "draw", "record", "mix")
+    values = rounds.run(1).to_json()["threads"]["1"]["values"]
+    assert {f"{part}_{side}" for part in ("round", *parts) for side in ("secret", "fast")} <= set(values)
+    played = rounds.Played(tacit.Fast(0), 1, tmp_path / "ledger.sqlite")
+    played.advance()
+    (taken,) = played.rounds
+    assert all(taken[part] > 0 for part in parts)
+    assert sum(taken[part] for part in parts) < taken["round"]
 
 
 @pytest.mark.slow

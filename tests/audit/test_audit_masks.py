@@ -80,9 +80,10 @@ def largest(findings: Findings, statistic: str) -> float:
 
 @pytest.mark.parametrize(
     ("observers", "runs"),
-    [([1], 100), pytest.param([1], 1000, marks=pytest.mark.slow), pytest.param([1, 5], 1000, marks=pytest.mark.slow)],
+    [([1], 100), pytest.param([1, 5], 300, marks=pytest.mark.slow)],
 )
 def test_a_sound_system_passes(observers: list[int], runs: int) -> None:
+    """With secret lots and noise; `test_bounds_come_close_to_what_is_claimed` plays more, with a seed."""
     findings = attack(None, observers, runs=runs)
     assert findings.verdict == "no violation found", findings.to_json()["thresholds"]
 
@@ -93,6 +94,7 @@ def test_bounds_come_close_to_what_is_claimed(observers: list[int], share: float
     """Against one agent, behind masks, and against the target's two neighbours, from whom own noise alone protects it. The seed is fixed."""
     findings = attack(Fast(5), observers, runs=2000)
     print(findings.claim.epsilon, findings.epsilon, findings.reach)
+    assert findings.verdict == "no violation found"
     assert share * findings.claim.epsilon < findings.epsilon <= findings.claim.epsilon
 
 

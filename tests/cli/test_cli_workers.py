@@ -33,7 +33,8 @@ spare_queries = 10
 compile = false
 """
 LIMIT = 600  # seconds until a run counts as hung, beside other tests, too
-LONG = ("--rounds", "1500")
+ROUNDS = 600
+LONG = ("--rounds", str(ROUNDS))
 """For a run that has to be in its middle when a signal arrives, also if this process is slow to send it."""
 
 
@@ -106,7 +107,7 @@ def test_ranks_that_are_killed_or_silent_start_again_and_end_with_the_same_model
     ledger = DurableLedger(Path("runs/ledger.sqlite"), read_only=True)
     account = ledger.account("one")
     assert account.state == "finished"
-    assert 1500 <= account.spent <= 1503
+    assert ROUNDS <= account.spent <= ROUNDS + 3
     code, out, _ = finished(start("ledger", "--verify"))
     assert code == 0
     assert "the record is complete" in out
@@ -117,12 +118,12 @@ def test_ranks_that_are_killed_or_silent_start_again_and_end_with_the_same_model
 def test_torchrun_and_ray_start_killed_ranks_again_and_the_run_ends_as_if_nobody_was_killed(launcher, tmp_path):
     if launcher == "ray":
         pytest.importorskip("ray")
-    found = play(tmp_path, launcher=launcher, kills=2, ranks=2, rounds=1500, seed=0, seconds=LIMIT)
+    found = play(tmp_path, launcher=launcher, kills=2, ranks=2, rounds=ROUNDS, seed=0, seconds=LIMIT, longest=0.5)
     assert found["ended"], (tmp_path / "log.txt").read_text()[-3000:]
     assert sum(found["kills"]) == 2
     assert found["same_models"]
     assert found["state"] == "finished"
-    assert found["charged"] == 1500 + found["lost"]
+    assert found["charged"] == ROUNDS + found["lost"]
     assert found["lost"] <= 2
     assert found["wrong_with_the_ledger"] == []
 

@@ -58,8 +58,7 @@ def test_two_ranks_agree_with_the_stack_to_the_bit():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["float32", "float64"])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(("ranks", "kind"), [(1, "float64"), (2, "float64"), (4, "float32")])
 def test_every_rule_on_every_topology_agrees_with_the_stack_to_the_bit(ranks, kind):
     assert set(PAIRS) == set(RULES)
     assert_agree(ranks, CASES, kind)

@@ -125,9 +125,12 @@ def test_a_partition_heals(tmp_path, seconds):
     When it has healed, the links between the halves are used again. Nobody plays alone meanwhile.
     """
     halves, between = ((0, 1, 2), (3, 4, 5)), [(2, 3), (0, 5)]
-    rounds = 100 + 10 * seconds
+    delay = 0.1
+    rounds = 40 + int(
+        seconds / (2 * delay)
+    )  # a round takes a message there and one back, so some are left when it heals
     with (
-        EmulatedNetwork(6, seed=2, loss=0.01, delay=0.04, jitter=0.02) as network,
+        EmulatedNetwork(6, seed=2, loss=0.01, delay=delay, jitter=0.02) as network,
         Sites(tmp_path, network, pairs=RING, limits=IMPATIENT, rounds=rounds) as sites,
     ):
         sites.until_round(5, network.sites)
@@ -155,8 +158,8 @@ def test_a_partition_heals(tmp_path, seconds):
 def test_a_site_that_is_gone_is_declared_gone_and_the_others_end(tmp_path, how):
     left, lost = (0, 1, 2, 3, 5), 4
     with (
-        EmulatedNetwork(6, seed=3, loss=0.01, delay=0.01, jitter=0.01) as network,
-        Sites(tmp_path, network, pairs=RANDOM, limits=IMPATIENT, rounds=200) as sites,
+        EmulatedNetwork(6, seed=3, loss=0.01, delay=0.03, jitter=0.01) as network,
+        Sites(tmp_path, network, pairs=RANDOM, limits=IMPATIENT, rounds=100) as sites,
     ):
         sites.until_round(5, network.sites)
         if how == "killed":

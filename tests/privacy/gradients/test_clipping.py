@@ -3,7 +3,7 @@ import torch
 from layer_models import Twice
 from torch import nn
 
-from tacit.models import FlatModel, convnet, mlp, resnet9
+from tacit.models import FlatModel, convnet, mlp
 from tacit.privacy import VmapEngine
 from tacit.privacy.gradients.clipping import (
     HAIR,
@@ -226,17 +226,6 @@ def test_an_infinite_record_of_one_agent_is_nothing_to_another():
     engine = VmapEngine(model)
     assert engine.plain_sums(theta, lot)[1].isfinite().all()
     assert engine.clipped_sums(theta, lot, torch.ones(2, dtype=torch.float64)).sums.isfinite().all()
-
-
-@pytest.mark.slow
-def test_resnet9_has_per_sample_gradients():
-    model = FlatModel(resnet9((3, 8, 8), 10))
-    assert model.size > 6_000_000
-    lot = Lot(torch.randn(2, 3, 8, 8), torch.tensor([1, 2]), torch.tensor([0, 2]))
-    theta = model.flatten(resnet9((3, 8, 8), 10))[None]
-    sums, norms = VmapEngine(model).clipped_sums(theta, lot, torch.tensor([0.1]))
-    assert (norms > 0.1).all()
-    assert 0 < sums.double().norm() <= 0.2
 
 
 def test_records_prepared_when_taken_are_those_prepared_before():
