@@ -11,10 +11,10 @@ demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
 
 test: check  ## lint, types and every test but the slow ones
-	@$(THREADS) $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest $(PYTEST_OPTIONS) -m "not slow" -n auto --dist worksteal
 
 test-slow: $(READY)  ## the tests that take minutes each
-	@$(THREADS) $(BIN)/python -m pytest -m slow -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest $(PYTEST_OPTIONS) -m slow -n auto --dist worksteal
 
 audit-quick: $(READY)  ## attack sound and faulty systems, every rule with every fault; a quarter of an hour
 	@$(THREADS) TACIT_AUDIT_RUNS=1000 $(BIN)/python -m pytest tests/audit/test_audit_faults.py -n auto --dist worksteal -rP
