@@ -27,6 +27,7 @@ AUDIT = (
 
 
 @pytest.mark.slow
+@pytest.mark.chance(1e-6)
 def test_ctrl_c_leaves_no_traceback_and_an_audit_that_can_be_resumed(tmp_path, monkeypatch):
     process = subprocess.Popen(
         [sys.executable, "-m", "tacit", *map(str, AUDIT), "--workers", "2"],
