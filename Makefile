@@ -13,10 +13,10 @@ demo: $(READY)  ## train ten agents privately on embedded data
 	@$(BIN)/python examples/demo.py
 
 test: check  ## lint, types and every test but the slow ones
-	@$(THREADS) $(BIN)/python -m pytest -m "not slow" -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest $(PYTEST_OPTIONS) -m "not slow" -n auto --dist worksteal
 
 test-slow: $(READY)  ## the tests that take minutes each
-	@$(THREADS) $(BIN)/python -m pytest -m slow -n auto --dist worksteal
+	@$(THREADS) $(BIN)/python -m pytest $(PYTEST_OPTIONS) -m slow -n auto --dist worksteal
 
 test-elsewhere: $(READY)  ## as `make test`, with the rounding of another kind of processor
 	@$(ELSEWHERE) $(MAKE) --no-print-directory test

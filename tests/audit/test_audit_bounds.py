@@ -106,7 +106,7 @@ def test_gaussian_bound_comes_near_the_truth_and_not_above():
 
 
 def test_bounds_exceed_the_truth_no_oftener_than_stated():
-    """Randomised response for any mechanism, Gaussian noise for Gaussian DP; a false alarm has probability 1e-6."""
+    """Randomised response for any mechanism, Gaussian noise for Gaussian DP. The seed is fixed."""
     rng, times, runs = np.random.default_rng(2), 2000, 300
     allowed = binom.isf(1e-6, times, 0.1)
     wrong = 1 / (1 + math.e)
@@ -163,7 +163,7 @@ def test_the_curve_of_full_lots_is_gaussian_and_symmetric():
 
 
 def test_no_likelihood_ratio_test_passes_below_the_curve_and_the_best_comes_near():
-    """Four standard deviations of each of seven rates: a false alarm has probability below 1e-3."""
+    """Within four standard deviations of each of seven rates; the seed is fixed."""
     event, runs, rng = calibrated(), 20_000, np.random.default_rng(4)
     curve = event_curve(event)
     absent, present = (likelihood_ratios(event, runs, rng, present=side) for side in (False, True))
@@ -197,7 +197,7 @@ def test_the_tradeoff_bound_finds_most_of_epsilon_and_never_more(seed):
 
 
 def test_the_true_noise_is_refuted_no_oftener_than_stated():
-    """At the best point of the true curve; a false alarm has probability 1e-6."""
+    """At the best point of the true curve; the seed is fixed."""
     curve, rng = event_curve(calibrated()), np.random.default_rng(5)
     refuted = 0
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""Each detector finds the fault that it is for, and stays silent on a sound system: false alarms 1e-6 each."""
+"""Each detector finds the fault that it is for, and stays silent on a sound system. Seeds are fixed, but where a rate is stated."""
 
 from dataclasses import replace
 
@@ -67,6 +67,7 @@ def influence_of(settings):
         return check_influence(session)
 
 
+@pytest.mark.chance(RISK)
 @SIZES
 def test_a_sound_system_passes_with_secret_lots_and_noise_and_is_not_charged(features, lot):
     ledger, steps = Ledger(), []

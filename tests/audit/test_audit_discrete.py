@@ -1,7 +1,6 @@
 """Audits of discrete noise: a sound system passes the curious neighbour and the tests of its noise.
 
-Width 8, a grid as coarse as C, and a canary with the same share of every axis: rounding makes it 1.7 C long on average. False alarms: one in a
-thousand. That noise covers rounding is tested in `test_audit_check_noise.py` and, without an audit, in
+Width 8, a grid as coarse as C, and a canary with the same share of every axis: rounding makes it 1.7 C long on average. That noise covers rounding is tested in `test_audit_check_noise.py` and, without an audit, in
 `tests/privacy/test_discrete.py`.
 """
 
@@ -23,19 +22,20 @@ from tacit.audit.noise.discrete_scores import normal_scores
 from tacit.audit.noise.report import AgentNoise, Estimate
 from tacit.errors import PrivacyError
 from tacit.experiments.trials import read_event, write_event
-from tacit.privacy import Event, epsilon
+from tacit.privacy import Event, Fast, epsilon
 
 DELTA, RUNS = 1e-2, 100
 
 
 @pytest.mark.slow
+@pytest.mark.chance(1e-7)
 def test_sound_system_with_discrete_noise_passes():
     privacy = Privacy(epsilon=1.0, delta=DELTA, clip=1.0, lot_size=2, accountant="rdp", noise=Discrete(0))
     graph = nx.complete_graph(3)
     world = dirac(DSGD(), privacy=privacy, rounds=20, lr=0.05, graph=graph, records=20, dense=True)
     neighbor = Neighbor(world=world, observers=[1])
     claim = Claim.of(neighbor.event, DELTA, neighbor.grid)
-    findings = judge(collect(neighbor, RUNS, batch=RUNS), claim, confidence=0.999)
+    findings = judge(collect(neighbor, RUNS, batch=RUNS), claim, confidence=1 - 1e-7)
     assert findings.verdict == "no violation found", findings.to_json()["thresholds"]
 
 
@@ -52,13 +52,14 @@ def test_size_of_discrete_noise_is_compared_in_the_units_in_which_it_is_stated()
     """Rounding makes vectors up to 1.37 C long here; an estimate in units of C would be as much too large. The seed is fixed."""
     privacy = Privacy(noise_multiplier=1.0, delta=DELTA, clip=1.0, lot_size=2, accountant="rdp", noise=Discrete(3))
     world = noise_world(DSGD(), privacy=privacy, rounds=20, lr=0.05, graph=nx.complete_graph(3))
-    report = NoiseCheck(world=world, observers=[1]).run(10)
+    report = NoiseCheck(world=world, observers=[1], sources=Fast(1)).run(10)
     assert "sigma" not in [check.name for check in report.failed]
     assert report.agents[0].sigma.high < 1.3
 
 
+@pytest.mark.chance(1e-6)
 def test_a_coarse_grid_is_not_taken_for_a_fault():
-    """At zero bits the step is as long as C, nearly the size of the noise. False alarms: one in a million."""
+    """At zero bits the step is as long as C, nearly the size of the noise."""
     privacy = Privacy(noise_multiplier=0.3, delta=DELTA, clip=1.0, lot_size=2, accountant="rdp", noise=Discrete(0))
     world = noise_world(DSGD(), privacy=privacy, rounds=20, lr=0.05, graph=nx.complete_graph(3))
     check = NoiseCheck(world=world, observers=[1], false_alarm=1e-6)
@@ -66,7 +67,7 @@ def test_a_coarse_grid_is_not_taken_for_a_fault():
 
 
 def test_discrete_noise_becomes_normal_at_any_size():
-    """Made from the probabilities themselves, by another way than `normal_scores`. False alarms: one in a million each."""
+    """Made from the probabilities themselves, by another way than `normal_scores`. The seed is fixed."""
     chance = np.random.default_rng(3)
     for deviation in (0.6, 1.0, 20.0):
         numbers = np.arange(-400, 401)
@@ -76,8 +77,9 @@ def test_discrete_noise_becomes_normal_at_any_size():
         assert kstest(normal_scores(drawn, 0.8 * deviation, chance), "norm").pvalue < 1e-6
 
 
+@pytest.mark.chance(1e-6)
 def test_noise_on_a_coarse_grid_is_as_stated():
-    """The grid is as coarse as C. False alarms: one in a million."""
+    """The grid is as coarse as C."""
     privacy = Privacy(noise_multiplier=1.0, delta=DELTA, clip=1.0, lot_size=2, accountant="rdp", noise=Discrete(0))
     world = noise_world(DSGD(), privacy=privacy, rounds=10, lr=0.05, graph=nx.complete_graph(3))
     assert NoiseCheck(world=world, observers=[1], false_alarm=1e-6).run(10).verdict == "as stated"

@@ -58,7 +58,7 @@ def test_seeded_batches_differ() -> None:
 
 
 def test_a_single_query_can_be_attacked() -> None:
-    attack = Neighbor(world=world(rounds=1), observers=[1])
+    attack = Neighbor(world=world(rounds=1), observers=[1], sources=Fast(3))
     found = judge(collect(attack, 40, batch=40), Claim.of(attack.event, 1e-2))
     assert {each.statistic for each in found.thresholds} == {"likelihood"}
 

@@ -1,8 +1,8 @@
 """Masks under attack: a sound system passes, and every planted fault of masks is caught by a coalition or by the test of noise.
 
 Six agents on a ring, neighbours share masks five times as large as the noise that they replace, ten queries, (3, 1e-2)-DP against any
-one other agent. All bounds of one attack hold together with a confidence of 0.999; the tests of noise raise a false alarm at most
-once in a thousand, or once in 1e9 where sources are secret. Faulty systems are seeded.
+one other agent. All bounds of one attack hold together with a confidence of 0.999, and of 1 - 1e-7 where sources are secret. Everything
+else is seeded.
 """
 
 from collections.abc import Sequence
@@ -65,10 +65,11 @@ def attack(
     runs: int,
     curious: int = 1,
     coalition: type[Coalition] = Coalition,
+    confidence: float = 0.999,
 ) -> Findings:
     made = coalition(world=world(curious=curious), observers=observers, sources=sources)
     claim = Claim.of(made.event, DELTA)
-    return judge(collect(made, runs, batch=runs), claim, confidence=0.999)
+    return judge(collect(made, runs, batch=runs), claim, confidence=confidence)
 
 
 def largest(findings: Findings, statistic: str) -> float:
@@ -78,13 +79,14 @@ def largest(findings: Findings, statistic: str) -> float:
 # Sound systems
 
 
+@pytest.mark.chance(1e-7)
 @pytest.mark.parametrize(
     ("observers", "runs"),
     [([1], 100), pytest.param([1, 5], 300, marks=pytest.mark.slow)],
 )
 def test_a_sound_system_passes(observers: list[int], runs: int) -> None:
     """With secret lots and noise; `test_bounds_come_close_to_what_is_claimed` plays more, with a seed."""
-    findings = attack(None, observers, runs=runs)
+    findings = attack(None, observers, runs=runs, confidence=1 - 1e-7)
     assert findings.verdict == "no violation found", findings.to_json()["thresholds"]
 
 
@@ -98,6 +100,7 @@ def test_bounds_come_close_to_what_is_claimed(observers: list[int], share: float
     assert share * findings.claim.epsilon < findings.epsilon <= findings.claim.epsilon
 
 
+@pytest.mark.chance(1e-9)
 @pytest.mark.parametrize("rule", [DSGD(), DSGT()], ids=["dsgd", "dsgt"])
 def test_sound_masks_are_as_stated(rule: Any) -> None:
     report = NoiseCheck(world=world(noise_world, rule=rule), observers=[1, 3, 5], false_alarm=1e-9).run(20)
@@ -106,7 +109,14 @@ def test_sound_masks_are_as_stated(rule: Any) -> None:
     assert len(report.agents) == AGENTS
 
 
-@pytest.mark.parametrize("sources", [Fast(2), Seeded(2), None], ids=["fast", "seeded", "secret"])
+@pytest.mark.parametrize(
+    "sources",
+    [
+        pytest.param(Fast(2), id="fast"),
+        pytest.param(Seeded(2), id="seeded"),
+        pytest.param(None, id="secret", marks=pytest.mark.chance(1e-6)),
+    ],
+)
 def test_everybody_else_together_is_left_with_the_targets_own_noise(sources: Sources | None) -> None:
     """They know all masks: 400 answers have the stated own noise, within 5 standard errors."""
     made = Coalition(world=world(), observers=ALL[1:], sources=sources)

@@ -90,6 +90,7 @@ def failed(report):
     return {(each.name, each.agents) for each in report.failed}
 
 
+@pytest.mark.chance(2e-9)
 @pytest.mark.parametrize(
     ("make", "rule", "graph", "observers"),
     [
@@ -99,7 +100,7 @@ def failed(report):
     ],
 )
 def test_secret_noise_is_as_stated(make, rule, graph, observers):
-    """False alarms: 1e-9 each."""
+    """Tests fail with 1e-9 together, and intervals, which share that with more tests than there are intervals, miss no oftener."""
     world = make(rule, privacy=PRIVACY, rounds=ROUNDS, graph=graph)
     attack = NoiseCheck(world=world, observers=observers, false_alarm=1e-9)
     assert set(attack.seen) >= {0, *observers}

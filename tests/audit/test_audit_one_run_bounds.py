@@ -80,7 +80,7 @@ def test_guessing_blindly_shows_nothing(correct):
 
 
 def test_one_run_bound_exceeds_randomised_response_no_oftener_than_stated():
-    """The mechanism for which the bound is tight; a false alarm has probability 1e-6."""
+    """The mechanism for which the bound is tight; the seed is fixed."""
     rng, m, times = np.random.default_rng(0), 200, 2000
     correct = rng.binomial(m, math.e / (1 + math.e), times)
     values, counts = np.unique(correct, return_counts=True)
@@ -119,8 +119,8 @@ def test_fdp_is_exact_for_a_mechanism_that_sometimes_tells_all():
 
 
 def test_fdp_bounds_on_the_gaussian_mechanism_hold_and_grow_with_the_evidence():
-    """Canaries under noise σ=0.5, so μ=2, the surest fifth guessed. Each repetition may fail with probability 10 %, so
-    more than 40 of 200 have probability below 2e-5. In fact none does: a single run is not tight here.
+    """Canaries under noise σ=0.5, so μ=2, the surest fifth guessed. Each repetition may fail with probability 10 %, so more than 40 of 200
+    would be far too many. In fact none does: a single run is not tight here. The seed is fixed.
     """
     rng, m, times = np.random.default_rng(1), 500, 200
     found = []

@@ -1,8 +1,4 @@
-"""The audit of votes passes sound teachers and catches every planted fault.
-
-All bounds of an audit hold together with confidence 0.999, so a sound system, whose noise is secret, is called broken at most once in a
-thousand. Faulty ones are seeded.
-"""
+"""The audit of votes passes sound teachers, whose noise is secret, and catches every planted fault. Faulty ones are seeded."""
 
 import math
 from dataclasses import replace
@@ -24,9 +20,9 @@ RUNS = 400
 VOTING = Voting(epsilon=2.0, delta=1e-3, teachers=10, answers=8, threshold=0.5)
 
 
-def attack(sources=None, runs=RUNS):
+def attack(sources=None, confidence=0.999, runs=RUNS):
     made = attacks.VoteAttack(voting=VOTING, records=20, sources=sources)
-    return judge(collect(made, runs, batch=runs), made.claim, confidence=0.999)
+    return judge(collect(made, runs, batch=runs), made.claim, confidence=confidence)
 
 
 @pytest.mark.parametrize("number", [10, 11, 2])
@@ -43,8 +39,9 @@ def test_the_record_moves_one_vote_of_the_leading_class_on_every_public_record(n
     assert counts[1].tolist() == [[number - ones - 1, ones + 1]] * 4
 
 
+@pytest.mark.chance(1e-7)
 def test_sound_votes_pass_and_the_claim_is_what_is_charged():
-    findings = attack()
+    findings = attack(confidence=1 - 1e-7, runs=1000)  # with which every fault below is caught, too
     assert findings.claim.epsilon == pytest.approx(2.0, rel=1e-2)
     assert findings.verdict == "no violation found"
 

@@ -236,6 +236,7 @@ print(result.stdout, result.exit_code)
     assert played.endswith("Page: audits/count-dsgd-1/audit.html 1"), "the claim is broken, and the exit code says so"
 
 
+@pytest.mark.chance(1e-6)
 def test_an_audit_that_was_added_runs_by_its_name(made_up):
     found = tacit.audit.run_audit("count", runs=40, workers=1, confidence=0.999999, quiet=True)
     assert (found["verdict"], found["settings"]["sigma"]) == ("no violation found", 2.0)

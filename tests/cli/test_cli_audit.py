@@ -1,7 +1,4 @@
-"""`tacit audit`: what it prints and keeps, how it resumes, what it refuses, and when its exit code is 1.
-
-Sound systems draw their noise in secret. Each audit of one is a false alarm with a probability of 1e-6 at most.
-"""
+"""`tacit audit`: what it prints and keeps, how it resumes, what it refuses, and when its exit code is 1. Sound systems draw their noise in secret."""
 
 import copy
 import json
@@ -67,6 +64,7 @@ def played(neighbor, tmp_path):
     return copy.deepcopy(neighbor[1])
 
 
+@pytest.mark.chance(1e-6)
 def test_an_audit_is_one_document_and_is_kept(neighbor):
     folder, found = neighbor
     assert set(found) == KEYS
@@ -82,6 +80,7 @@ def test_an_audit_is_one_document_and_is_kept(neighbor):
     assert "NO VIOLATION FOUND" in (folder / "audit.html").read_text()
 
 
+@pytest.mark.chance(1e-6)
 @pytest.mark.parametrize(
     ("options", "against", "statistic", "about"),
     [
@@ -119,6 +118,7 @@ def test_noise_of_every_kind_is_attacked_and_claimed_as_it_is(options, against, 
     assert "tradeoff" in {bound["method"] for each in found["thresholds"] for bound in each["bounds"]}
 
 
+@pytest.mark.chance(1e-6)
 def test_text_has_claim_thresholds_and_verdict():
     said = answer(*NEIGHBOR, *IN_ONE_BATCH, "--algorithm", "dsgt", "--quiet")
     for words in (
@@ -144,6 +144,7 @@ def test_the_table_of_a_large_audit_fits_80_columns(played, monkeypatch, capsys)
     assert "…" not in said
 
 
+@pytest.mark.chance(1e-6)
 def test_progress_is_reported_in_lines_and_a_folder_is_never_used_twice(tmp_path):
     (tmp_path / "audits" / "neighbor-dsgd-1").mkdir(parents=True)
     result = CliRunner().invoke(app, [str(word) for word in NEIGHBOR])
@@ -155,13 +156,14 @@ def test_progress_is_reported_in_lines_and_a_folder_is_never_used_twice(tmp_path
     assert lines[-1] == "neighbor-dsgd: 80 of 80 runs"
 
 
+@pytest.mark.chance(1e-6)
 def test_what_is_there_is_not_played_again(played, tmp_path, monkeypatch):
     scores = (tmp_path / "one" / "scores.jsonl").read_bytes()
     batches = played_batches(monkeypatch)
     assert document(*NEIGHBOR, "--folder", "one") == played
     assert batches == [1]  # the run that every audit begins with, to see whether it can be played
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == scores
-    assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.999)["confidence"] == 0.999
+    assert document(*NEIGHBOR, "--folder", "one", "--confidence", 0.9999999)["confidence"] == 0.9999999
 
 
 def test_the_folder_of_a_single_audit_is_refused(tmp_path):
@@ -179,6 +181,7 @@ def test_other_settings_in_the_same_folder_are_refused_by_name(played, tmp_path)
     assert (tmp_path / "one" / "scores.jsonl").read_bytes() == kept
 
 
+@pytest.mark.chance(1e-6)
 def test_a_stop_keeps_batches_and_says_how_to_resume(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         played = played_batches(patch, stop_at=4)
@@ -194,6 +197,7 @@ def test_a_stop_keeps_batches_and_says_how_to_resume(tmp_path, monkeypatch):
     assert json.loads((tmp_path / "a b" / "audit.json").read_text())["attack"]["observers"] == [1, 2]
 
 
+@pytest.mark.chance(1e-6)
 def test_a_full_disk_keeps_batches_and_says_how_to_resume(neighbor):
     facts, first, second, *_ = (
         (neighbor[0] / "audits" / "neighbor-dsgd-1" / "scores.jsonl").read_bytes().splitlines(keepends=True)
@@ -228,6 +232,7 @@ def played_batches(monkeypatch, stop_at=0):
     return played
 
 
+@pytest.mark.chance(1e-6)
 def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, monkeypatch):
     plant_noise(1e-9, monkeypatch)
     more = ("--runs", "80", "--batch", "80", "--rounds", "10", "--confidence", "0.95", "-q", "--folder", "bad")
@@ -238,6 +243,7 @@ def test_a_system_without_noise_is_broken_and_the_exit_code_says_so(tmp_path, mo
     assert "BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
 
 
+@pytest.mark.chance(1e-6)
 @pytest.mark.parametrize(
     "options",
     [
@@ -254,6 +260,7 @@ def test_rules_and_graphs_can_be_chosen(options):
     assert (found["attack"]["share_seen"] is None) == ("--adam" in options)
 
 
+@pytest.mark.chance(1e-6)
 def test_a_graph_in_a_file_has_its_own_number_of_agents(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 3\n")
     found = document(*NEIGHBOR, *IN_ONE_BATCH, "--graph", "graph.txt", "--target", 3)
@@ -261,6 +268,7 @@ def test_a_graph_in_a_file_has_its_own_number_of_agents(tmp_path):
     assert found["settings"]["links"] == [[0, 1], [1, 2], [2, 3]]
 
 
+@pytest.mark.chance(1e-6)
 def test_a_blank_image_is_a_natural_record(tmp_path):
     blank = (*NEIGHBOR[:2], *BLANK, "--runs", 10, "--rounds", 3, "--workers", 1, *SURE)
     found = document(*blank)
@@ -276,6 +284,7 @@ def test_the_batch_of_natural_records_is_limited_by_the_memory_of_their_messages
     assert case.most == int(3e6 / (8 * 10 * 3 * 1560))
 
 
+@pytest.mark.chance(2e-6)
 def test_membership_audits_one_algorithm_or_all(membership, monkeypatch):
     found = document(*MEMBERSHIP)
     assert set(found) == KEYS

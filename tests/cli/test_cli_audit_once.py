@@ -1,7 +1,4 @@
-"""`tacit audit noise`, `one-run` and `votes`: what they print and keep, what they refuse, and when the exit code is 1.
-
-Each audit of a sound system is a false alarm with a probability of 1e-6 at most.
-"""
+"""`tacit audit noise`, `one-run` and `votes`: what they print and keep, what they refuse, and when the exit code is 1."""
 
 import json
 import os
@@ -26,6 +23,7 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.chance(1e-6)
 def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
     said = answer(*NOISE)
     for words in (
@@ -45,6 +43,7 @@ def test_sound_noise_is_as_stated_and_the_report_is_kept(tmp_path):
     assert "AS STATED" in (folder / "audit.html").read_text()
 
 
+@pytest.mark.chance(1e-9)
 def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
     plant_noise(0.5, monkeypatch)
     result = CliRunner().invoke(app, [*map(str, NOISE), "--folder", "bad"])
@@ -57,6 +56,7 @@ def test_too_little_noise_is_not_as_stated(tmp_path, monkeypatch):
     assert "✕ NOT AS STATED" in (tmp_path / "bad" / "audit.html").read_text()
 
 
+@pytest.mark.chance(2e-6)
 def test_on_a_ring_the_neighbours_of_agent_0_observe_or_those_who_are_named():
     ring = (*NOISE, "--graph", "ring", "--agents", 6)
     found = document(*ring)
@@ -121,6 +121,7 @@ def test_a_stop_keeps_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.chance(2e-6)
 def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
     found = document(*ONE_RUN, "--seed", 3)
     assert found["verdict"] == "no violation found"
@@ -136,6 +137,7 @@ def test_one_run_guesses_canaries_and_bounds_epsilon(tmp_path):
     assert "one-run-dsgd-2/audit.html" in said
 
 
+@pytest.mark.chance(1e-9)
 def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
     """Without noise every guess is right."""
     plant_noise(1e-9, monkeypatch)
@@ -146,6 +148,7 @@ def test_without_noise_one_run_breaks_the_claim(tmp_path, monkeypatch):
     assert "✕ BROKEN" in (tmp_path / "bad" / "audit.html").read_text()
 
 
+@pytest.mark.chance(1e-6)
 @pytest.mark.parametrize("sees", ["answers", "models"])
 def test_one_run_on_images_has_canaries_with_wrong_labels(sees):
     images = ("audit", "one-run", "--dataset", "digits", "--rounds", 2, "--algorithm", "dsgt", *SURE)
@@ -173,6 +176,7 @@ def test_bad_input_to_one_run_is_refused_with_a_sentence(options, message, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.chance(1e-6)
 def test_masks_are_tested_with_their_covariance():
     options = ("--noise", "cancelling", "--mask-ratio", 2, "--curious", 1)
     found = document(*NOISE, *options)
@@ -182,6 +186,7 @@ def test_masks_are_tested_with_their_covariance():
     assert "--keys means nothing without --noise cancelling" in complaint(*NOISE, "--keys", "graph")
 
 
+@pytest.mark.chance(2e-6)
 def test_a_coalition_is_attacked_with_the_epsilon_against_so_many():
     small = ("--agents", 4, "--graph", "ring", "--keys", "graph", "--mask-ratio", 2, "--rounds", 4, "--records", 10)
     attack = ("audit", "coalition", *small, "--lot-size", 2, "--runs", 10, "--workers", 1, *SURE)
@@ -195,6 +200,7 @@ def test_a_coalition_is_attacked_with_the_epsilon_against_so_many():
     assert "curious is 0; it must be at least 1" in complaint(*attack, "--curious", 0)
 
 
+@pytest.mark.chance(1e-6)
 def test_votes_of_teachers_are_attacked_and_a_check_without_noise_is_found(tmp_path, monkeypatch):
     votes = ("audit", "votes", "--runs", 200, *SURE)
     said = answer(*votes)

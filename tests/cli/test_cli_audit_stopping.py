@@ -23,6 +23,7 @@ AUDIT = (
 
 
 @pytest.mark.slow
+@pytest.mark.chance(1e-6)
 def test_ctrl_c_leaves_no_traceback_and_an_audit_that_can_be_resumed(tmp_path, monkeypatch):
     done = interrupted("tacit.cli.audit.batches", *AUDIT, "--workers", 2, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (130, "")

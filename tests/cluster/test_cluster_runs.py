@@ -290,10 +290,11 @@ def play_silent(rank, runs):
 
 
 @pytest.mark.slow
+@pytest.mark.chance(1e-9)
 def test_secret_masks_cancel_between_ranks(tmp_path):
     """After one query of all, the average model has moved by the clipped average and own noise: hundreds of times less than by masks.
 
-    Own noise has a norm of lr·√(Σ own²·params)/agents, which it exceeds threefold with a chance far below 1e-9. The start has one of 2, the
+    Own noise has a norm of lr·√(Σ own²·params)/agents, which it hardly ever exceeds threefold. The start has one of 2, the
     clipped average one of at most 2.
     """
     noisy = {"source": "secret", "noise": "cancelling", "curious": 1, "mask_ratio": 450.0, "noise_multiplier": 0.5}

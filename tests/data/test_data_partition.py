@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.data import IID, ByClass, DataSet, Dirichlet, class_fractions
@@ -21,7 +21,6 @@ def targets_of(per_class: list[int], seed: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).permutation(labels))
 
 
-@settings(deadline=None)
 @given(rules, st.integers(1, 40), st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(0, 2**32))
 def test_every_record_goes_to_exactly_one_agent(rule, agents, per_class, seed):
     targets = targets_of(per_class, seed)
@@ -31,7 +30,6 @@ def test_every_record_goes_to_exactly_one_agent(rule, agents, per_class, seed):
     assert all(part.dtype == np.int64 for part in parts)
 
 
-@settings(deadline=None)
 @given(fractions_of_one, st.integers(1, 60), st.integers(1, 30))
 def test_fractions_of_a_class_sum_to_one(t, agents, classes):
     a = class_fractions(t, agents, classes)
@@ -58,7 +56,6 @@ def test_agents_beyond_the_number_of_classes_share_a_class_equally():
     np.testing.assert_allclose(a[:, 1], [0, 1 / 2, 0, 1 / 2, 0])
 
 
-@settings(deadline=None)
 @given(
     fractions_of_one,
     st.integers(1, 50),
@@ -71,7 +68,6 @@ def test_each_count_is_its_share_rounded_up_or_down(t, agents, per_class):
     assert (np.abs(dealt - shares * per_class) < 1).all()
 
 
-@settings(deadline=None)
 @given(st.integers(1, 80), st.lists(st.integers(0, 50), min_size=1, max_size=20))
 def test_with_t_zero_sizes_differ_by_at_most_one(agents, per_class):
     dealt = apportion(class_fractions(0, agents, len(per_class)), np.array(per_class))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tomli_w
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from schema_tables import LABEL, TOKENS
 
@@ -68,7 +68,6 @@ def found(field, table):
 
 
 @given(fields(), fields(), st.integers(0, 9), st.integers(0, 2**31))
-@settings(deadline=None)
 def test_whatever_is_sampled_fits(inputs, targets, count, seed):
     schema = Schema(inputs=inputs, targets=targets)
     records = schema.sample(count, torch.Generator().manual_seed(seed))
@@ -81,7 +80,6 @@ def test_whatever_is_sampled_fits(inputs, targets, count, seed):
 
 
 @given(fields(INTEGERS + FLOATS), st.integers(1, 6), st.data())
-@settings(deadline=None)
 def test_whatever_is_outside_is_found_and_nothing_else(field, count, data):
     assume(0 not in field.shape)
     table = drawn(field, count)
@@ -100,7 +98,6 @@ def test_whatever_is_outside_is_found_and_nothing_else(field, count, data):
 
 
 @given(fields(), fields())
-@settings(deadline=None)
 def test_a_schema_is_the_same_after_json_and_toml(inputs, targets):
     schema = Schema(inputs=inputs, targets=targets)
     for back in (json.loads(json.dumps(schema.to_dict())), tomllib.loads(tomli_w.dumps(schema.to_dict()))):

@@ -1,7 +1,7 @@
 import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit import graphs
@@ -43,7 +43,6 @@ def test_a_seed_that_is_none_is_an_error(draw, seed):
         draw(seed)
 
 
-@settings(deadline=None)
 @given(agents=st.integers(2, 30), degree=st.integers(1, 29), seed=st.integers(0, 2**32))
 def test_regular_graphs_are_connected_with_every_degree_the_same(agents, degree, seed):
     if degree >= agents or agents * degree % 2 or degree < 2 < agents:

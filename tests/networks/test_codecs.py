@@ -107,7 +107,7 @@ def test_everybody_chooses_the_same_numbers_and_sends_them_as_they_are():
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_qsgd_is_right_on_average_and_never_off_by_more_than_a_level(bits):
-    """2,000 roundings: a mean lies within five of its standard deviations, a false alarm in 10⁵ runs of all 700 numbers."""
+    """2,000 roundings: a mean lies within 5.5 of its standard deviations. Public chance follows from a fixed seed."""
     x = rows(torch.float64, count=1, width=700).repeat(2_000, 1)
     codec = QSGD(bits).draw(Chance(2_000), [700])
     read = codec.decode(codec.encode(x))

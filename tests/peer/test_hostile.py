@@ -107,7 +107,7 @@ def test_any_messages_give_whole_frames_or_break_the_link(messages):
 
 
 @given(st.lists(st.integers(0, 2 * CHUNK + 3), max_size=4), st.lists(st.booleans(), min_size=4, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_frames_come_out_as_they_went_in_and_refused_ones_not_at_all(sizes, refused):
     header = {"kind": Kind.VOTE, "run": bytes(32), "agreement": bytes(32), "sha256": b""}
     frames = [Frame(Header(**header, slot=Slot(i, 0), length=size), bytes([i]) * size) for i, size in enumerate(sizes)]

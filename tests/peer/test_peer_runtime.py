@@ -283,6 +283,7 @@ def test_processes_that_are_killed_continue_from_their_journals(frames, data, tm
             assert messages.setdefault((sender, frame.header.slot), frame.payload) == frame.payload
 
 
+@pytest.mark.chance(1e-9)
 def test_secret_masks_cancel_between_members(data):
     """Two members with masks hundreds of times their own noise: after one round over their link, what masks added is gone.
 

@@ -98,7 +98,7 @@ def test_known_lots_undo_most_of_the_amplification():
     )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     events=st.lists(
         st.builds(

@@ -44,9 +44,9 @@ def probabilities(s, most):
 # The noise
 
 
+@pytest.mark.chance(1e-7)
 @pytest.mark.parametrize("s", [0.4, 2.5, 300.0])
 def test_integers_have_the_probabilities_of_the_definition(s):
-    """False alarms: one in ten million for each s, since the keys are new in every run."""
     drawn = discrete_noise.draw_integers(tacit.Secret().make(1)[0].next(), s, 200_001)
     edges = [-math.inf, *sorted({round(s * z) + 0.5 for z in (-2.5, -1.5, -0.7, -0.1, 0.1, 0.7, 1.5, 2.5)}), math.inf]
     exact = probabilities(s, round(20 * s) + 10)
@@ -89,7 +89,7 @@ def test_a_word_that_does_not_decide_is_decided_by_more_bits(entry):
 
 
 def test_rounding_is_right_on_average():
-    """False alarms: one in ten million, for all numbers together; keys are the numbers of queries."""
+    """The keys are the numbers of queries, and so no seed is drawn."""
     scaled = torch.tensor([[0.0, 0.25, -0.25, 3.999, -7.5, 12.0]], dtype=torch.float64)
     made = torch.cat([round_rows(scaled, 100.0, torch.tensor(key)) for key in range(4000)])
     assert bool((made == made.round()).all())

@@ -13,7 +13,7 @@ from tacit.privacy import Budget, Event, Ledger
 names = st.text(min_size=1, max_size=8)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(names, names, st.floats(1e-6, 1), st.floats(0.1, 1e3), st.integers(1, 4), st.booleans()),

@@ -1,14 +1,12 @@
-"""Lots tested as a distribution. Each statistical test states how often it fails a perfect sampler."""
+"""Lots tested as a distribution. Each statistical test states how often it fails a perfect sampler whose source is secret."""
 
 import numpy as np
 import pytest
 from scipy import stats
+from source_kinds import every_kind
 
 from tacit.privacy.lots import draw_lot
-from tacit.privacy.randomness import Fast, Secret, Seeded
-
-KINDS = [Secret(), Seeded(5), Fast(5)]
-ids = ["secret", "seeded", "fast"]
+from tacit.privacy.randomness import Seeded
 
 
 def draws(kind, records, rate, count):
@@ -19,10 +17,10 @@ def draws(kind, records, rate, count):
     return inside
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=5, rate=2e-7)
 @pytest.mark.parametrize("rate", [0.03, 0.5])
 def test_every_record_is_in_with_the_same_probability(kind, rate):
-    """A χ² test over 40 records' frequencies and a binomial test of all; false alarms below 2e-7."""
+    """A χ² test over 40 records' frequencies and a binomial test of all, 1e-7 each."""
     records, count = 40, 4000
     hits = draws(kind, records, rate, count).sum(axis=0)
     z = (hits - count * rate) / np.sqrt(count * rate * (1 - rate))
@@ -30,9 +28,9 @@ def test_every_record_is_in_with_the_same_probability(kind, rate):
     assert stats.binomtest(int(hits.sum()), records * count, rate).pvalue > 1e-7
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=5, rate=210e-9)
 def test_records_are_in_independently_of_each_other_and_of_earlier_lots(kind):
-    """Largest of 190 correlations between records and of 20 with the lot before; false alarms below 210 · 1e-9."""
+    """Largest of 190 correlations between records and of 20 with the lot before, 1e-9 each."""
     count = 4000
     inside = draws(kind, 20, 0.3, count).astype(float)
     between = np.abs(np.corrcoef(inside.T)[np.triu_indices(20, 1)])
@@ -40,9 +38,9 @@ def test_records_are_in_independently_of_each_other_and_of_earlier_lots(kind):
     assert max(*between, *before) * np.sqrt(count) < stats.norm.isf(5e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=5, rate=1e-7)
 def test_lot_sizes_are_binomial(kind):
-    """A χ² test of sizes against the binomial law, which fixed-size lots would fail; false alarms below 1e-7."""
+    """A χ² test of sizes against the binomial law, which fixed-size lots would fail."""
     records, rate, count = 12, 0.25, 6000
     sizes = draws(kind, records, rate, count).sum(axis=1)
     cells = np.arange(8)

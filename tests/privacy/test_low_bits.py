@@ -1,7 +1,8 @@
 """A reader who supposes a sum looks for traces of how noise was made, in one released answer.
 
 With 53-bit uniforms and float64 answers, exp(-r²/2) of a pair of normals is a multiple of 2⁻⁵³ if the supposed sum is right, and
-is not if it is wrong. That tells whether a record is there, whatever ε was claimed.
+is not if it is wrong. That tells whether a record is there, whatever ε was claimed. Sources have fixed seeds: with others a trace rests on
+nine small numbers of an answer, give or take, and in one of 6,600 answers on none.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import nn
 
 from tacit.data import AgentData
 from tacit.models import FlatModel
-from tacit.privacy import Ledger, Lot, Privacy, PrivateOracle, Secret, VmapEngine
+from tacit.privacy import Ledger, Lot, Privacy, PrivateOracle, Seeded, VmapEngine
 
 FEATURES, RECORDS, SIGMA, CLIP, ANSWERS = 3_000, 20, 20.0, 1.0, 40
 LOT = float(RECORDS)
@@ -47,7 +48,7 @@ class System:
         self.model = FlatModel(nn.Linear(FEATURES, 3).to(dtype))
         self.engine = VmapEngine(self.model)
         self.theta = torch.randn(1, self.model.size, generator=generator, dtype=dtype) * 0.01
-        self.oracles, self.sums = [], []
+        self.old_source, self.oracles, self.sums = Seeded(2).make(1)[0], [], []
         for count in (RECORDS - 1, RECORDS):
             data = AgentData.from_parts([(inputs[:count], targets[:count])], name="made", classes=3)
             self.oracles.append(self.oracle(data))
@@ -63,14 +64,14 @@ class System:
             owners=data.owners,
             mechanisms=plan.mechanisms,
             queries=ANSWERS,
-            release=True,
+            release=False,
         )
         return PrivateOracle(
-            model=self.model, engine=self.engine, data=data, plan=plan, sources=Secret().make(1), accounts=[account]
+            model=self.model, engine=self.engine, data=data, plan=plan, sources=Seeded(1).make(1), accounts=[account]
         )
 
     def old(self, present):
-        noise = old_noise(Secret().make(1)[0].next(), self.model.size)
+        noise = old_noise(self.old_source.next(), self.model.size)
         answer = torch.from_numpy((self.sums[present] + SIGMA * CLIP * noise) / LOT)
         return answer.to(self.model.dtype).double().numpy()
 
@@ -91,6 +92,6 @@ def test_low_bits_of_float64_noise_reveal_who_is_there():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_low_bits_of_answers_reveal_nothing(dtype):
-    """At chance: 35 and more of 40, or 5 and fewer, are right once in 700,000 runs."""
+    """At chance: about 20 of 40 are right. The seed is fixed."""
     system = System(dtype)
     assert 5 < system.right_guesses(system.new) < 35

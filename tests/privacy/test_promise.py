@@ -365,7 +365,7 @@ def check_compiled(case):
         check_apart(engine, theta, case["lot"], clip, leave_out=(case["place"],))
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_no_record_changes_another_and_none_counts_for_more_than_the_bound(case):
     check(case)
@@ -377,7 +377,7 @@ def test_for_as_long_as_one_likes():
     end, tried = time.monotonic() + SECONDS, Counter()
 
     def draws(strategy, check, count):
-        @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=count, derandomize=False, database=None, suppress_health_check=list(HealthCheck))
         @given(strategy)
         def some(case):
             if time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Randomness tested as a distribution. Each statistical test states how often it fails a perfect source."""
+"""Randomness tested as a distribution. Each statistical test states how often it fails a perfect source that is secret."""
 
 import copy
 import os
@@ -8,12 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy import stats
+from source_kinds import every_kind
 
 from tacit.errors import InvalidInput, PrivacyError
 from tacit.privacy.randomness import ChaChaStream, Fast, Secret, Seeded
-
-KINDS = [Secret(), Seeded(3), Fast(3)]
-ids = ["secret", "seeded", "fast"]
 
 
 def test_keystream_passes_the_known_answer_of_rfc_8439():
@@ -49,9 +47,9 @@ def test_fast_words_are_philoxs_however_they_are_read():
         assert words.tolist() == np.random.Philox(key=key, counter=counter).random_raw(10).tolist()
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=3, rate=4e-6)
 def test_normals_are_standard_normal(kind):
-    """Kolmogorov–Smirnov, mean, variance and fourth moment; false alarms together below 4e-6."""
+    """Kolmogorov–Smirnov, mean, variance and fourth moment, 1e-6 each at most."""
     n = 400_000
     values = kind.make(1)[0].next().normals(n)
     assert stats.kstest(values, "norm").pvalue > 1e-6
@@ -60,9 +58,9 @@ def test_normals_are_standard_normal(kind):
     assert abs((values**4).mean() - 3) * np.sqrt(n / 96) < 5.5
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=3, rate=66e-8)
 def test_normals_are_independent_across_agents_queries_and_coordinates(kind):
-    """Largest of 66 correlations over 20,000 draws; false alarms below 66 · 1e-8 by the normal approximation."""
+    """Largest of 66 correlations over 20,000 draws, 1e-8 each by the normal approximation."""
     n = 20_000
     sources = kind.make(3)
     rows = [source.next().normals(n) for _ in range(2) for source in sources]
@@ -73,9 +71,9 @@ def test_normals_are_independent_across_agents_queries_and_coordinates(kind):
     assert off_diagonal.max() * np.sqrt(n) < stats.norm.isf(5e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=3, rate=1e-7)
 def test_both_halves_of_box_and_muller_are_unrelated_in_square(kind):
-    """cos and sin share a radius; their squares must not correlate. False alarms below 1e-7."""
+    """cos and sin share a radius; their squares must not correlate."""
     n = 100_000
     values = kind.make(1)[0].next().normals(2 * n)
     squares = np.corrcoef(values[:n] ** 2, values[n:] ** 2)[0, 1]
@@ -87,7 +85,7 @@ def test_an_odd_number_of_normals_can_be_had():
     assert Seeded(0).make(1)[0].next().normals(0).shape == (0,)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=ids)
+@every_kind(seed=3, rate=1e-30)
 def test_no_two_streams_are_alike(kind):
     first = [source.next().words(4).tolist() for trial in range(2) for source in kind.make(3, trial)]
     source = kind.make(1)[0]

@@ -94,7 +94,7 @@ def test_units_are_summed_and_clipped_as_one():
 VALUES = st.sampled_from([0.0, 1.0, -1.0, 1e-40, 1e10, 1e30, torch.nan, torch.inf])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), seed=st.integers(0, 2**16), most=st.sampled_from([1, 2, 5]), place=st.integers(0, 5))
 def test_no_unit_changes_another_and_none_counts_for_more_than_the_bound(data, seed, most, place):
     model, rng = FlatModel(make_model()), np.random.default_rng(seed)
@@ -138,7 +138,7 @@ def test_without_a_unit_one_patient_counts_as_often_as_it_has_records():
 
 
 def test_of_a_unit_with_more_records_every_choice_is_as_likely():
-    """2,000 draws of two out of four: a sound source fails once in a thousand."""
+    """2,000 draws of two out of four; the seed is fixed."""
     held = AgentUnits(torch.tensor([5, 5, 5, 5, 7, 9, 9]), np.arange(7))
     assert len(held) == 3
     source, seen = Seeded(0).make(1)[0], Counter()
@@ -257,6 +257,7 @@ def test_protecting_patients_needs_to_know_whose_records_are_whose(patients):
 
 
 @pytest.mark.slow
+@pytest.mark.chance(2e-6)
 def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_apart(patients, monkeypatch):
     settings = tacit.Training(
         algorithm=tacit.DSGD(),
@@ -267,7 +268,7 @@ def test_the_check_of_ones_own_settings_finds_units_whose_records_are_clipped_ap
         lr=0.1,
         graph=tacit.graphs.ring(3),
     )
-    report = tacit.audit.check(settings)
+    report = tacit.audit.check(settings, false_alarm=1e-6)
     assert report.verdict == "no fault found", report
     assert "patient by patient" in report.about
 

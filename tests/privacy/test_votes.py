@@ -258,10 +258,11 @@ def test_a_budget_admits_votes_by_their_epsilon():
     assert make_oracle(ledger=ledger, epsilon=1.0).account.state == "open"
 
 
+@pytest.mark.chance(3e-7)
 def test_thresholds_and_answers_have_the_noise_that_is_charged():
     """All teachers agree on class 0 or none does; how often that passes, and is answered right, follows from the normal distribution.
 
-    False alarms: one in ten million for each of three counts, since the keys are new in every run.
+    Each of three counts may be as rare as one in ten million.
     """
     votes = replace(VOTES, records=2000, answers=2000)
     (source,) = tacit.Secret().make(1)

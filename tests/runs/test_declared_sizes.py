@@ -18,15 +18,16 @@ from tacit.report.html.page import report
 from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 
-HELD, OF_FIRST_CLASS = (7919, 6841), (4211, 3307)
-DECLARED = (8000, 7000)
+# So long that none of them stands by chance among all the numbers that differ from run to run.
+HELD, OF_FIRST_CLASS = (791_933, 684_127), (421_139, 330_721)
+DECLARED = (800_000, 700_000)
 SECRETS = {*HELD, sum(HELD), *OF_FIRST_CLASS, *(n - k for n, k in zip(HELD, OF_FIRST_CLASS, strict=True))}
 
 
 def told(text):
     """Return the secret numbers that stand in a text, however they are written; digits within longer numbers are chance."""
-    text = re.sub("[0-9a-f]{64}", "", text)  # hashes have all digits
-    written = {number: f"{number // 1000}[,_ \u202f]?{number % 1000:03d}" for number in SECRETS}
+    text = re.sub("[0-9a-f]{16,}", "", text)  # hashes and salts have all digits
+    written = {number: f"{number:,}".replace(",", "[,_ \u202f]?") for number in SECRETS}
     return {number for number, digits in written.items() if re.search(rf"(?<![\d.]){digits}(?!\d)", text)}
 
 
@@ -99,17 +100,18 @@ def test_no_output_of_a_run_reveals_how_many_records_there_are(outputs):
 
 
 def test_declared_numbers_are_shown(outputs):
-    assert "7000 to 8000 records" in outputs["repr of the result"]
-    assert "8000" in outputs["one/events.jsonl"]
-    assert "8,000" in outputs["plan table"]
-    assert "8,000" in outputs["report"]
+    assert "700000 to 800000 records" in outputs["repr of the result"]
+    assert "800000" in outputs["one/events.jsonl"]
+    assert "800,000" in outputs["plan table"]
+    assert "800,000" in outputs["report"]
 
 
 def test_the_search_finds_numbers_as_they_would_be_written():
     data = make_data()
     assert told(repr(data)) == set(HELD), "their holder may see them"
-    assert told("7,919 records") == told("[7919, 1]") == told("7919.0") == {7919}
-    assert told("0.7919 47919 79190") == set()
+    assert told("791,933 records") == told("[791933, 1]") == told("791933.0") == {791933}
+    assert told("1,476,060 of 1476060") == {sum(HELD)}
+    assert told("0.791933 4791933 7919330") == set()
 
 
 def test_an_error_speaks_of_declared_numbers():
@@ -119,10 +121,10 @@ def test_an_error_speaks_of_declared_numbers():
             model=lambda: tacit.models.logistic((3,), 2),
             data=make_data(),
             graph=tacit.graphs.path(2),
-            privacy=tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=9000),
+            privacy=tacit.Privacy(noise_multiplier=3.0, delta=1e-5, clip=1.0, lot_size=900_000),
             rounds=1,
             lr=0.1,
             sizes=DECLARED,
         )
-    assert "agent 0's 8000 records" in str(caught.value)
+    assert "agent 0's 800000 records" in str(caught.value)
     assert told(str(caught.value)) == set()
