@@ -24,7 +24,7 @@ def test_a_launcher_that_is_told_to_stop_while_ranks_import_does_not_start_them_
     asking = threading.Thread(target=ask_to_stop)
     asking.start()
     try:
-        code = launch([], 2, say=said.append)
+        code = launch([], 2, finished=lambda: False, say=said.append)
     finally:
         ended.set()
         asking.join()
