@@ -31,7 +31,7 @@ def launched(tmp_path, monkeypatch):
         asking = threading.Thread(target=ask_to_stop)
         asking.start()
         try:
-            return launch([], 2, say=said.append), said, hears
+            return launch([], 2, finished=lambda: False, say=said.append), said, hears
         finally:
             ended.set()
             asking.join()

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ import typer
 
 from tacit.cli.terminal.command import Quiet, RunsFolder, option
 from tacit.cli.terminal.errors import FAILED, errors_as_sentences
-from tacit.cli.terminal.output import complain
+from tacit.cli.terminal.output import complain, note, print_json
 from tacit.cli.terminal.play_run import play_run
 from tacit.cluster.following import follow
 from tacit.cluster.group import DEADLINE, LOST, Group
@@ -26,6 +27,8 @@ from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 from tacit.runs.folder import RunFolder
 
+_FOUND = "found"
+"""Where rank 0 says whether the run is finished already."""
 _SAME_MISTAKE = 10.0
 """Seconds for which other ranks leave it to rank 0 to say that a command is wrong: torchrun then ends them, and one sentence is printed."""
 
@@ -78,18 +81,39 @@ def play_rank(
 
 
 def _lead(group: Group, file: Path, name: str, runs: Path, *, budget: str | None, json: bool, quiet: bool) -> None:
-    """Start the run, or resume it if it is there, and play it with the other ranks."""
+    """Start the run, or resume it if it is there, and play it with the other ranks. A run that is finished stays as it is."""
     config = read_config(file, group.ranks).pinned()
     path, team = runs / name, Lead(group, config)
+    there = (path / "config.toml").exists()
+    if there:
+        _check_same_settings(RunFolder(path), config)
+    summary = RunFolder(path).summary()
+    group.tell(_FOUND, {"finished": summary is not None})
+    if summary is not None:  # as when all ranks start again because one of them died as it left
+        if json:
+            print_json(summary | {"run": str(path)})
+        note(f"run {name!r} is finished already; nothing was done")
+        return _leave(group)
 
     def begin(say: Callable[[str], None]) -> Runner:
-        if (path / "config.toml").exists():
-            _check_same_settings(RunFolder(path), config)
+        if there:
             return Runner.resume(path, on_step=say, team=team)
         allowed = None if budget is None else Budget.of_json(parse(budget))
         return Runner.start(runs, name, config, budget=allowed, on_step=say, team=team)
 
-    play_run(begin, path, json=json, quiet=quiet)
+    try:
+        play_run(begin, path, json=json, quiet=quiet)
+    finally:
+        if team.ended:
+            _leave(group)
+
+
+def _leave(group: Group) -> None:
+    """Let all ranks leave. What has become of the run is on record, so one that dies now changes nothing."""
+    try:
+        group.leave()
+    except (RankLost, RankFailed) as error:
+        note(f"{group.explain_loss() or error}. This was after the end of the run, which is on record as it is")
 
 
 def _check_same_settings(folder: RunFolder, given: RunConfig) -> None:
@@ -106,7 +130,10 @@ def _check_same_settings(folder: RunFolder, given: RunConfig) -> None:
 def _follow(group: Group, file: Path) -> int:
     """Play a rank other than the first, and say nothing: rank 0 reports what it leaves in the store."""
     try:
-        follow(group, read_config(file, group.ranks).pinned())
+        if not group.hear(_FOUND)["finished"]:
+            follow(group, read_config(file, group.ranks).pinned())
+        with suppress(RankLost):  # whatever becomes of rank 0, nothing is left to do here
+            group.leave()
         return 0
     except (RankLost, RankFailed):
         if group.failure() is None:

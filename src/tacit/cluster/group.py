@@ -14,6 +14,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Its functions have the group that exists at this moment as a default. Imported with the first gradient, as torch._dynamo does, they would keep ours
+# beyond `close`, with threads of gloo that abort the process if they need the interpreter's lock while it exits.
+import torch.distributed.nn.functional
 from torch.distributed import PrefixStore, TCPStore
 
 from tacit.errors import InvalidInput, RankFailed, RankLost, TacitError
@@ -25,6 +29,7 @@ LOST = 75
 """The exit code of a rank that lost another one: starting all of them again helps."""
 _POLL, _PATIENCE = 0.02, 3.0
 _PRINTING = 1.0  # seconds that rank 0 may take from reading a sentence to printing it
+_LEAVING = 10.0  # seconds that another rank may take from where all are together to having left
 
 
 class Group:
@@ -63,9 +68,10 @@ class Group:
         with rank_losses_reported():
             self._store.set(name, json.dumps(facts))
 
-    def hear(self, name: str) -> dict[str, Any]:
+    def hear(self, name: str, within: float | None = None) -> dict[str, Any]:
         """Wait for facts that another rank leaves; raise if a rank has failed, or nothing comes within the deadline."""
-        until = time.monotonic() + self.deadline
+        seconds = self.deadline if within is None else within
+        until = time.monotonic() + seconds
         while True:
             with rank_losses_reported():
                 if self._store.check([name]):
@@ -74,7 +80,7 @@ class Group:
             if (why := self.failure()) is not None:
                 raise RankFailed(why)
             if time.monotonic() > until:
-                raise RankLost(f"waited {self.deadline:g} s for {name!r}, which no rank has sent")
+                raise RankLost(f"waited {seconds:g} s for {name!r}, which no rank has sent")
             time.sleep(_POLL)
 
     def agree(self, name: str, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -145,8 +151,23 @@ class Group:
         with rank_losses_reported():
             dist.all_reduce(torch.zeros(1))  # on processors, whatever agents are computed on
 
+    def leave(self) -> None:
+        """Leave the group after the end of a run: once all ranks are here, and rank 0 last, which may serve the store.
+
+        Raises if another rank ends before it has left.
+        """
+        try:
+            self.wait_for_all()
+            if self.rank:
+                self.close()
+                self.tell(f"left/{self.rank}", {})
+            for other in range(1, self.ranks) if self.rank == 0 else ():
+                self.hear(f"left/{other}", _LEAVING)
+        finally:
+            self.close()
+
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the group at once."""
         if dist.is_initialized():
             dist.destroy_process_group()
 

@@ -24,17 +24,23 @@ _POLL, _GRACE = 0.05, 20.0
 
 
 def launch(
-    arguments: Sequence[str], ranks: int, *, restarts: int = RESTARTS, say: Callable[[str], None] = lambda _: None
+    arguments: Sequence[str],
+    ranks: int,
+    *,
+    finished: Callable[[], bool],
+    restarts: int = RESTARTS,
+    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Run `python -m tacit.cluster` with these arguments on `ranks` ranks, and return rank 0's exit code.
 
-    When a rank is killed or silent, all of them start again, at most `restarts` times, and resume the run. An error that a rank reports
-    ends all, and so does a signal to this process, also if ranks are still importing and die of it. `say` is called with what happened.
+    When a rank is killed or silent, all of them start again, at most `restarts` times, and resume the run, unless it is `finished`: then
+    the rank died as it left, and nothing is lost. An error that a rank reports ends all, and so does a signal to this process, also if ranks
+    are still importing and die of it. `say` is called with what happened.
     """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     for attempt in range(restarts + 1):
         playing = _Attempt(arguments, ranks, store.port)
-        code, why = playing.wait()
+        code, why = playing.wait(finished, say)
         if code != LOST:
             return code
         if playing.stopped_by is not None:
@@ -73,11 +79,14 @@ class _Attempt:
             for rank in range(ranks)
         ]
 
-    def wait(self) -> tuple[int, str]:
+    def wait(self, finished: Callable[[], bool], say: Callable[[str], None]) -> tuple[int, str]:
         """Wait until rank 0 ends or another rank fails, end all, and return the exit code and what happened."""
         try:
             with self._signals_passed_on():
-                return self._watch()
+                code, why = self._watch()
+                if code == 0 or (code == LOST and finished()):
+                    return self._let_leave(say), ""
+                return code, why
         finally:
             for rank in self._ranks:
                 if rank.poll() is None:
@@ -93,11 +102,8 @@ class _Attempt:
             failed = [rank for rank, code in enumerate(codes) if code]
             gone = [rank for rank in failed if codes[rank] == LOST or (codes[rank] or 0) < 0]
             if codes[0] is not None and codes[0] != LOST and codes[0] >= 0:
-                if codes[0] == 0 and None in codes and until is None:
-                    until = time.monotonic() + _GRACE
-                if codes[0] or None not in codes or time.monotonic() > (until or 0):
-                    return codes[0], ""
-            elif gone and len(gone) == len(failed):
+                return codes[0], ""
+            if gone and len(gone) == len(failed):
                 # Those that say they lost another may see it before this process does.
                 killed = self._killed(codes)
                 return LOST, killed or "a rank ended or did not answer within the deadline"
@@ -107,13 +113,23 @@ class _Attempt:
                 return LOST, f"rank {failed[0]} failed, and rank 0 did not end"
             time.sleep(_POLL)
 
+    def _let_leave(self, say: Callable[[str], None]) -> int:
+        """Let the ranks of a finished run leave, say which of them did not end well, and return rank 0's code, or 0 if it was killed."""
+        until = time.monotonic() + _GRACE
+        while None in (codes := [rank.poll() for rank in self._ranks]) and time.monotonic() < until:
+            time.sleep(_POLL)
+        for rank, code in enumerate(codes):
+            if code != 0:
+                how = "did not end" if code is None else _killed_by(code) or f"ended with code {code}"
+                say(f"rank {rank} {how} after the end of the run, which is on record: nothing is lost")
+        return codes[0] if codes[0] is not None and codes[0] > 0 and codes[0] != LOST else 0
+
     def _killed(self, codes: list[int | None]) -> str | None:
         time.sleep(_POLL)
         for rank, process in enumerate(self._ranks):
             code = process.poll() if codes[rank] is None else codes[rank]
-            if code is not None and code < 0:
-                with suppress(ValueError):
-                    return f"rank {rank} was killed by {signal.Signals(-code).name}"
+            if code is not None and (how := _killed_by(code)) is not None:
+                return f"rank {rank} {how}"
         return None
 
     @contextmanager
@@ -131,3 +147,10 @@ class _Attempt:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _killed_by(code: int) -> str | None:
+    """Say which signal an exit code stands for."""
+    with suppress(ValueError):
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else None
+    return None

@@ -30,6 +30,7 @@ class Lead:
         self.runtime: ClusterRuntime | None = None
         self.description: str | None = None
         self.most_sent = self.sent_elsewhere = 0
+        self.ended = False
 
     def divide(self, training: Training, folder: RunFolder, *, fresh: bool) -> Training:
         """Compare all ranks' settings and files, place the agents or read where they are, and return rank 0's part."""
@@ -89,6 +90,7 @@ class Lead:
     def end(self, *, finished: bool) -> None:
         """Let the others end."""
         self._group.send_command(Command.FINISH if finished else Command.STOP)
+        self.ended = True
 
     def _place(self, training: Training, folder: RunFolder) -> Placement:
         agents, lots = training.data.agents, training.privacy.lot_size

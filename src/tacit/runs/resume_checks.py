@@ -30,6 +30,12 @@ def check_same_data(run: str, plan: PlanEvent, data: AgentData, sizes: tuple[int
         )
 
 
+def check_unfinished(folder: RunFolder) -> None:
+    """Refuse to resume a run that has ended."""
+    if folder.summary_file.exists():
+        raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
+
+
 def needs_others(run: str) -> InvalidInput:
     """Return the error for one process that resumes a run of several: it has neither their answers nor their charges."""
     return InvalidInput(

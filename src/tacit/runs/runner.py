@@ -45,6 +45,7 @@ from tacit.runs.resume_checks import (
     check_same_schema,
     check_same_settings,
     check_token,
+    check_unfinished,
     needs_others,
 )
 from tacit.runs.resuming import how_to_load
@@ -161,8 +162,7 @@ class Runner:
     ) -> "Runner":
         """Resume a run that stopped before its end; `given` are objects of a run from Python that cannot be made again."""
         folder = RunFolder.find(path)
-        if folder.summary_file.exists():
-            raise InvalidInput(f"run {folder.name!r} is finished; there is nothing to resume")
+        check_unfinished(folder)
         if not folder.ledger_file.exists():
             raise StorageError(f"the ledger {folder.ledger_file} is missing; without it, no query may be made")
         config = folder.config()

@@ -20,9 +20,12 @@ def command(run: NamedRun, runs: RunsFolder = Path("runs"), json: Json = False, 
 
     from tacit.cli.terminal.play_run import play_run
     from tacit.runs import Runner
+    from tacit.runs.resume_checks import check_unfinished
 
-    config = RunFolder.find(path).config()
+    folder = RunFolder.find(path)
+    config = folder.config()
     if isinstance(config, RunConfig) and config.workers is not None:
+        check_unfinished(folder)
         from tacit.cli.terminal.play_workers import WorkersRun
         from tacit.cluster.group import DEADLINE
         from tacit.cluster.launching import RESTARTS

@@ -15,6 +15,7 @@ from tacit.cluster.group import LOST
 from tacit.cluster.launching import launch
 from tacit.privacy import Budget
 from tacit.runs.config import RunConfig
+from tacit.runs.folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,8 @@ class WorkersRun:
             given = [str(self._write_settings(folder)), *where, "--deadline", str(self.deadline)]
             given += [] if self._budget is None else ["--budget", self._budget]
             given += ["--json"] * self.json + ["--quiet"] * self.quiet
-            code = launch(given, self._workers, restarts=self.restarts, say=note)
+            finished = RunFolder(self.path).summary_file.exists
+            code = launch(given, self._workers, finished=finished, restarts=self.restarts, say=note)
         _end(code, self.path)
 
     def play_on_ray(self) -> NoReturn:
