@@ -33,7 +33,7 @@ spare_queries = 10
 compile = false
 """
 LIMIT = 600  # seconds until a run counts as hung, beside other tests, too
-ROUNDS = 600
+ROUNDS = 1500  # so many that none of these runs is through before it is interrupted, however busy the machine
 LONG = ("--rounds", str(ROUNDS))
 """For a run that has to be in its middle when a signal arrives, also if this process is slow to send it."""
 
