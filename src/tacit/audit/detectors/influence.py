@@ -4,6 +4,7 @@ Lots of made-up records go through the engine that a session of these settings c
 and ones found by gradient ascent. Whatever the record and its position, no other record's norm may change by a single bit.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -194,8 +195,8 @@ def _points(session: Session, generator: torch.Generator) -> Iterator[Float[Tens
 
 
 def _largest(effects: list[tuple[float, str]]) -> tuple[float, str]:
-    """Return the largest effect, and the first record that had it, but for rounding."""
-    sizes = [size for size, _ in effects]
+    """Return the largest effect, and the first record that had it, but for rounding. A sum that is not a number has the largest effect of all."""
+    sizes = [math.inf if math.isnan(size) else size for size, _ in effects]
     where = effects[first_largest(sizes, relative=_EQUAL)][1] if any(sizes) else "none"
     return max(sizes, default=0.0), where
 
