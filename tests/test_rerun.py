@@ -38,7 +38,7 @@ def project(tmp_path):
 
 
 def ended(words, folder, **more):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "MAKE", "MFLAGS"))}
     few = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p xdist", "PYTEST_XDIST_AUTO_NUM_WORKERS": "2"}
     environment = kept | few | {"UNSTABLE": str(folder / "unstable")} | more
     done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -7,10 +7,8 @@ shows the choice, chooses here: numbers that differ by at most `relative` of the
 A tolerance only moves the line at which two numbers become different; but numbers that are equal in theory are nowhere near this one.
 """
 
+import math
 from collections.abc import Iterable
-
-import numpy as np
-from numpy.typing import NDArray
 
 RELATIVE = 1e-9
 """Far more than what rounding does to a float64, and far less than what makes one choice better than another."""
@@ -24,15 +22,16 @@ def first_largest(values: Iterable[float], *, relative: float = RELATIVE, scale:
 
     NaN is chosen only where there is nothing else. Without any values this is an error, as with `max`.
     """
-    numbers = _array(values)
-    if not len(numbers):
+    numbers = [float(value) for value in values]
+    if not numbers:
         raise ValueError("there is nothing to choose from")
-    return int(np.argmax(_equal(numbers, np.fmax.reduce(numbers), relative, scale)))
+    largest = max((number for number in numbers if not math.isnan(number)), default=math.nan)
+    return next((place for place, number in enumerate(numbers) if _equal(number, largest, relative, scale)), 0)
 
 
 def first_smallest(values: Iterable[float], *, relative: float = RELATIVE, scale: float = 0.0) -> int:
     """Return the place of the first value that equals the smallest; see `first_largest`."""
-    return first_largest(-_array(values), relative=relative, scale=scale)
+    return first_largest((-value for value in values), relative=relative, scale=scale)
 
 
 def in_order(
@@ -44,20 +43,15 @@ def in_order(
     equal the one before. Values that differ by rounding are then never apart. Rounding every value to some digits would separate two that lie
     on both sides of a middle, however close they are.
     """
-    numbers = _array(values)
-    if descending:
-        numbers = -numbers
-    order = np.argsort(numbers, kind="stable")
-    rising = numbers[order]
-    group = np.cumsum(~_equal(rising[:-1], rising[1:], relative, scale))
-    return order[np.lexsort((order, np.append(0, group)[: len(order)]))].tolist()
+    numbers = [-float(value) if descending else float(value) for value in values]
+    groups: list[list[int]] = []
+    for place in sorted(range(len(numbers)), key=lambda place: (math.isnan(numbers[place]), numbers[place])):
+        if groups and _equal(numbers[groups[-1][-1]], numbers[place], relative, scale):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return [place for group in groups for place in sorted(group)]
 
 
-def _array(values: Iterable[float]) -> NDArray[np.float64]:
-    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
-
-
-def _equal(some: NDArray[np.float64], others: NDArray[np.float64], relative: float, scale: float) -> NDArray[np.bool_]:
-    """Say where numbers are equal; an infinity equals itself, and NaN every NaN."""
-    with np.errstate(over="ignore"):  # of the difference of two huge numbers
-        return np.isclose(some, others, rtol=relative, atol=relative * scale, equal_nan=True)
+def _equal(one: float, other: float, relative: float, scale: float) -> bool:
+    return math.isclose(one, other, rel_tol=relative, abs_tol=relative * scale)

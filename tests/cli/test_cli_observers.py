@@ -18,6 +18,7 @@ from tacit.runs import Runner
 from tacit.runs.config import RunConfig
 
 SETTING = ["--dataset-size", 6000, "--lot-size", 256, "--queries", 2000]
+ROUNDED_UP = 1e-4  # of own noise and masks, which have five digits
 MASKED = [*SETTING, "--noise", "cancelling", "--agents", 10]
 FILE = """
 agents = 5
@@ -51,20 +52,23 @@ def test_a_budget_gives_own_noise_masks_and_epsilon_by_number_of_curious_agents(
     assert list(found["epsilon_against"]) == [*map(str, range(1, 9)), "all"]
     values = list(found["epsilon_against"].values())
     assert values == sorted(values)
-    assert found["epsilon_against"]["2"] == pytest.approx(found["epsilon"], rel=1e-6)
+    assert found["epsilon_against"]["2"] == pytest.approx(found["epsilon"], rel=ROUNDED_UP)
+    assert found["epsilon_against"]["2"] <= found["epsilon"]
     masks = masks_for([found["noise_multiplier"]] * 10, Keys(10), 2, ratio=1.0)
-    assert found["own_noise_multiplier"] == pytest.approx(masks.own[0])
-    assert found["mask_multiplier"] == pytest.approx(masks.size)
+    assert found["own_noise_multiplier"] == pytest.approx(masks.own[0], rel=ROUNDED_UP)
+    assert found["mask_multiplier"] == pytest.approx(masks.size, rel=ROUNDED_UP)
     own = Event(sample_rate=256 / 6000, noise_multiplier=found["own_noise_multiplier"], count=2000)
     assert found["epsilon_against"]["all"] == pytest.approx(epsilon([own], delta=1e-5))
-    assert found["noise_of_average"] == pytest.approx(math.sqrt(10) * masks.own[0] / found["noise_multiplier"])
+    assert found["noise_of_average"] == pytest.approx(
+        math.sqrt(10) * found["own_noise_multiplier"] / found["noise_multiplier"]
+    )
     assert found["noise_of_average"] == pytest.approx(1.18, abs=0.01)
 
 
 def test_a_budget_from_sigma_and_with_keys_of_a_kind_or_a_file_names_who_is_cut_off(tmp_path):
     ring = document("budget", "--noise-multiplier", 7.19, *MASKED, "--keys", "ring", "--mask-ratio", 5)
     assert ring["noise_multiplier"] == 7.19
-    assert ring["mask_multiplier"] == pytest.approx(5 * 7.19)
+    assert ring["mask_multiplier"] == pytest.approx(5 * 7.19, rel=ROUNDED_UP)
     assert ring["epsilon_against"]["2"] == ring["epsilon_against"]["all"] > 3 * ring["epsilon_against"]["1"]
     path = tmp_path / "keys.txt"
     path.write_text("\n".join(f"{i} {j}" for i, j in nx.cycle_graph(10).edges))

@@ -122,10 +122,10 @@ def test_agents_that_differ_are_each_protected_as_stated(monkeypatch):
 
     made = plan(Cancelling(ratio=1.0), **settings)
     assert tight_with(made).any()
-    assert np.ptp(np.array(made.noise_multipliers) / needed) < 1e-6
+    assert np.ptp(np.array(made.noise_multipliers) / needed) < 1e-4  # own noise is rounded up to five digits
     monkeypatch.setattr(cancelling, "_even_out", lambda own, *_: own)
     uneven = plan(Cancelling(ratio=1.0), **settings)
-    tight, least = tight_with(uneven), np.array(uneven.noise_multipliers) < needed / np.sqrt(10) * (1 + 1e-6)
+    tight, least = tight_with(uneven), np.array(uneven.noise_multipliers) < needed / np.sqrt(10) * (1 + 1e-4)
     assert (tight | least).all(), (
         "who has more protection than was asked for has no more noise than its share of central noise"
     )

@@ -19,7 +19,7 @@ from tacit.models import FlatModel, check_module
 from tacit.networks import Topology
 from tacit.privacy import NoPrivacy, Plan, Privacy
 from tacit.training.absences import Absences, WithAbsences
-from tacit.training.checks import check_masks_are_shared, warn_of_units
+from tacit.training.checks import warn_of_units
 from tacit.training.counting import Cost
 from tacit.training.planning import count_queries, settle_plans
 from tacit.training.preparation import connect, declared_sizes, example, make_module, probe, starts
@@ -68,7 +68,6 @@ def prepare(
     first = 0 if share is None else share.first
     sizes = declared_sizes(training.data, training.sizes, hosted.total, training.unit)
     warn_of_units(training)
-    check_masks_are_shared(training, hosted)
     rows = [trial * hosted.total + agent for trial in range(trials) for agent in hosted.agents]
     schedule = only_rows(as_schedule(training.lr), rows, trials * hosted.total)
     absences = Absences(training.absences, hosted.total)

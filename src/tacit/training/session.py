@@ -28,6 +28,7 @@ from tacit.privacy import (
 )
 from tacit.privacy.plans import side_by_side
 from tacit.privacy.teacher_oracle import TeacherOracle
+from tacit.training.checks import check_masks_are_shared
 from tacit.training.monitor import Monitor, Work, plan_snapshots, scored_share
 from tacit.training.oracles import choose_queried, make_oracle
 from tacit.training.pool import LabelledPool
@@ -65,6 +66,7 @@ class Session:
     ) -> None:
         self.training, self.runtime = training, runtime or Stacked()
         self.hosted, self.trials = self.runtime.host(training.data.agents), self.runtime.trials
+        check_masks_are_shared(training, self.hosted)
         if prepared is None:
             prepared = prepare(training, self.hosted, self.trials, privacies, share)
         self.sizes, self.model, self.schema, self.cost = prepared.sizes, prepared.model, prepared.schema, prepared.cost
