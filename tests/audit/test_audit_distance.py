@@ -1,16 +1,20 @@
 """What leaks falls with the distance, is bounded by the claim, and agrees with attacks on real runs."""
 
 import networkx as nx
+import numpy as np
 import pytest
+import torch
 
 from tacit import DSGD, DSGT, Privacy
 from tacit.audit.attacks.collection import collect
 from tacit.audit.attacks.neighbor import Neighbor
 from tacit.audit.attacks.worlds import dirac
 from tacit.audit.bounds.findings import Claim, judge
+from tacit.audit.linear import distance
 from tacit.audit.linear.distance import leaks, nearest_at_each_distance
 from tacit.errors import InvalidInput
 from tacit.privacy import Fast
+from tacit.privacy.event import Event
 
 SETTINGS = {"rounds": 20, "lr": 0.05, "runs": 2000}
 
@@ -55,3 +59,21 @@ def test_played_scores_are_those_of_real_runs() -> None:
 def test_unreachable_target_is_refused() -> None:
     with pytest.raises(InvalidInput, match="agent 9"):
         leaks(DSGD(), nx.cycle_graph(4), [0], targets=[9], **SETTINGS)
+
+
+def test_simulated_runs_do_not_depend_on_the_signs_and_bases_that_linear_algebra_chooses(monkeypatch) -> None:
+    """A ring's information has equal eigenvalues, of which any rotation of the vectors is as good."""
+    information = torch.eye(4, dtype=torch.float64) * 3 + 1
+    event, exact = Event(sample_rate=0.5, noise_multiplier=2.0), torch.linalg.eigh
+
+    def simulate() -> np.ndarray:
+        return distance._simulate(information, event, 50, True, torch.Generator().manual_seed(0))
+
+    def elsewhere(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, vectors = exact(matrix)
+        turned = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))[0]
+        return values, torch.cat([vectors[:, :3] @ turned, -vectors[:, 3:]], 1)
+
+    here = simulate()
+    monkeypatch.setattr(torch.linalg, "eigh", elsewhere)
+    assert simulate() == pytest.approx(here, rel=1e-9)

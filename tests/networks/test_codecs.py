@@ -7,6 +7,7 @@ from tacit.errors import InvalidInput
 from tacit.graphs import ring
 from tacit.networks import QSGD, BFloat16, Dense, Float16, RandomK, StackedNetwork, TopK, as_topology, find_codec
 from tacit.networks.codecs import drawn
+from tacit.networks.sparse import kept_of
 
 
 class Chance:
@@ -161,3 +162,8 @@ def test_what_a_compressed_message_says_of_oneself_is_mixed_like_a_neighbours():
 def test_a_codec_that_cannot_be_made_is_refused_with_one_that_can(text, message):
     with pytest.raises(InvalidInput, match=message):
         find_codec(text)
+
+
+def test_a_share_that_floats_do_not_hold_exactly_keeps_as_many_numbers_as_it_says():
+    """0.07 * 100 is a little more than 7."""
+    assert [kept_of(100, share) for share in (0.07, 0.071, 0.14, 1.0, 1e-9)] == [7, 8, 14, 100, 1]

@@ -281,3 +281,20 @@ def test_a_delta_that_rounding_would_take_is_refused_with_the_accountant_that_ca
     ):
         noise_multiplier(**settings)
     assert noise_multiplier(**settings, accountant="rdp") > 7
+
+
+def test_of_agents_that_differ_by_rounding_the_first_is_named():
+    """Behind masks, σ of two mirror images may differ in its tenth digit, on one processor one way and on the next the other."""
+    less, more = 2.0, 2.0 + 1e-9
+    for sigmas in ([3.0, less, more], [3.0, more, less]):
+        histories = [[Event(sample_rate=0.05, noise_multiplier=sigma, count=50)] for sigma in sigmas]
+        assert largest_epsilon(histories, delta=1e-5)[0] == 1
+
+
+@pytest.mark.parametrize(("queries", "delta", "digits"), [(2000, 1e-5, 5), (10_000, 1e-8, 3), (10_000, 1e-6, 4)])
+def test_noise_has_fewer_digits_where_rounding_could_decide_about_the_last(queries, delta, digits):
+    settings = {"delta": delta, "sample_rate": 0.01}
+    sigma = noise_multiplier(epsilon=2.0, queries=queries, **settings)
+    assert sigma == accounting.ceil_digits(sigma, digits)
+    spent = epsilon([Event(sample_rate=0.01, noise_multiplier=sigma, count=queries)], delta=delta)
+    assert 2.0 * (1 - 3 * 10.0 ** (1 - digits)) <= spent <= 2.0

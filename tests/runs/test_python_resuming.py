@@ -21,6 +21,7 @@ from tacit.models.hashing import models_sha256
 from tacit.privacy import DurableLedger, PrivateOracle
 from tacit.runs import RunFolder, Runner
 from tacit.runs.config import RunConfig
+from tacit.runs.recorded_parts import STARTING_VALUES, changed_facts
 
 
 @pytest.mark.parametrize(
@@ -162,6 +163,13 @@ def test_what_differs_is_said_and_nothing_is_asked(one_stopped, changes, message
         tacit.resume(one_stopped / "one", **objects)
     assert (one_stopped / "one" / "events.jsonl").read_bytes() == before
     assert DurableLedger(one_stopped / "ledger.sqlite", read_only=True).account("one").spent == 7
+
+
+def test_starting_values_drawn_by_another_kind_of_processor_are_no_difference():
+    ours, theirs = ({STARTING_VALUES: f"{kind}:{digest}", "layers": "Linear"} for kind, digest in ("AB", "CD"))
+    assert changed_facts(ours, theirs) == []
+    assert changed_facts(ours, theirs | {"layers": "MLP"}) == ["layers"]
+    assert changed_facts(ours, {**ours, STARTING_VALUES: "A:D"}) == [STARTING_VALUES]
 
 
 def test_a_changed_constant_that_the_model_refers_to_is_found(one_stopped, monkeypatch):

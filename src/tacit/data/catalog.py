@@ -72,8 +72,8 @@ def synthetic(
         )
     rng = np.random.default_rng(seed)
     centres = torch.from_numpy(rng.standard_normal((classes, features), dtype=np.float32))
-    apart = torch.cdist(centres, centres).fill_diagonal_(torch.inf).min(dim=1).values.mean()
-    centres *= distance / apart
+    apart = torch.cdist(centres.double(), centres.double()).fill_diagonal_(torch.inf).min(dim=1).values.mean()
+    centres *= float(f"{distance / float(apart):.6g}")  # so that rounding on another processor moves no record
 
     def draw(count: int) -> Records:
         targets = torch.from_numpy(rng.integers(classes, size=count))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tacit.evidence.run_evidence import ROUNDING, RunEvidence, short
+from tacit.evidence.run_evidence import RunEvidence, short
 from tacit.privacy import Guarantee, Line, epsilon
 from tacit.privacy.accounting import ceil_digits
 from tacit.privacy.guarantees import format_epsilon
@@ -94,12 +94,12 @@ def check_stated_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iterat
         yield f"run {name!r} does not state ε of all {len(kept)} owners in the ledger"
         return
     most, claimed_most = max(guarantee.epsilon for guarantee in kept), summary.get("epsilon")
-    follow = [ceil_digits(most * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]
+    follow = [ceil_digits(most * (1 + slack)) for slack in (-run.rounding, 0.0, run.rounding)]
     if claimed_most not in follow:
         yield f"run {name!r} states ε = {claimed_most}; {format_epsilon(most)} follows from the record"
     yield from _check_observers(run, summary.get("epsilon_against"))
     for owner, value, derived in zip(plan.owners, claimed, kept, strict=True):
-        if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=ROUNDING):
+        if not isinstance(value, int | float) or not math.isclose(value, derived.epsilon, rel_tol=run.rounding):
             yield f"run {name!r} states ε = {short(value)} for {owner}; ε = {format_epsilon(derived.epsilon)} follows from the ledger"
 
 
@@ -110,7 +110,7 @@ def _check_planned_epsilons(run: RunEvidence, kept: Sequence[Guarantee]) -> Iter
         return
     for line, wanted, derived in zip(run.account.lines, plan.epsilon, kept, strict=True):
         # With very many owners most ε are bounds, up to some percent too high; computed alone, ε is exact.
-        if derived.epsilon > wanted and (exact := _exact(run, line)) > wanted * (1 + ROUNDING):
+        if derived.epsilon > wanted and (exact := _exact(run, line)) > wanted * (1 + run.rounding):
             yield f"{line.owner} was guaranteed ε = {wanted:g}, but {format_epsilon(exact)} follows from the ledger"
 
 
@@ -133,7 +133,7 @@ def _check_observers(run: RunEvidence, claimed: Any) -> Iterator[str]:
         yield f"run {run.name!r} does not state ε against {', '.join(follow)} curious agents"
         return
     for key, value in follow.items():
-        if claimed[key] not in [ceil_digits(value * (1 + slack)) for slack in (-ROUNDING, 0.0, ROUNDING)]:
+        if claimed[key] not in [ceil_digits(value * (1 + slack)) for slack in (-run.rounding, 0.0, run.rounding)]:
             against = Observer.of_key(key)
             yield f"run {run.name!r} states ε = {short(claimed[key])} against {against}; {format_epsilon(value)} follows from the record"
 

@@ -34,7 +34,7 @@ from tacit.runs.event_types import PlanEvent
 from tacit.runs.python_config import AnyConfig, Part, PythonConfig
 from tacit.runs.python_training import training_with
 from tacit.runs.rebuilding import SYNTHETIC, make_again
-from tacit.runs.recorded_parts import describe, describe_model, differences
+from tacit.runs.recorded_parts import STARTING_VALUES, changed_facts, describe, describe_model, differences
 from tacit.runs.specs import is_shipped, load_dataset
 from tacit.runs.user_code import find, is_user_code
 from tacit.runs.user_parts import make_user_part
@@ -199,7 +199,7 @@ class FromPython:
             if self._plan.params > _MOST_PARAMETERS or _parameters(each) != self._plan.params:
                 continue
             made = describe_model(each, self._config.seed).facts
-            if {name: made[name] for name in facts} == kept:
+            if not changed_facts(kept, {name: made[name] for name in facts}):
                 if each not in named:
                     self._own.discard("model")
                 return each
@@ -226,7 +226,7 @@ class FromPython:
             raise Missing(f"its weights are {self._part('mixing').shown[:80]}, which the settings do not contain")
         keys = ("algorithm", "loss", "lr", "sources", *(["graph"] if "graph" in config.parts else []))
         objects = {key: self._make(key) for key in keys}
-        objects |= {"data": self._split_data, "model": self._model("layers", "parameters", "starting values hash")}
+        objects |= {"data": self._split_data, "model": self._model("layers", "parameters", STARTING_VALUES)}
         training = training_with(config, objects)
         made = describe(training, self._names())
         if changed := differences(self._comparable(config.parts), self._comparable(made)):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.privacy import Account, Ledger
+from tacit.privacy.accounting import FOURIER_SHARE
 from tacit.runs.event_types import PlanEvent
 from tacit.runs.events import Events
 from tacit.runs.python_config import AnyConfig
@@ -33,6 +34,12 @@ class RunEvidence:
     """What all members of a run between peers agreed on, in the folder of one of them."""
     running: bool = False
     """Whether a process is still working on it, so that some files may be newer than others."""
+
+    @property
+    def rounding(self) -> float:
+        """How far, relatively, ε that was computed on another machine may be from the one that follows here."""
+        charged = 0 if self.account is None else self.account.charged
+        return ROUNDING if self.plan.delta is None else max(ROUNDING, FOURIER_SHARE * charged / self.plan.delta)
 
 
 def short(value: Any) -> str:

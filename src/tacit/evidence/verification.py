@@ -5,6 +5,7 @@ What is not in the archive cannot be verified, and consistent edits of everythin
 """
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +239,8 @@ def _derive_epsilons(run: RunEvidence, log: Log) -> tuple[list[Verification], li
     whose = f"highest of {len(kept)} owners: " if len(kept) > 1 else "owner: "
     words = f"{kept[worst]}{against}; {whose}{plan.owners[worst]}"
     found = conclude("ε", check_epsilons(run, kept), words)
-    most: Guarantee = max(run.ledger.guarantees(plan.owners, **terms), key=lambda each: each.epsilon)
+    of_all: Sequence[Guarantee] = run.ledger.guarantees(plan.owners, **terms)
+    most = of_all[first_largest(guarantee.epsilon for guarantee in of_all)]
     runs = {asked.account.run for owner in plan.owners for asked in run.ledger.accesses(owner)}
     said = "this is the only run on these records" if len(runs) == 1 else f"{len(runs)} runs on these records"
     if sealed := log.reader.sealed:

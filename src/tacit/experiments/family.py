@@ -60,6 +60,7 @@ from tacit.experiments.nonsense import Nonsense
 from tacit.experiments.trials import PIXELS, estimate_seconds, final_row, train_point
 from tacit.graphs import build, measure
 from tacit.networks import Codec, Topology, as_topology, find_codec, schedule
+from tacit.ties import first_largest
 
 _GRID = (0.0625, 0.25, 1.0, 4.0, 16.0)  # first η of a run; the last one is a fifth of it
 _RATIO = 4.0  # between a step of the grid and the next, also where it is extended
@@ -216,7 +217,7 @@ def _links(point: Point, trial: int) -> nx.Graph | Topology:
 
 def _run(point: Point, environment: Environment) -> list[ResultRow]:
     tried = _try_steps(point, environment)
-    start = max(tried, key=lambda each: tried[each])
+    start = list(tried)[first_largest(tried.values())]
     steps: ResultRow = {"start": start, "finish": _LAST * start, "tried": json.dumps(tried)}
     rows, first = [], point.named.get("first", 0)
     for trial, result in enumerate(_train(point, environment, start, first), first):
@@ -266,7 +267,7 @@ def extend_grid(grid: Sequence[float], score: Callable[[float], float]) -> dict[
     """Return the score of every step of a grid, and of further ones at its ends until the best is not at an end."""
     tried = {start: score(start) for start in grid}
     while len(tried) < _MOST:
-        best = max(tried, key=lambda start: tried[start])
+        best = list(tried)[first_largest(tried.values())]
         if best == max(tried):
             tried[best * _RATIO] = score(best * _RATIO)
         elif best == min(tried):

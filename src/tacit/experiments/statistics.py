@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from tacit.experiments.experiment import ResultRow, Value
+from tacit.ties import RELATIVE
 
 CONFIDENCE = 0.95
 ChangeVerdict = Literal["same", "different", "inconclusive"]
@@ -108,9 +109,9 @@ def judge_fall(change: Summary, tolerance: float) -> FallVerdict:
 def judge_margin(change: Summary, points: float) -> str:
     """Say whether something is at most this much below what it is compared with, in percentage points."""
     margin, words = change.margin or 0.0, f"{100 * points:g} points"
-    if change.mean - margin >= -points:
+    if change.mean - margin >= -points - RELATIVE:
         return f"within the {words}"
-    return f"more than the {words}" if change.mean + margin < -points else f"inconclusive about the {words}"
+    return f"more than the {words}" if change.mean + margin < -points - RELATIVE else f"inconclusive about the {words}"
 
 
 def state_change(

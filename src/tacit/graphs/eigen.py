@@ -47,9 +47,9 @@ def smallest(matrix: sparse.csr_array, *, beside_ones: bool) -> tuple[float, Vec
 def perron(matrix: NDArray[np.float64]) -> Vector:
     """Return the positive unit eigenvector of a connected graph's dense adjacency matrix."""
     values, vectors = np.linalg.eigh(matrix)
-    # Two distant hubs can tie to machine precision, and the solver may return any mixture of their vectors. The
-    # projection of the all-ones vector on a tie is positive.
-    tied = vectors[:, values >= values[-1] * (1 - 1e-13)]
+    # Two distant hubs can tie, and the solver may return any mixture of their vectors, also of values that are as close as
+    # rounding leaves them. The projection of the all-ones vector on a tie is positive.
+    tied = vectors[:, values >= values[-1] * (1 - 1e-11)]
     return positive_unit(tied @ tied.sum(axis=0))
 
 

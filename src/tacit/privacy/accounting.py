@@ -116,10 +116,10 @@ def largest_epsilon(
 ) -> tuple[int, float]:
     """Return the index of the history with the largest ε, the first of equal ones, and that ε, as exactly as for one history alone.
 
-    Histories that another one dominates (the same number of events, none with a larger rate or count or less noise, in this
+    Histories that differ by rounding are equal, too. Histories that another one dominates (the same number of events, none with a larger rate or count or less noise, in this
     order) cannot have more. For the others, a coarse upper bound decides which are worth deriving.
     """
-    from tacit.ties import first_largest
+    from tacit.ties import RELATIVE, first_largest
 
     check(accountant, adjacency, delta)
     if not histories:
@@ -133,12 +133,19 @@ def largest_epsilon(
     found: dict[int, float] = {}
     most = -1.0
     for bound, (place, events) in sorted(zip(bounds, exact, strict=True), key=lambda each: (-each[0], each[1][0])):
-        if bound <= most:
+        if bound < most * (1 - RELATIVE):
             break
         found[place] = derive_epsilon(events, delta, accountant, adjacency, CELL)
         most = max(most, found[place])
     places = sorted(found)
-    return places[first_largest(found[place] for place in places)], most
+    largest = histories[places[first_largest(found[place] for place in places)]]
+    return next(place for place, events in enumerate(histories) if _alike(events, largest, RELATIVE)), most
+
+
+def _alike(some: Sequence[Event], others: Sequence[Event], relative: float) -> bool:
+    return len(some) == len(others) and all(
+        one.is_near(other, relative) for one, other in zip(some, others, strict=True)
+    )
 
 
 def _undominated(histories: Sequence[Sequence[Event]]) -> list[int]:

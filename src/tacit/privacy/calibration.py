@@ -35,7 +35,7 @@ def noise_multiplier(
     adjacency: Adjacency = "add_remove",
     discrete: bool = False,
 ) -> float:
-    """Return the smallest σ (to five digits, rounded up) whose `queries` queries stay within (ε, δ)."""
+    """Return the smallest σ (to five digits, fewer where δ is tiny, rounded up) whose `queries` queries stay within (ε, δ)."""
     check(accountant, adjacency, delta)
     _check_target(epsilon, sample_rate, queries)
     return _calibrate(epsilon, delta, sample_rate, queries, accountant, adjacency, CELL, discrete=discrete)
@@ -105,18 +105,25 @@ def _calibrate(
     if guess is None:
         guess = _solve(lambda sigma: rough_epsilon(events(sigma), delta), target, 1.0, slack=1e-2)
         guess *= 2 if adjacency == "replace_one" else 1
-    return _solve(spent, target, guess, slack=1e-4 if cell == CELL else 2e-3)
+    digits = _digits(accountant, queries, delta)
+    return _solve(spent, target, guess, slack=1e-4 if cell == CELL else 2e-3, digits=digits)
 
 
-def _solve(spent: Callable[[float], float], target: float, guess: float, slack: float) -> float:
-    """Return a σ of five digits with target·(1 - slack) ≤ spent(σ) ≤ target, or the next one above it.
+def _digits(accountant: Accountant, queries: int, delta: float) -> int:
+    """Return how many digits σ has: so few that what rounding does to δ hardly ever decides about the last one."""
+    moved = FOURIER_SHARE * queries / delta if accountant == "pld" else 0.0
+    return 5 if moved <= 1e-6 else 4 if moved <= 1e-5 else 3
+
+
+def _solve(spent: Callable[[float], float], target: float, guess: float, slack: float, digits: int = 5) -> float:
+    """Return a σ of so many digits with target·(1 - slack) ≤ spent(σ) ≤ target, or the next one above it.
 
     log ε is nearly linear in log σ, with a slope near -1, so secant steps from a fair guess need few
     evaluations; they stay inside the bracket between a σ known to be too small and one known to be enough.
     """
     low, high = _SIGMA_RANGE
     too_little, enough = low / 10, high * 10
-    sigma = ceil_digits(min(max(guess, low), high), 5)
+    sigma = ceil_digits(min(max(guess, low), high), digits)
     before: tuple[float, float] | None = None
     slope = -1.0
     while True:
@@ -132,7 +139,7 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
                     f"no noise multiplier up to {high:g} reaches epsilon={target:g}; "
                     "allow a larger epsilon or delta, smaller lots or fewer queries"
                 )
-        if enough <= ceil_digits(too_little * (1 + 1e-5), 5):
+        if enough <= ceil_digits(too_little * (1 + 1e-5), digits):
             return enough
         point = (math.log(sigma), math.log(min(max(now, 1e-12), 1e12)))
         if before is not None and point[0] != before[0]:
@@ -141,8 +148,8 @@ def _solve(spent: Callable[[float], float], target: float, guess: float, slack: 
         # Aim slightly inside the target range, from either side.
         aim = math.log(target * (1 - slack / 2))
         step = min(max((aim - point[1]) / slope, -1.0), 1.0)
-        sigma = min(max(ceil_digits(sigma * math.exp(step), 5), low), high)
+        sigma = min(max(ceil_digits(sigma * math.exp(step), digits), low), high)
         if not too_little < sigma < enough:
-            sigma = ceil_digits(math.sqrt(too_little * enough), 5)
+            sigma = ceil_digits(math.sqrt(too_little * enough), digits)
             if not too_little < sigma < enough:
                 return enough

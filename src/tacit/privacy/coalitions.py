@@ -28,7 +28,7 @@ from scipy.sparse import linalg
 
 from tacit.errors import PrivacyError
 from tacit.privacy.keys import Keys
-from tacit.ties import RELATIVE
+from tacit.ties import RELATIVE, in_order
 
 _MOST_WORK = 3e9  # multiplications, a few seconds: if all coalitions take more, a bound is used instead
 
@@ -98,7 +98,7 @@ def _complete(own: Float[np.ndarray, " agents"], mask: float, curious: int) -> P
     """
     agents = len(own)
     honest = agents - curious
-    loudest = np.argsort(-own, kind="stable")
+    loudest = np.asarray(in_order(own, descending=True))
     variances, slopes = np.empty(agents), np.zeros((agents, agents))
     for agent in range(agents):
         left = np.setdiff1d(np.arange(agents), loudest[loudest != agent][:curious])
@@ -230,8 +230,9 @@ def _branches(own: Float[np.ndarray, " agents"], mask: float, keys: Keys, curiou
     variances, slopes = own.astype(float), np.eye(keys.agents)
     parts_of = _dense_parts if keys.agents <= _MOST_DENSE else _sparse_parts
     for agent in some:
-        parts = sorted(parts_of(own, mask, keys, int(agent)), key=lambda part: part[0])
-        for conductance, members, potentials in parts[: len(parts) - curious]:
+        parts = list(parts_of(own, mask, keys, int(agent)))
+        for place in in_order(part[0] for part in parts)[: len(parts) - curious]:
+            conductance, members, potentials = parts[place]
             variances[agent] += conductance
             slopes[agent, members] = potentials**2
     return Protection(variances, slopes)

@@ -1,5 +1,6 @@
 """What accountants count: an `Event` is a number of queries of one data set, all by one mechanism, or by one of several."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,16 @@ class Event:
             otherwise=tuple(otherwise),
             discrete=discrete,
             cyclic=cyclic,
+        )
+
+    def is_near(self, other: "Event", relative: float) -> bool:
+        """Return whether it differs from another by no more than this, relatively, in rates and noise, and in nothing else."""
+        alike = (self.count, self.discrete, self.cyclic) == (other.count, other.discrete, other.cyclic)
+        numbers, others = ([number for case in each.cases for number in case] for each in (self, other))
+        return (
+            alike
+            and len(numbers) == len(others)
+            and all(math.isclose(one, another, rel_tol=relative) for one, another in zip(numbers, others, strict=True))
         )
 
     def dominates(self, other: "Event") -> bool:

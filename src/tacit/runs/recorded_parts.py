@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import networkx as nx
 import numpy as np
+import torch
 from scipy import sparse
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ from tacit.runs.user_code import UserCode
 from tacit.training.preparation import TAKING_TURNS, Model, declared_sizes, make_module
 from tacit.training.settings import Training
 
+STARTING_VALUES = "starting values hash"
 _MOST_EDGES = 20_000  # of a graph that is kept whole
 
 
@@ -85,10 +87,20 @@ def differences(kept: Mapping[str, Part], now: Mapping[str, Part]) -> list[str]:
             found.append(f"{key}: {'there was none' if key not in kept else 'it is missing'}")
             continue
         before, after = kept[key].facts, json.loads(json.dumps(now[key].facts))
-        changed = [name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)]
+        changed = changed_facts(before, after)
         if changed:
             found.append(f"{key}: {', '.join(_change(name, before.get(name), after.get(name)) for name in changed)}")
     return found
+
+
+def changed_facts(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the names of facts that differ. Starting values of two kinds of processors are not compared: torch draws them by other instructions."""
+    kinds = {str(each.get(STARTING_VALUES)).partition(":")[0] for each in (before, after)}
+    return [
+        name
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name) and (name != STARTING_VALUES or len(kinds) == 1)
+    ]
 
 
 def _change(name: str, before: Any, after: Any) -> str:
@@ -123,7 +135,7 @@ def describe_model(model: Model, seed: int) -> Part:
         "parameters": [_about(name, tensor) for name, tensor in tensors],
         "layers": str(module),
         "code": code_sha256(*own, *(() if isinstance(model, nn.Module) else (model,))),
-        "starting values hash": tensor_sha256(*(tensor for _, tensor in tensors)),
+        STARTING_VALUES: f"{torch.backends.cpu.get_cpu_capability()}:{tensor_sha256(*(tensor for _, tensor in tensors))}",
     }
     name = type(model).__qualname__ if isinstance(model, nn.Module) else _name(model)
     return Part(shown=name, made=None if isinstance(model, nn.Module) else spec_of(model), facts=facts)

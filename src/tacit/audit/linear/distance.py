@@ -144,8 +144,8 @@ def _simulate(
     """Score runs whose reconstructions are drawn from their distribution."""
     queries, sigma = len(information), event.noise_multiplier
     values, vectors = torch.linalg.eigh(information)
-    root = vectors * values.clamp(min=0).sqrt()
-    noise = torch.randn(runs, queries, dtype=torch.float64, generator=generator) @ root.T
+    root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T  # whatever signs and bases the library chooses
+    noise = torch.randn(runs, queries, dtype=torch.float64, generator=generator) @ root
     lots = torch.rand(runs, queries, dtype=torch.float64, generator=generator) < event.sample_rate
     seen = sigma * noise + (lots.double() @ information if present else 0.0)
     return log_ratio(information, seen, rate=event.sample_rate, noise=sigma).numpy()
