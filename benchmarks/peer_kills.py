@@ -39,7 +39,7 @@ LIMITS = {"compute_seconds": 20.0, "grace_seconds": 2.0, "resend_seconds": 1.0, 
 
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["torch._dynamo", "tacit.runs.runner", "tacit.report", "sklearn.datasets"])
+_FORKS.set_forkserver_preload(["torch._dynamo", "tacit.runs.runner", "tacit.report"])
 
 
 def _run_site(folder: str, log_file: str) -> None:

@@ -3,7 +3,7 @@
     python examples/own_data.py               # in a temporary folder
     python examples/own_data.py --folder here # keeps files and ledger; a second start hits the budget at once
 
-The records are the 569 tumours of scikit-learn's breast cancer data, written to several files so that there is something to read. From
+The records are the 569 tumours of scikit-learn's breast cancer data (`pip install scikit-learn`), written to several files so that there is something to read. From
 there on it is what you would do with your own files: a public model, graph and scaling constants, a ledger on disk with
 a budget, two runs that fit the budget and a third that does not.
 """

@@ -3,8 +3,9 @@ import hashlib
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
-from tacit.data import IID, ByClass, DataSet, load, synthetic
+from tacit.data import IID, ByClass, DataSet, catalog, load, synthetic
 from tacit.data.official import FASHION_MNIST, MNIST
 from tacit.errors import DataError, InvalidInput
 
@@ -23,6 +24,12 @@ def positions_of(data: DataSet, images: np.ndarray) -> tuple[list[int], list[int
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(InvalidInput, match="unknown data set 'fashon-mnist'; did you mean 'fashion-mnist'"):
         load("fashon-mnist")
+
+
+def test_digits_are_those_of_scikit_learn():
+    whole, known = catalog._read_digits(), load_digits()
+    assert torch.equal(whole.table[:, 0].double(), torch.from_numpy(known.images))
+    assert torch.equal(whole.targets, torch.from_numpy(known.target))
 
 
 def test_digits_need_no_file(tmp_path):

@@ -18,7 +18,7 @@ SETTINGS = (
 # Runs inside the namespace. For each disk: fill it, train, make room, go on; print what happened.
 SCENARIO = """
 import hashlib, json, multiprocessing, os, pathlib, subprocess, sys, tempfile
-import sklearn.datasets, tacit.cli.terminal.play_run, tacit.privacy.losses, torch._dynamo  # or every process would import them
+import tacit.cli.terminal.play_run, tacit.privacy.losses, torch._dynamo  # or every process would import them
 from safetensors.numpy import load_file
 from tacit.cli import main
 def command(words, *streams):
